@@ -104,9 +104,9 @@ def network_twin(model, X, y, X_test, y_test):
     """The same networks, from the same first weights, by individual labels: every row evaluated, no sum over bags."""
     import torch
 
-    from skprivate.aggregate.additive._neural import DEFAULTS, make_submodels
+    from skprivate.aggregate._networks import CURATED_DEFAULTS, make_submodels
 
-    options = {**DEFAULTS, **NETWORKS}
+    options = {**CURATED_DEFAULTS, **NETWORKS}
     seed = int(public_generator(model.random_state).integers(2**31))
     torch.manual_seed(int(public_generator(seed).integers(2**62)))
     modules = make_submodels(model._indexes, 1, "mlp", options)

@@ -15,7 +15,5 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
-    if name.endswith("_neural"):
-        pytest.importorskip("torch")
     failed, _ = doctest.testmod(importlib.import_module(name))
     assert failed == 0

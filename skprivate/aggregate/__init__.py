@@ -1,7 +1,6 @@
 """Learning from aggregated labels (Chen, Fu, Karbasi, Mirrokni 2023)."""
 
-from skprivate.aggregate._bag_score import bag_score
-from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._bag_losses import bag_score
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
@@ -10,11 +9,9 @@ from skprivate.aggregate.random._bags import RandomBags, make_random_bags
 from skprivate.aggregate.sources._release_frames import release_frames
 from skprivate.aggregate.sources._sql import bags_from_sql
 from skprivate.aggregate.tables._aggregation import make_curated_bags
-from skprivate.aggregate.tables._cells import BagTable
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 
 __all__ = [
-    "BagTable",
     "CuratedBagGAMClassifier",
     "CuratedBagGAMRegressor",
     "CuratedBags",
@@ -23,8 +20,6 @@ __all__ = [
     "RandomBags",
     "bag_score",
     "bags_from_sql",
-    "empirical_rademacher",
-    "excess_risk_bound",
     "make_curated_bags",
     "make_random_bags",
     "release_frames",

@@ -1,4 +1,4 @@
-"""What the two curated-bag models share: features to bags, bags to coefficients, coefficients to scores."""
+"""Base of the curated-bag models: features to bags, bags to coefficients, coefficients to scores."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import Interval, StrOptions
+from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.additive._constant import guarded_fit, label_units, possible_sums
+from skprivate.aggregate._networks import fit_submodels, tried_submodels
+from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
-from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import KeyCounter, plan_bags
+from skprivate.aggregate.tables._aggregation import (
+    KeyCounter,
+    Membership,
+    match_rows,
+    plan_bags,
+    project_table,
+)
 from skprivate.aggregate.tables._blocks import (
-    categorical_mask,
     encode_blocks,
     gather_codes,
     learn_blocks,
+    learn_memory,
     learn_names,
     read_columns,
     table_blocks,
 )
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_feature_sets
-from skprivate.aggregate.tables._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
+from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate.tables._labels import MECHANISMS
-from skprivate.aggregate.tables._membership import Membership, match_rows, project_table
 from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.partitions import InMemory, Partitions
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import public_generator
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
@@ -110,7 +115,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return self
 
     def contributions(self, X: Any) -> FloatArray:
-        """What every feature set adds to the score.
+        """Split the score into the contributions of the feature sets.
 
         Parameters
         ----------
@@ -119,8 +124,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_sets), or (n_samples, n_sets, n_classes) for several classes
-            In the order of ``feature_sets_``; ``intercept_`` and the sum over sets are the score. A row whose
-            value in a set is unknown, or whose combination has no bag, gets 0 from that set.
+            In the order of ``feature_sets_``. The score is ``intercept_`` and the sum over sets. A row gets 0 from a
+            set if its value is unknown there, or its combination has no bag.
         """
         parts = np.stack(
             [
@@ -132,12 +137,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
     def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
-        """The cells with the largest coefficients.
+        """Find the cells with the largest coefficients.
 
         Parameters
         ----------
         n_cells : int
-            How many.
 
         Returns
         -------
@@ -154,49 +158,41 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 found.append((report.feature_set, key, float(coefficient), int(count)))
         return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
 
-    def _code_memory(
-        self, names: list[str], values: list[Any], targets: NDArray[Any]
-    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """Columns, codes of all rows, and rows to add up, in memory."""
-        columns, codes = learn_columns(
-            values,
-            names,
-            categorical=categorical_mask(self.categorical_features, names, values, self.bin_edges),
-            n_bins=default_bins(values[0].size) if self.n_bins is None else self.n_bins,
-            bin_edges=self.bin_edges,
-        )
-        return columns, codes, InMemory(Labelled.of(targets, codes))
-
-    def _learn_blocks(
+    def _code(
         self,
         X: Any,
         y: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        distinct_labels: Callable[[NDArray[Any]], list[Any]] | None,
-    ) -> tuple[Partitions, tuple[Column, ...], list[Any]]:
-        """Rows in blocks, their columns, and the distinct labels if they are asked for."""
-        blank = learn_names(self, X, y)
-        names, tables = table_blocks(X, y, partial(_read_features, estimator=blank), read_labels)
+        summarise_labels: Callable[[NDArray[Any]], list[Any]],
+        choose_targets: Callable[[list[Any]], tuple[Any, Callable[[NDArray[Any]], NDArray[Any]]]],
+    ) -> tuple[tuple[tuple[Column, ...], list[CodeArray], Partitions], Any]:
+        """Code rows in memory or in blocks: columns, codes of all rows, and rows to sum; and find the classes.
+
+        ``choose_targets`` maps the distinct labels that ``summarise_labels`` finds to classes, and labels to targets.
+        """
+        coding = {
+            "categorical_features": self.categorical_features,
+            "n_bins": self.n_bins,
+            "bin_edges": self.bin_edges,
+        }
+        if not is_partitioned(X):
+            names, values = self._read(X, reset=True)
+            labels = _check_y(read_labels(y), estimator=self)
+            check_consistent_length(values[0], labels)
+            classes, targets = choose_targets(summarise_labels(labels))
+            found = targets(labels)
+            columns, codes = learn_memory(values, names, **coding)
+            return (columns, codes, InMemory(Labelled.of(found, codes))), classes
+        read = partial(_read_features, estimator=learn_names(self, X, y))
+        names, tables = table_blocks(X, y, read, read_labels)
         columns, n_rows, seen = learn_blocks(
-            tables,
-            names,
-            categorical_features=self.categorical_features,
-            n_bins=self.n_bins,
-            bin_edges=self.bin_edges,
-            look_at_labels=distinct_labels or no_labels,
-            labels_together=together,
+            tables, names, summarise_labels=summarise_labels, merge_labels=together, **coding
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")
-        return tables, columns, seen
-
-    @staticmethod
-    def _code_blocks(
-        tables: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """What `_code_memory` returns, of rows in blocks."""
+        classes, targets = choose_targets(seen)
         rows = encode_blocks(tables, columns, targets)
-        return columns, gather_codes(rows, columns), rows
+        return (columns, gather_codes(rows, columns), rows), classes
 
     def _aggregate(
         self,
@@ -207,7 +203,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         noise: float,
         classes: tuple[Any, ...] | None = None,
     ) -> None:
-        """Learn from sums of the targets over bags as the noise allows, planned for ``noise`` times theirs."""
+        """Release sums of the targets over bags planned for ``noise`` times their variance, and learn from them."""
         n = codes[0].size
         features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
         membership = plan_bags(
@@ -234,48 +230,26 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self._learn(codes, membership.indexes, report, networks)
 
     def _networks(self, indexes: list[CellIndex], n_outputs: int) -> Any:
-        """Networks of the sets before they learn, tried; None where there are none."""
+        """Make and try the networks of the sets; None where there are none."""
         if self.submodel == "crosses":
             return None
-        from skprivate.aggregate.additive._neural import tried_submodels
-
         seed = int(public_generator(self.random_state).integers(2**31))
         return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
 
     def _learn(
         self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags, networks: Any = None
     ) -> None:
-        """Everything after aggregation: no label is in reach from here on."""
+        """Learn from the released sums; no label is available from here on."""
         indexes, tables, noise = self._modelled_sets(known, report)
         design = CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         if networks is None:
             networks = self._networks(indexes, len(sums))
+        problem = LabelSums(design, self._loss(), sums, noise, report.square_sum, report.label_bounds)
         if networks is not None:
-            from skprivate.aggregate.additive._neural import fit_submodels
-
-            def train(sums: FloatArray) -> FloatArray:
-                fitted = fit_submodels(
-                    design,
-                    indexes,
-                    self._loss(),
-                    (sums - design.counts * centre[:, np.newaxis]) / scale,
-                    noise / scale**2,
-                    networks=networks,
-                    options=self.submodel_options,
-                    random_state=seed,
-                )
-                self.n_iter_ = fitted.n_iter
-                coef = scale * fitted.coef
-                coef[:, -1] += centre
-                return coef
-
-            centre, scale = label_units(design, self._loss(), sums, noise, report.square_sum)
-            seed = int(public_generator(self.random_state).integers(2**31))
-            coef = self._guard(train, design, sums, noise, report)
-            self.penalties_ = None
+            coef = self._fit_networks(problem, indexes, networks)
         else:
-            coef = self._fit_crosses(design, indexes, sums, noise, report)
+            coef = self._fit_crosses(problem, indexes)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -283,64 +257,51 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self.tables_ = [np.ascontiguousarray(part.T) for part in np.split(coef[:, :-1], ends, axis=1)]
         self._indexes = indexes
 
-    def _fit_crosses(
-        self,
-        design: CellDesign,
-        indexes: list[CellIndex],
-        sums: FloatArray,
-        noise: FloatArray,
-        report: CuratedBags,
-    ) -> FloatArray:
-        loss = self._loss()
+    def _fit_networks(self, problem: LabelSums, indexes: list[CellIndex], networks: Any) -> FloatArray:
+        centre, scale = problem.units()
+        seed = int(public_generator(self.random_state).integers(2**31))
+
+        def train(sums: FloatArray) -> FloatArray:
+            scaled = (sums - problem.design.counts * centre[:, np.newaxis]) / scale
+            coef, self.n_iter_ = fit_submodels(
+                LabelSums(problem.design, problem.loss, scaled, problem.noise / scale**2),
+                indexes,
+                networks=networks,
+                options=self.submodel_options,
+                random_state=seed,
+            )
+            coef = scale * coef
+            coef[:, -1] += centre
+            return coef
+
+        self.penalties_ = None
+        return guarded_fit(train, problem)
+
+    def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = fit_evidence(
-                design,
-                loss,
-                sums,
-                noise,
-                order,
-                square_sum=report.square_sum,
-                label_bounds=report.label_bounds,
-                tol=self.tol,
-            )
+            found = fit_evidence(problem, order, tol=self.tol)
             self.penalties_ = found.dispersion / found.variances
             self.n_iter_ = found.n_iter
             return found.coef
         main, cross = self.penalty if isinstance(self.penalty, tuple) else (self.penalty, self.penalty)
         self.penalties_ = np.where(order == 1, float(main), float(cross))
-        ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
+        ridge = np.append(self.penalties_[problem.design.set_of_cell()], 0.0)
 
         def solve(sums: FloatArray) -> FloatArray:
-            linear = possible_sums(design, loss, sums, noise, report.label_bounds)
-            solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
+            linear = replace(problem, sums=sums).possible()
+            solution = fit_tables(
+                problem.design, problem.loss, linear, ridge, tol=self.tol, max_iter=self.max_iter
+            )
             self.n_iter_ = solution.n_passes
             return solution.coef
 
-        return self._guard(solve, design, sums, noise, report)
-
-    def _guard(
-        self,
-        fit: Callable[[FloatArray], FloatArray],
-        design: CellDesign,
-        sums: FloatArray,
-        noise: FloatArray,
-        report: CuratedBags,
-    ) -> FloatArray:
-        return guarded_fit(
-            fit,
-            design,
-            self._loss(),
-            sums,
-            noise,
-            square_sum=report.square_sum,
-            label_bounds=report.label_bounds,
-        )
+        return guarded_fit(solve, problem)
 
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags
     ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
-        """Cells, label sums and noise variances of the model's own feature sets."""
+        """Collect cells, label sums and noise variances of the model's own feature sets."""
         reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
         if isinstance(self.feature_sets, (list, tuple)):
             names = [column.name for column in report.columns]
@@ -383,7 +344,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return best
 
     def _scores(self, X: Any) -> FloatArray:
-        """Scores, shape (n_samples, n_outputs)."""
+        """Score rows; shape (n_samples, n_outputs)."""
         cells = self._locate(X)
         scores = np.tile(self.intercept_, (cells[0].size, 1))
         for table, where in zip(self.tables_, cells, strict=True):

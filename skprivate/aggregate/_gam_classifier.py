@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length
 
-from skprivate._sklearn import _check_y, _fit_context
+from skprivate._sklearn import _fit_context
 from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.tables._aggregation import class_sums
+from skprivate.aggregate.random._bags import no_labels
+from skprivate.aggregate.tables._aggregation import Membership, class_sums
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._membership import Membership
 from skprivate.aggregate.tables._sums import ClassSums
-from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger
 
 
@@ -182,17 +180,14 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         """
         self._check_penalty()
         given = None if self.classes is None else check_classes(self.classes)
-        if is_partitioned(X):
-            read = partial(read_labels, classes=given)
-            tables, columns, seen = self._learn_blocks(X, y, read, distinct_labels if given is None else None)
-            classes, targets = self._found(seen if given is None else given)
-            coded = self._code_blocks(tables, columns, targets)
-        else:
-            names, values = self._read(X, reset=True)
-            labels = _check_y(read_labels(y, classes=given), estimator=self)
-            check_consistent_length(values[0], labels)
-            classes, targets = self._found(distinct_labels(labels) if given is None else given)
-            coded = self._code_memory(names, values, targets(labels))
+
+        def choose_targets(found: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+            classes = two_or_more(found if given is None else given, self)
+            return classes, partial(class_targets, classes=classes, strict=self.epsilon is None)
+
+        read = partial(read_labels, classes=given)
+        look = distinct_labels if given is None else no_labels
+        coded, classes = self._code(X, y, read, look, choose_targets)
 
         def plan(membership: Membership) -> ClassSums:
             return class_sums(
@@ -207,10 +202,6 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         self.classes_ = label_array(classes)
         self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
-
-    def _found(self, classes: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:
-        strict = self.epsilon is None
-        return two_or_more(classes, self), partial(class_targets, classes=classes, strict=strict)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.
@@ -244,7 +235,7 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         return np.hstack([1 - positive, positive])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row.
+        """Predict the most probable class of every row.
 
         Parameters
         ----------

@@ -9,18 +9,16 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_consistent_length
 
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.tables._aggregation import number_sums
+from skprivate.aggregate.random._bags import no_labels
+from skprivate.aggregate.tables._aggregation import Membership, number_sums
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import check_bounds, number_targets
-from skprivate.aggregate.tables._membership import Membership
 from skprivate.aggregate.tables._sums import NumberSums
-from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger
 
 
@@ -161,16 +159,10 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         bounds = check_bounds(self.label_bounds)
         if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
             raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
-        nonnegative = self.loss == "poisson" and self.epsilon is None
-        if is_partitioned(X):
-            read = partial(_read_labels, estimator=type(self)(), nonnegative=nonnegative)
-            tables, columns, _ = self._learn_blocks(X, y, read, None)
-            coded = self._code_blocks(tables, columns, number_targets)
-        else:
-            names, values = self._read(X, reset=True)
-            labels = _read_labels(y, estimator=self, nonnegative=nonnegative)
-            check_consistent_length(values[0], labels)
-            coded = self._code_memory(names, values, labels[np.newaxis])
+        read = partial(
+            _read_labels, estimator=type(self)(), nonnegative=self.loss == "poisson" and self.epsilon is None
+        )
+        coded, _ = self._code(X, y, read, no_labels, lambda _: (None, number_targets))
 
         def plan(membership: Membership) -> NumberSums:
             return number_sums(

@@ -17,18 +17,7 @@ _LARGEST_LOG_MEAN = 300.0
 
 
 def partition(loss: LossName, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """b(ŷ) per row and its gradient, the mean of T(y) at ŷ.
-
-    Parameters
-    ----------
-    loss : {"squared", "log", "multinomial", "poisson"}
-    scores : ndarray, shape (n_outputs, n_rows)
-
-    Returns
-    -------
-    value : ndarray, shape (n_rows,)
-    mean : ndarray, shape (n_outputs, n_rows)
-    """
+    """Evaluate b(ŷ) per row (n_rows,) and its gradient (n_outputs, n_rows), the mean of T(y) at ŷ."""
     if loss == "squared":
         return 0.5 * np.einsum("kn,kn->n", scores, scores), scores
     if loss == "log":
@@ -48,7 +37,7 @@ def partition(loss: LossName, scores: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def variance(loss: LossName, mean: FloatArray) -> FloatArray:
-    """Diagonal of the second derivative of b, from the mean; same shape."""
+    """Evaluate the diagonal of the second derivative of b, from the mean; same shape."""
     if loss == "squared":
         return np.ones_like(mean)
     if loss == "poisson":
@@ -56,19 +45,8 @@ def variance(loss: LossName, mean: FloatArray) -> FloatArray:
     return mean * (1.0 - mean)
 
 
-def curvature_product(loss: LossName, mean: FloatArray, direction: FloatArray) -> FloatArray:
-    """Second derivative of b times a direction, row by row; all of shape (n_outputs, n_rows)."""
-    if loss == "squared":
-        return direction
-    if loss == "multinomial":
-        weighted: FloatArray = mean * direction
-        product: FloatArray = weighted - mean * weighted.sum(axis=0)
-        return product
-    return variance(loss, mean) * direction
-
-
 def link(loss: LossName, mean: FloatArray) -> FloatArray:
-    """Scores of a constant model whose mean of T(y) is given; shape (n_outputs,)."""
+    """Score a constant model whose mean of T(y) is given; shape (n_outputs,)."""
     if loss == "squared":
         return np.asarray(mean, dtype=np.float64)
     if loss == "log":

@@ -1,4 +1,4 @@
-"""What the two random-bag models share."""
+"""Base of the random-bag models."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._bag_losses import BagObjective
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._networks import (
+    RANDOM_DEFAULTS,
+    check_options,
+    fit_network,
+    network_scores,
+    try_network,
+)
 from skprivate.aggregate.random._bags import (
     RELEASES,
+    BagSums,
+    IntArray,
     PublicRows,
     RandomBags,
     as_random_bags,
@@ -30,11 +39,10 @@ from skprivate.aggregate.random._bags import (
     number_blocks,
 )
 from skprivate.aggregate.random._fit import LinearFit
-from skprivate.aggregate.random._objective import BagObjective
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
-from skprivate.aggregate.random._sums import BagSums, IntArray
 from skprivate.aggregate.tables._blocks import learn_names
 from skprivate.aggregate.tables._sums import ClassSums, NumberSums
+from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, linear_rows
 from skprivate.privacy import public_generator, warn_caller
@@ -53,7 +61,7 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     "submodel": [StrOptions({"linear", "mlp"}), callable],
     "submodel_options": [dict, None],
 }
-_ILL_CONDITIONED = 1e13
+_LARGEST_CONDITION = 1e13
 
 
 class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
@@ -104,7 +112,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         float
-            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.excess_risk_bound`.
+            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.theory.excess_risk_bound`.
 
         Raises
         ------
@@ -139,13 +147,18 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         y: Any,
         row_keys: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        look_at_labels: Callable[[NDArray[Any]], list[Any]],
+        summarise_labels: Callable[[NDArray[Any]], list[Any]],
     ) -> tuple[PublicRows, Partitions]:
-        """What is public of rows in blocks, and the blocks as `NumberTable`."""
+        """Read the public part of rows in blocks, and the blocks as `NumberTable`."""
         blank = learn_names(self, X, y, row_keys=row_keys)
         read = partial(_read_features, estimator=blank)
         rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
-        return gather_rows(rows, look_at_labels), rows
+        return gather_rows(rows, summarise_labels), rows
+
+    def _read_memory(self, X: Any, y: Any, row_keys: Any, **checks: Any) -> tuple[PublicRows, Any]:
+        """Check rows in memory; returns their public part, and the labels."""
+        X, y = validate_data(self, X, y, dtype=np.float64, **checks)
+        return PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys)), y
 
     def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
@@ -159,7 +172,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         plan: Callable[[BagSums], ClassSums | NumberSums],
         classes: tuple[Any, ...] | None = None,
     ) -> None:
-        """Sums of targets over random bags, by the mechanism that ``plan`` makes, and the fit to them."""
+        """Sum targets over random bags, by the mechanism of ``plan``, and fit to the sums."""
         chosen = check_label_release(self.label_release, self.epsilon)
         rng = public_generator(self.random_state)
         order = public.order()
@@ -191,7 +204,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             self.bags_ = bags
 
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
-        """Everything after aggregation: no label is in reach from here on."""
+        """Learn from the released aggregates; no label is available from here on."""
         X = np.ascontiguousarray(X)  # sums over rows are rounded by how an array lies in memory
         if self.submodel == "linear":
             self._learn_linear(X, bags)
@@ -209,7 +222,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         sizes = [one.size + 1 if one.size else 0 for one in features.edges]
         self.bucket_coef_ = np.split(coef[:, n_columns:], np.cumsum(sizes)[:-1], axis=1)
         fit = replace(fit, coef=coef[:, :n_columns], intercept=fit.intercept - shift)
-        if fit.condition > _ILL_CONDITIONED:
+        if fit.condition > _LARGEST_CONDITION:
             warn_caller(
                 f"the system of the bag means has condition number {fit.condition:.1e}: use a larger alpha or more "
                 "bags.",
@@ -223,8 +236,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._keep(fit.coef, fit.intercept)
 
     def _learn_network(self, X: FloatArray, bags: RandomBags) -> None:
-        from skprivate.aggregate.random._network import fit_network
-
         features, rows = self._network_features(X)
         objective, centre, scale = self._objective(bags)
         fit = fit_network(
@@ -246,7 +257,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._keep(np.zeros((n_outputs, X.shape[1])), centre + scale * fit.intercept)
 
     def _network_features(self, X: FloatArray) -> tuple[BagFeatures, FloatArray]:
-        """What a network sees of rows, by public features alone: buckets, too, if there are not too many."""
+        """Make the inputs of a network from public features alone, with buckets if there are not too many."""
         buckets = None if isinstance(self.buckets, str) else self.buckets
         *_, last = candidates(X, buckets=buckets, prior="ridge", centred=True)
         return last
@@ -254,8 +265,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _try_network(self, X: FloatArray, bags: BagSums, n_outputs: int) -> None:
         if self.submodel == "linear":
             return
-        from skprivate.aggregate.random._network import try_network
-
         _, rows = self._network_features(X)
         try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
 
@@ -270,14 +279,12 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return options
 
     def _check_submodel(self) -> None:
-        """Refuse parameters that mean nothing together, before anything is paid for."""
+        """Refuse contradictory parameters before any privacy cost."""
         if self.submodel == "linear":
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
             return
-        from skprivate.aggregate.random._network import DEFAULTS, check_options
-
-        chosen = check_options(self._network_options(), DEFAULTS)
+        chosen = check_options(self._network_options(), RANDOM_DEFAULTS)
         if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
             raise ValueError(f"submodel_options['batch_size'] must be >= 2 for loss={self.loss!r}, got 1.")
         if self.prior != "evidence" or not self.fit_intercept:
@@ -285,7 +292,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"{name}={getattr(self, name)!r} is for submodel='linear' only.")
 
     def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[LinearFit, BagFeatures]:
-        """The fit to the features of the largest evidence."""
+        """Choose the features whose fit has the largest evidence."""
         # A penalty that was given is that of the columns, and without an intercept buckets would be one.
         free = isinstance(self.alpha, str) and self.fit_intercept
         tried = candidates(
@@ -303,7 +310,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return best
 
     def _linear_scores(self, X: FloatArray) -> FloatArray:
-        """Scores of checked rows, shape (n_samples,) or (n_samples, n_outputs)."""
+        """Score checked rows; shape (n_samples,) or (n_samples, n_outputs)."""
         if self.networks_:
             return self._network_scores(X)
         scores = linear_rows(X, self.coef_, self.intercept_)
@@ -314,8 +321,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return scores
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
-        from skprivate.aggregate.random._network import network_scores
-
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
         found = network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
         scores = np.atleast_1d(self.intercept_) + self._unit * found
@@ -324,11 +329,14 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "networks_")  # input that was checked in vain fits nothing
 
+    def _alpha(self) -> float | None:
+        return None if isinstance(self.alpha, str) else float(self.alpha)
+
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         raise NotImplementedError
 
     def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
-        """What a network descends on, and centre and scale of the labels that it sees."""
+        """Make the loss that a network minimises, and centre and scale of the labels that it sees."""
         raise NotImplementedError
 
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:

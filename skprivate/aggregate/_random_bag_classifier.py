@@ -23,6 +23,7 @@ from skprivate._validation import (
     two_or_more,
     validate_data,
 )
+from skprivate.aggregate._bag_losses import BagObjective, class_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import (
@@ -33,7 +34,6 @@ from skprivate.aggregate.random._bags import (
     no_labels,
 )
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
-from skprivate.aggregate.random._objective import BagObjective, class_objective
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets
 from skprivate.aggregate.tables._sums import Labelled
@@ -220,9 +220,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             plain = two_or_more(public.labels if given is None else given, self)
             rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
         else:
-            y = read_labels(y, classes=given)
-            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
-            public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
+            labels = read_labels(y, classes=given)
+            public, y = self._read_memory(X, labels, row_keys, multi_output=True)
             if y.ndim == 2 and y.shape[1] > 1:
                 return self._fit_indicators(public, y)
             labels = column_or_1d(y, warn=True)
@@ -294,7 +293,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row.
+        """Predict the most probable class of every row.
 
         Parameters
         ----------
@@ -311,7 +310,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         return self.classes_[best]
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
-        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        alpha = self._alpha()
         if self.loss in ("squared", "debiased"):
             fit = fit_quadratic(
                 bags,

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import read_numbers, validate_data
+from skprivate.aggregate._bag_losses import BagObjective, number_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate.random._bags import PublicRows, RandomBags, labelled_blocks, no_labels, number_sums
+from skprivate.aggregate.random._bags import RandomBags, labelled_blocks, no_labels, number_sums
 from skprivate.aggregate.random._fit import LinearFit
-from skprivate.aggregate.random._objective import BagObjective, number_objective
 from skprivate.aggregate.random._quadratic import fit_quadratic
-from skprivate.aggregate.tables._labels import check_bounds, number_targets
+from skprivate.aggregate.tables._labels import Bounds, check_bounds, number_targets
 from skprivate.aggregate.tables._sums import Labelled
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger
@@ -195,8 +195,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
             public, blocks = self._learn_blocks(X, y, row_keys, read_numbers, no_labels)
             rows = labelled_blocks(blocks, number_targets)
         else:
-            X, y = validate_data(self, X, read_numbers(y), dtype=np.float64)
-            public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
+            public, y = self._read_memory(X, read_numbers(y), row_keys)
             rows = InMemory(Labelled.of(number_targets(y)))
         self._fit_bags(public, rows, lambda bags: number_sums(bags, 1, bounds, self.epsilon))
         return self
@@ -219,15 +218,20 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
-        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
-        bounds = check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
         return fit_quadratic(
-            bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=bounds
+            bags,
+            X,
+            loss=self.loss,
+            alpha=self._alpha(),
+            fit_intercept=self.fit_intercept,
+            label_bounds=self._bounds(bags),
         )
 
     def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
-        bounds = check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
-        return number_objective(bags, self.loss, bounds)
+        return number_objective(bags, self.loss, self._bounds(bags))
+
+    def _bounds(self, bags: RandomBags) -> Bounds | None:
+        return check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
 
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef[0]

@@ -276,7 +276,7 @@ def test_arguments_that_are_refused():
     refused(r"column 'age' holds text in some groups", [age.assign(age=["20", "40"]), pair])
     refused(r"at least two distinct labels", classes=("yes",))
     refused(r"sums names 1 columns, \['s'\], for the 3 classes", classes=("a", "b", "c"))
-    refused(r"sums names 2 columns, .* say of which classes", sums=["s", "s"], classes=None)
+    refused(r"sums names 2 columns, .* name their classes", sums=["s", "s"], classes=None)
     refused(r"sums has columns for the classes", sums={0: "s", 1: "n"}, classes=(1, 2))
     refused(r"must add up to the group's count", age.assign(no=1), sums=["no", "s"])
     refused(r"noise_variance must be the variance .* got -1", noise_variance=-1)

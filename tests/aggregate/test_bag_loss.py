@@ -20,7 +20,7 @@ from skprivate.aggregate import (
     make_curated_bags,
     make_random_bags,
 )
-from skprivate.aggregate._bag_score import bag_loss
+from skprivate.aggregate._bag_losses import bag_loss
 
 X = pd.DataFrame({"a": list("uuvvvw"), "b": list("xyxyyx")})
 Y = np.array([0, 1, 1, 1, 0, 0])

@@ -16,21 +16,18 @@ from skprivate.aggregate import (
     RandomBagRegressor,
 )
 from skprivate.aggregate.additive._constant import (
+    LabelSums,
     guarded_fit,
-    label_units,
     no_worse_than_constant,
-    own_noise,
-    possible_sums,
 )
 from skprivate.aggregate.additive._design import CellDesign, constant_start, fit_tables
-from skprivate.aggregate.additive._evidence import _flattery
-from skprivate.aggregate.additive._filter import filtered_mode
+from skprivate.aggregate.additive._evidence import _optimism, filtered_mode
 from skprivate.aggregate.tables._cells import index_cells
 from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
-    _guessed,
-    _spanned,
+    _find_interval,
+    _guess_largest,
     private_label_bounds,
     range_counts,
 )
@@ -131,7 +128,7 @@ def case(seed):
 
 @pytest.mark.filterwarnings("ignore:by the released counts no more rows than noise hides")
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
-@pytest.mark.filterwarnings("ignore:no interval of the labels stands out")
+@pytest.mark.filterwarnings("ignore:no interval of the labels exceeds the noise")
 @pytest.mark.filterwarnings("ignore:the system of the bag means")
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=pytest.mark.slow if seed >= 24 else ()) for seed in range(240)]
@@ -156,7 +153,7 @@ def noisy_table(seed, noise, sizes=(8, 8), sets=((0,), (1,), (0, 1))):
 
 
 @pytest.mark.parametrize("ridge", [30.0, 0.01])
-def test_halved_noise_rates_a_fit_without_flattery(ridge):
+def test_halved_noise_rates_a_fit_without_optimism(ridge):
     """For squares: over draws of noise, what sums − own say of the fit to sums + own is what true sums say of it."""
     design, _, noise, true = noisy_table(0, 50.0)
     penalty, rng = np.append(np.full(design.n_cells, ridge), 1e6), np.random.default_rng(0)
@@ -173,7 +170,8 @@ def test_halved_noise_rates_a_fit_without_flattery(ridge):
 def test_own_noise_has_the_covariance_of_sums():
     """Variance of labels and noise together: 4000 cells' ratios, five standard deviations of their mean of squares."""
     design, _, noise, _ = noisy_table(0, 50.0, (8, 500), [(0, 1)])
-    own = own_noise(design, "log", np.zeros((1, design.n_cells + 1)), noise, 1.0)
+    problem = LabelSums(design, "log", np.zeros((1, design.n_cells)), noise)
+    own = problem.simulate_noise(np.zeros((1, design.n_cells + 1)), 1.0)
     ratio = own[0] ** 2 / (noise + design.counts / 4)
     assert abs(ratio.mean() - 1) < 5 * np.sqrt(2 / ratio.size)
 
@@ -190,7 +188,7 @@ def test_a_fit_to_noise_is_drawn_to_the_constant_and_says_so():
 
     constant = constant_start(design, "squared", linear)
     with pytest.warns(ConvergenceWarning, match="worse than a constant"):
-        kept = guarded_fit(fit, design, "squared", linear[:, :-1], noise)
+        kept = guarded_fit(fit, LabelSums(design, "squared", linear[:, :-1], noise))
     assert risk(fit(linear[:, :-1])) > risk(constant) + 100
     assert risk(kept) < risk(constant) + 5
 
@@ -199,9 +197,9 @@ def test_a_good_fit_is_left_alone():
     design, linear, noise, _ = noisy_table(1, 4.0)
     ridge = np.append(np.full(design.n_cells, 30.0), 0.0)
     fit = fit_tables(design, "squared", linear, ridge).coef
-    constant = constant_start(design, "squared", linear)
-    assert no_worse_than_constant(design, "squared", linear, noise, fit, constant, 5.0, 0.25) is fit
-    kept = guarded_fit(lambda _: fit, design, "squared", linear[:, :-1], noise)
+    problem = LabelSums(design, "squared", linear[:, :-1], noise)
+    assert no_worse_than_constant(problem, fit, 5.0, 0.25) is fit
+    kept = guarded_fit(lambda _: fit, problem)
     assert kept is fit
 
 
@@ -210,7 +208,7 @@ def test_sums_that_no_labels_have_go_to_the_nearest_that_some_have():
     design, _, noise, _ = noisy_table(0, 50.0, (2, 2), [(0,)])
     rng = np.random.default_rng(0)
     sums = design.counts / 3 + design.counts * rng.normal(size=(3, design.n_cells))
-    found = possible_sums(design, "multinomial", sums, noise)
+    found = LabelSums(design, "multinomial", sums, noise).possible()
     np.testing.assert_allclose(found[:, :-1].sum(axis=0), design.counts)
     assert found.min() >= 0 and found[:, -1].sum() == pytest.approx(design.n_samples)
     steps = np.linspace(0, 1, 101)
@@ -223,20 +221,20 @@ def test_sums_that_no_labels_have_go_to_the_nearest_that_some_have():
 def test_what_networks_see_does_not_depend_on_the_scale_of_labels():
     design, linear, noise, _ = noisy_table(0, 4.0)
     sums = linear[:, :-1]
-    centre, scale = label_units(design, "squared", sums, noise, 700.0)
-    far, wide = label_units(
+    centre, scale = LabelSums(design, "squared", sums, noise, 700.0).units()
+    far, wide = LabelSums(
         design,
         "squared",
         1e4 * sums + 1e6 * design.counts,
         1e8 * noise,
         1e8 * 700.0 + 2e10 * centre[0] * 2000 + 1e12 * 2000,
-    )
+    ).units()
     assert wide == pytest.approx(1e4 * scale, rel=1e-3)
     assert far == pytest.approx(1e6 + 1e4 * centre, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["squared", "log"])
-def test_the_filter_of_many_cells_knows_what_it_flatters(loss):
+def test_the_filter_of_many_cells_estimates_its_optimism(loss):
     """One draw has a standard deviation of about √(2·trace); the mean of forty, five of its own."""
     design, linear, noise, _ = noisy_table(2, 20.0)
     prior, order = np.full(design.n_cells, 0.5), (0.0, 9.0)
@@ -249,11 +247,10 @@ def test_the_filter_of_many_cells_knows_what_it_flatters(loss):
             patch.setattr(
                 "skprivate.aggregate.additive._constant.public_generator", lambda _, draws=draws: draws
             )
-            coef, flattery = filtered_mode(
-                design, loss, sums, noise, np.zeros_like(linear), prior, 1.0, order
-            )
-        found.append(flattery - _flattery(design, loss, noise, coef, 1 / prior, 1.0))
-    trace = _flattery(design, loss, noise, coef, 1 / prior, 1.0)
+            problem = LabelSums(design, loss, sums, noise)
+            coef, optimism = filtered_mode(problem, np.zeros_like(linear), prior, 1.0, order)
+        found.append(optimism - _optimism(problem, coef, 1 / prior, 1.0))
+    trace = _optimism(problem, coef, 1 / prior, 1.0)
     assert trace > 5
     assert abs(np.mean(found)) < 5 * np.std(found) / np.sqrt(40) + 0.05 * trace
 
@@ -286,7 +283,7 @@ def test_the_range_spans_the_counts_that_stand_out(cells, interval):
     for cell, count in cells.items():
         noisy[71 + cell] = 100 * count
     n_rows = int(noisy.sum())
-    assert _spanned(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), n_rows) == interval
+    assert _find_interval(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), n_rows) == interval
 
 
 @pytest.mark.parametrize(("side", "interval"), [(1, (-(2.0**-30), 32.0)), (-1, (-32.0, 2.0**-30))])
@@ -297,7 +294,7 @@ def test_the_range_has_room_for_labels_that_are_hidden_one_by_one(side, interval
     noisy[71 + side * np.array([32, 33, 34])] = [100, 160, 140]
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.138)
     assert noise.exceeded(1e-3 / 143) > 160
-    assert _spanned(noisy, noise, 1000) == interval
+    assert _find_interval(noisy, noise, 1000) == interval
 
 
 @pytest.mark.slow
@@ -309,9 +306,9 @@ def test_noise_alone_is_told_from_a_range():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for row in draws:
-            _spanned(row, noise, 10**6)
+            _find_interval(row, noise, 10**6)
     assert len(said) >= 1980
-    assert all("no interval of the labels stands out" in str(warning.message) for warning in said)
+    assert all("no interval of the labels exceeds the noise" in str(warning.message) for warning in said)
 
 
 def guesses(counts, n, seed, epsilon=0.1, runs=200):
@@ -321,7 +318,7 @@ def guesses(counts, n, seed, epsilon=0.1, runs=200):
     noisy = rng.laplace(scale=2 / epsilon, size=(runs, 72)) + rng.laplace(scale=2 / epsilon, size=(runs, 72))
     for cell, count in counts.items():
         noisy[:, cell] += count
-    return np.array([_guessed(row, noise, n) for row in noisy])
+    return np.array([_guess_largest(row, noise, n) for row in noisy])
 
 
 @pytest.mark.parametrize("cell", [20, 31, 37])
@@ -355,7 +352,7 @@ def test_few_rows_get_a_wider_range():
     noisy = np.zeros(143)
     noisy[71 + 36] = 900
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)
-    assert _spanned(noisy, noise, 1000) == (16.0, 128.0)
+    assert _find_interval(noisy, noise, 1000) == (16.0, 128.0)
 
 
 EXTREMES = [

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from skprivate.aggregate import RandomBags
-from skprivate.aggregate.random._objective import (
+from skprivate.aggregate._bag_losses import (
     RowProducts,
     class_objective,
     easy_loss,
     number_objective,
     square_loss,
 )
-from skprivate.aggregate.random._sums import BagSums
+from skprivate.aggregate.random._bags import BagSums
 
 N = 6
 #: Places of rows in bags: disjoint ones of all rows and of some, of unequal sizes, and bags that share rows.
@@ -133,7 +133,7 @@ def test_gradients_of_objectives(loss, release, noise, kind):
         back[place, k] -= step
         slope = np.sum(objective.values(moved)[0] - objective.values(back)[0]) / (2 * step)
         assert gradient[place, k] == pytest.approx(slope, rel=1e-5, abs=1e-8)
-    assert objective.most > 0 and np.all(np.isfinite(objective.start))
+    assert objective.gain > 0 and np.all(np.isfinite(objective.start))
 
 
 def test_labels_are_seen_in_units_of_their_own():

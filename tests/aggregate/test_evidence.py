@@ -10,10 +10,9 @@ from sklearn.metrics import log_loss
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor
 from skprivate.aggregate.additive import _evidence as evidence_module
-from skprivate.aggregate.additive import _filter as filter_module
+from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.additive._design import CellDesign, constant_start
-from skprivate.aggregate.additive._evidence import _posterior, fit_evidence, total_sum
-from skprivate.aggregate.additive._filter import filtered_mode, merge_rare
+from skprivate.aggregate.additive._evidence import _posterior, filtered_mode, fit_evidence, merge_rare
 from skprivate.aggregate.tables._cells import index_cells
 from skprivate.privacy import public_generator
 
@@ -45,7 +44,7 @@ def test_posterior_step_is_generalised_least_squares():
     ridge = rng.uniform(0.5, 2.0, design.n_cells)
     noisy = sums + rng.normal(size=sums.shape) * np.sqrt(noise)
     start = np.zeros((1, design.n_cells + 1))
-    coef, spread = _posterior(design, "squared", noisy, noise, start, ridge, 1.0)
+    coef, spread = _posterior(LabelSums(design, "squared", noisy, noise), start, ridge, 1.0)
     gram = design.gram(np.ones(design.n_rows))
     first = slice(0, int(design.offsets[1]))
     full = np.column_stack([gram, gram[:, first].sum(axis=1)])
@@ -56,7 +55,7 @@ def test_posterior_step_is_generalised_least_squares():
     )
     np.testing.assert_allclose(spread[0], np.diag(np.linalg.inv(information))[:-1], rtol=1e-5)
     # Without noise it is ridge regression on individual labels.
-    exact, _ = _posterior(design, "squared", sums, np.zeros(design.n_cells), start, ridge, 1.0)
+    exact, _ = _posterior(LabelSums(design, "squared", sums, np.zeros(design.n_cells)), start, ridge, 1.0)
     linear = np.column_stack([sums, [y.sum()]])
     _, gradient = design.value_and_gradient(exact, "squared", linear, np.append(ridge, 0.0))
     np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
@@ -78,7 +77,9 @@ def test_variances_are_recovered(noise):
         y = (rng.random(score.size) < expit(score)).astype(float)
         sums = sums_over(design, cells, y)
         sums += rng.normal(scale=np.sqrt(noise), size=sums.shape)
-        fit = fit_evidence(design, "log", sums, np.full(design.n_cells, noise), np.array([1, 1, 2]))
+        fit = fit_evidence(
+            LabelSums(design, "log", sums, np.full(design.n_cells, noise)), np.array([1, 1, 2])
+        )
         found.append(fit.variances)
     ratio = np.exp(np.mean(np.log(found), axis=0)) / truth
     assert np.all(ratio < 2.5) and np.all(ratio > (0.36 if noise else 0.4))
@@ -88,14 +89,14 @@ def test_totals_weigh_sets_by_their_noise():
     design, cells, rng = crossed(500, 0)
     y = rng.random(500)
     sums = sums_over(design, cells, y)
-    assert total_sum(design, sums, np.zeros(design.n_cells))[0] == pytest.approx(y.sum())
+    assert LabelSums(design, "log", sums, np.zeros(design.n_cells)).total[0] == pytest.approx(y.sum())
     noise = np.full(design.n_cells, 4.0)
     ends = design.offsets
     parts = [sums[0, ends[j] : ends[j + 1]].sum() for j in range(3)]
     sums[0, ends[2]] += 100.0
     weight = 1 / (4.0 * np.diff(ends))
     expected = np.average([parts[0], parts[1], parts[2] + 100], weights=weight)
-    assert total_sum(design, sums, noise)[0] == pytest.approx(expected)
+    assert LabelSums(design, "log", sums, noise).total[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("loss", ["squared", "log", "poisson", "multinomial"])
@@ -111,12 +112,13 @@ def test_the_iterative_filter_finds_the_mode_of_the_dense_one(loss):
     sums = np.concatenate([sums_over(design, cells, label.astype(float)) for label in labels])
     sums += rng.normal(size=sums.shape) * np.sqrt(noise)
     prior = np.repeat([0.5, 0.2, 0.05], np.diff(design.offsets))
-    start = constant_start(design, loss, np.column_stack([sums, total_sum(design, sums, noise)]))
+    problem = LabelSums(design, loss, sums, noise)
+    start = constant_start(design, loss, problem.linear)
     dense = start
     intercept = (0.3, 4.0)
     for _ in range(40):
-        dense, _ = _posterior(design, loss, sums, noise, dense, 1 / prior, 1.0, intercept)
-    found, _ = filtered_mode(design, loss, sums, noise, start, prior, 1.0, intercept)
+        dense, _ = _posterior(problem, dense, 1 / prior, 1.0, intercept)
+    found, _ = filtered_mode(problem, start, prior, 1.0, intercept)
 
     def apart(a, b):
         """In prior standard deviations, all cells together; a shift common to all classes changes nothing."""
@@ -143,9 +145,10 @@ def test_the_filter_is_done_soon_where_columns_say_much():
     sums += rng.normal(size=sums.shape)
     prior = np.repeat([2.0] * 5 + [0.01] * 10, np.diff(design.offsets))
     start = np.zeros((1, design.n_cells + 1))
-    mode, _ = filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0))
+    problem = LabelSums(design, "log", sums, noise)
+    mode, _ = filtered_mode(problem, start, prior, 1.0, (0.0, 9.0))
     assert mode is not start
-    next_mode, _ = _posterior(design, "log", sums, noise, mode, 1 / prior, 1.0, (0.0, 9.0))
+    next_mode, _ = _posterior(problem, mode, 1 / prior, 1.0, (0.0, 9.0))
     assert np.linalg.norm((next_mode - mode)[0, :-1] / np.sqrt(prior)) < 0.3
 
 
@@ -154,9 +157,9 @@ def test_the_filter_gives_up_for_the_start_within_its_work(monkeypatch):
     sums = sums_over(design, cells, rng.random(3000))
     noise, prior = np.full(design.n_cells, 9.0), np.full(design.n_cells, 0.5)
     start = np.zeros((1, design.n_cells + 1))
-    monkeypatch.setattr(filter_module, "_MOST_PRODUCTS", 3)
+    monkeypatch.setattr(evidence_module, "_MOST_PRODUCTS", 3)
     with pytest.warns(ConvergenceWarning, match="filter of 142 cells did not converge.* fewer feature sets"):
-        found = filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0))
+        found = filtered_mode(LabelSums(design, "log", sums, noise), start, prior, 1.0, (0.0, 9.0))
     assert found[0] is start and found[1] is None
 
 

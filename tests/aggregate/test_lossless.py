@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, make_curated_bags
-from skprivate.aggregate._losses import curvature_product, partition, variance
+from skprivate.aggregate._losses import partition, variance
 from skprivate.aggregate.additive import _design as design_module
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.tables._cells import index_cells
@@ -128,24 +128,12 @@ def test_gradient_equals_that_of_individual_labels(table, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_curvature_is_the_derivative_of_the_gradient(table, loss):
-    X, _, rng = table
-    design, _ = design_of(X)
-    n_outputs = 3 if loss == "multinomial" else 1
-    coef, direction = rng.normal(scale=0.3, size=(2, n_outputs, design.n_cells + 1))
-    zeros = np.zeros_like(coef)
-    step = 1e-6
-    high, low = (
-        design.value_and_gradient(coef + s * step * direction, loss, zeros, zeros[0])[1] for s in (1, -1)
-    )
-    _, mean = partition(loss, design.scores(coef))
-    np.testing.assert_allclose(
-        design.curvature(mean, loss, direction), (high - low) / (2 * step), rtol=1e-5, atol=1e-4
-    )
-    np.testing.assert_allclose(
-        variance(loss, mean)[0],
-        curvature_product(loss, mean, np.eye(n_outputs)[:, :1] * np.ones_like(mean))[0],
-    )
+def test_variance_is_the_derivative_of_the_mean(loss):
+    scores = np.random.default_rng(0).normal(size=(3 if loss == "multinomial" else 1, 50))
+    step = np.zeros_like(scores)
+    step[0] = 1e-6
+    slope = (partition(loss, scores + step)[1] - partition(loss, scores - step)[1])[0] / 2e-6
+    np.testing.assert_allclose(variance(loss, partition(loss, scores)[1])[0], slope, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -229,7 +217,7 @@ def test_supersets_of_the_models_sets_are_enough(table, loss):
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     torch = pytest.importorskip("torch")
-    from skprivate.aggregate.additive._neural import DEFAULTS, aggregate_loss, make_submodels
+    from skprivate.aggregate._networks import CURATED_DEFAULTS, aggregate_loss, make_submodels
 
     X, score, rng = table
     targets = targets_for(loss, score, rng)
@@ -238,7 +226,9 @@ def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     codes = [column.astype(np.int32) for column in X.T]
     indexes = [index_cells(codes, [5, 5, 5], s)[0] for s in sets]
     torch.manual_seed(0)
-    modules = make_submodels(indexes, targets.shape[0], "mlp", {**DEFAULTS, "shared_embeddings": shared})
+    modules = make_submodels(
+        indexes, targets.shape[0], "mlp", {**CURATED_DEFAULTS, "shared_embeddings": shared}
+    )
     parameters = list(modules.parameters())
     intercept = torch.full((targets.shape[0],), 0.1, dtype=torch.double, requires_grad=True)
     # Aggregates only: outputs once per bag.

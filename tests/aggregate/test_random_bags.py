@@ -19,11 +19,9 @@ from skprivate.aggregate import (
     RandomBagClassifier,
     RandomBagRegressor,
     RandomBags,
-    empirical_rademacher,
-    excess_risk_bound,
     make_random_bags,
 )
-from skprivate.aggregate.random._bags import draw_members
+from skprivate.aggregate.random._bags import BagSums, draw_members
 from skprivate.aggregate.random._fit import (
     _Problem,
     count_likelihood,
@@ -31,7 +29,7 @@ from skprivate.aggregate.random._fit import (
     noisy_count_likelihood,
 )
 from skprivate.aggregate.random._quadratic import debiasing, fit_quadratic
-from skprivate.aggregate.random._sums import BagSums
+from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.privacy import public_generator
 
 

@@ -24,7 +24,7 @@ from skprivate import (
     make_random_bags,
 )
 from skprivate.aggregate.tables import _blocks as _block_columns
-from skprivate.aggregate.tables._columns import Spread, learn_columns
+from skprivate.aggregate.tables._columns import QuantileSketch, learn_columns
 from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 
@@ -282,21 +282,23 @@ def test_bins_of_any_numbers_in_any_blocks(values, cuts, n_bins, room):
     (column,), _ = learn_columns([values], ["v"], categorical=[False], n_bins=n_bins)
     parts = np.split(values, sorted(min(cut, values.size) for cut in cuts))
     most = n_bins + room
-    spread = Spread.together([Spread.of(part).at_most(most) for part in parts], most)
+    spread = QuantileSketch.merge([QuantileSketch.from_numbers(part).compress(most) for part in parts], most)
     assert spread.counts.sum() == np.isfinite(values).sum() and spread.keys.size <= most
     while not isinstance(found := spread.edges(n_bins), tuple):
-        within = spread.cells(found)
-        finer = Spread.together([Spread.of(part, within).at_most(most) for part in parts], most)
-        spread = spread.refined(found, finer)
+        within = spread.intervals(found)
+        finer = QuantileSketch.merge(
+            [QuantileSketch.from_numbers(part, within).compress(most) for part in parts], most
+        )
+        spread = spread.refine(found, finer)
     assert found == column.edges
 
 
 @pytest.mark.parametrize("n_bins", [2, 16])
 def test_bins_where_not_all_numbers_are_held(n_bins, monkeypatch):
-    monkeypatch.setattr(_block_columns, "MOST_CELLS", 20)
+    monkeypatch.setattr(_block_columns, "MAX_CELLS", 20)
     passes = []
-    closer = _block_columns._look_closer
-    monkeypatch.setattr(_block_columns, "_look_closer", lambda *a, **k: passes.append(1) or closer(*a, **k))
+    closer = _block_columns._sketch_within
+    monkeypatch.setattr(_block_columns, "_sketch_within", lambda *a, **k: passes.append(1) or closer(*a, **k))
     X = blocks_of("7 blocks", "sick", None)
     found = make_curated_bags(X, "sick", "singles", n_bins=n_bins)
     assert found.to_dict() == make_curated_bags(ROWS[FEATURES], ROWS.sick, "singles", n_bins=n_bins).to_dict()

@@ -1,15 +1,17 @@
-"""The constant model, and the check that a fit is not worse.
+"""Released label sums of an additive model, its constant model, and the check that a fit is not worse.
 
 The loss of scores ŷ over the rows, less that of the constant, is Σ b(ŷ) − Σ b(ŷ₀) − zᵀ(θ − θ₀) with the true label sums
-z. Noisy ones that θ was fitted to flatter it. For θ linear in sums of covariance G + N it is by the trace of
-∂θ/∂z (G + N) (Stein); with that added, the estimate is unbiased for the loss of new labels, and its error is known from
-the noise. For any other fit noise is halved: with b ~ N(0, G + N) of our own, s + b and s − b have independent noise.
+z. Noisy sums that θ was fitted to make it too small. For θ linear in sums of covariance G + N this optimism is the
+trace of ∂θ/∂z (G + N) (Stein). With it added, the estimate is unbiased for the loss of new labels, and the noise gives
+its error. For any other fit noise is halved: with our own b ~ N(0, G + N), s + b and s − b have independent noise.
 The fit to the first, which is a little worse, is rated by the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -19,238 +21,210 @@ from skprivate.aggregate.additive._design import CellDesign, constant_start
 from skprivate.privacy import public_generator, warn_caller
 
 
-def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatArray:
-    """Total of the labels: every feature set adds up to it, the best ones count most; shape (n_outputs,)."""
-    set_of_cell = design.set_of_cell()
-    n_sets = design.offsets.size - 1
-    if n_sets == 0:
-        raise ValueError("at least one feature set is needed to know the sum of the labels.")
-    totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in sums])
-    spread = np.bincount(set_of_cell, noise, n_sets)
-    weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
-    total: FloatArray = totals @ (weight / weight.sum())
-    return total
+@dataclass(frozen=True, eq=False)
+class LabelSums:
+    """Released label sums (n_outputs, n_cells) of a design, and the noise variance of each cell (n_cells,)."""
 
+    design: CellDesign
+    loss: LossName
+    sums: FloatArray
+    noise: FloatArray
+    square_sum: float | None = None
+    label_bounds: tuple[float, float] | None = None
 
-def constant_model(
-    design: CellDesign,
-    loss: LossName,
-    linear: FloatArray,
-    noise: FloatArray,
-    label_bounds: tuple[float, float] | None,
-) -> FloatArray:
-    """The constant model, kept where labels can be: a noisy total may be negative, or above the number of rows."""
-    n = max(design.n_samples, 1)
-    if np.any(noise):
-        n_sets = design.offsets.size - 1
-        spread = np.bincount(design.set_of_cell(), noise, n_sets)
-        error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
-        low, high = (-np.inf, np.inf) if label_bounds is None else label_bounds
-        if loss in ("log", "multinomial"):
-            low, high = min(error, 0.5 / linear.shape[0]), 1.0 - min(error, 0.5)
-        elif loss == "poisson":
-            low = min(max(low, error), high)
-        linear = linear.copy()
-        linear[:, -1] = n * np.clip(linear[:, -1] / n, low, high)
-    return constant_start(design, loss, linear)
+    @property
+    def is_noisy(self) -> bool:
+        return bool(np.any(self.noise))
 
+    @property
+    def multiplicity(self) -> FloatArray:
+        """Samples per distinct row."""
+        known = self.design.multiplicity
+        return np.ones(self.design.n_rows) if known is None else known
 
-def possible_sums(
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
-    label_bounds: tuple[float, float] | None = None,
-) -> FloatArray:
-    """Sums that labels could have next to noisy ones, and the total: others leave some objectives without a minimum.
+    @cached_property
+    def total(self) -> FloatArray:
+        """Sum of all labels (n_outputs,): every feature set adds up to it, the least noisy ones count most."""
+        set_of_cell = self.design.set_of_cell()
+        n_sets = self.design.offsets.size - 1
+        if n_sets == 0:
+            raise ValueError("at least one feature set is needed to know the sum of the labels.")
+        totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in self.sums])
+        spread = np.bincount(set_of_cell, self.noise, n_sets)
+        weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
+        total: FloatArray = totals @ (weight / weight.sum())
+        return total
 
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    sums : ndarray, shape (n_outputs, n_cells)
-    noise : ndarray, shape (n_cells,)
-    label_bounds : (float, float), optional
-        Interval of the labels.
+    @property
+    def linear(self) -> FloatArray:
+        """Sums with the total last, shape (n_outputs, n_cells + 1)."""
+        return np.column_stack([self.sums, self.total])
 
-    Returns
-    -------
-    ndarray, shape (n_outputs, n_cells + 1)
-        The total last.
-    """
-    linear = np.column_stack([sums, total_sum(design, sums, noise)])
-    if loss == "squared" or not np.any(noise):
+    @cached_property
+    def constant(self) -> FloatArray:
+        """Coefficients of the constant model, whose mean is one that labels can have.
+
+        A noisy total may be negative, or above the number of rows.
+        """
+        linear = self.linear
+        if self.is_noisy:
+            n = max(self.design.n_samples, 1)
+            n_sets = self.design.offsets.size - 1
+            spread = np.bincount(self.design.set_of_cell(), self.noise, n_sets)
+            error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
+            low, high = (-np.inf, np.inf) if self.label_bounds is None else self.label_bounds
+            if self.loss in ("log", "multinomial"):
+                low, high = min(error, 0.5 / linear.shape[0]), 1.0 - min(error, 0.5)
+            elif self.loss == "poisson":
+                low = min(max(low, error), high)
+            linear[:, -1] = n * np.clip(linear[:, -1] / n, low, high)
+        return constant_start(self.design, self.loss, linear)
+
+    def possible(self) -> FloatArray:
+        """Project noisy sums, the total last, to those of some labels: others leave objectives without a minimum."""
+        linear = self.linear
+        if self.loss == "squared" or not self.is_noisy:
+            return linear
+        counts = self.design.counts
+        linear[:, -1] = self.design.n_samples * partition(self.loss, self.constant[:, -1:])[1][:, 0]
+        if self.loss == "multinomial":  # a row has one class: the nearest point of a simplex
+            ordered = -np.sort(-self.sums, axis=0)
+            rank = np.arange(1, self.sums.shape[0] + 1)[:, np.newaxis]
+            excess = (np.cumsum(ordered, axis=0) - counts) / rank
+            last = np.sum(ordered > excess, axis=0, keepdims=True) - 1
+            linear[:, :-1] = np.maximum(self.sums - np.take_along_axis(excess, last, axis=0), 0.0)
+        else:
+            low, high = (0.0, 1.0) if self.loss == "log" else self.label_bounds or (0.0, np.inf)
+            linear[:, :-1] = np.clip(self.sums, low * counts, high * counts)
         return linear
-    constant = constant_model(design, loss, linear, noise, label_bounds)
-    linear[:, -1] = design.n_samples * partition(loss, constant[:, -1:])[1][:, 0]
-    if loss == "multinomial":  # a row has one class: the nearest point of a simplex
-        ordered = -np.sort(-sums, axis=0)
-        rank = np.arange(1, sums.shape[0] + 1)[:, np.newaxis]
-        excess = (np.cumsum(ordered, axis=0) - design.counts) / rank
-        last = np.sum(ordered > excess, axis=0, keepdims=True) - 1
-        linear[:, :-1] = np.maximum(sums - np.take_along_axis(excess, last, axis=0), 0.0)
-    else:
-        low, high = (0.0, 1.0) if loss == "log" else label_bounds or (0.0, np.inf)
-        linear[:, :-1] = np.clip(sums, low * design.counts, high * design.counts)
-    return linear
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Variance of the labels about their mean for the squared loss, else 1."""
+        if self.loss != "squared":
+            return 1.0
+        design, n = self.design, self.design.n_samples
+        if self.square_sum is not None:
+            around = self.square_sum - float(np.sum(self.total**2)) / n
+            return max(around / n, 1e-12 * (1 + abs(self.square_sum) / n))
+        # Without it: the spread of bag means around the total mean, which exceeds the dispersion by the signal.
+        mean = self.total / n
+        set_of_cell = design.set_of_cell()
+        excess = (self.sums - design.counts * mean[:, np.newaxis]) ** 2 - self.noise
+        per_set = np.bincount(set_of_cell, (excess / design.counts).mean(axis=0))
+        freedom = np.maximum(np.bincount(set_of_cell) - 1, 1)
+        spread = float(np.min(per_set / freedom))
+        return max(spread, 1e-9 * (1.0 + float(np.max(np.abs(mean)) ** 2)))
+
+    def units(self) -> tuple[FloatArray, float]:
+        """Estimate mean (n_outputs,) and standard deviation of the labels, in which networks learn.
+
+        They are 0 and 1 except for the squared loss: other scores have a scale of their own.
+        """
+        if self.loss != "squared":
+            return np.zeros(self.sums.shape[0]), 1.0
+        return self.total / max(self.design.n_samples, 1), float(np.sqrt(self.dispersion))
+
+    def simulate_noise(self, coef: FloatArray, dispersion: float) -> FloatArray:
+        """Sample N(0, G + N) publicly: labels that vary as at the coefficients, and noise in the sums."""
+        rng = public_generator(0)
+        _, mean = partition(self.loss, self.design.scores(coef))
+        scale = np.sqrt(dispersion * variance(self.loss, mean) * self.multiplicity)
+        rows = scale * rng.standard_normal(mean.shape)
+        sampled: FloatArray = self.design.scatter(rows)[:, :-1]
+        return sampled + np.sqrt(self.noise) * rng.standard_normal(sampled.shape)
 
 
-def start_dispersion(
-    design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
-) -> float:
-    """Variance of the labels about their mean for the squared loss, else 1."""
-    if loss != "squared":
-        return 1.0
-    n = design.n_samples
-    total = total_sum(design, sums, noise)
-    if square_sum is not None:
-        return max((square_sum - float(np.sum(total**2)) / n) / n, 1e-12 * (1 + abs(square_sum) / n))
-    # Without it: the spread of bag means around the total mean, which exceeds the dispersion by the signal.
-    mean = total / n
-    set_of_cell = design.set_of_cell()
-    excess = (sums - design.counts * mean[:, np.newaxis]) ** 2 - noise
-    per_set = np.bincount(set_of_cell, (excess / design.counts).mean(axis=0))
-    freedom = np.maximum(np.bincount(set_of_cell) - 1, 1)
-    spread = float(np.min(per_set / freedom))
-    return max(spread, 1e-9 * (1.0 + float(np.max(np.abs(mean)) ** 2)))
-
-
-def label_units(
-    design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
-) -> tuple[FloatArray, float]:
-    """Mean (n_outputs,) and standard deviation of the labels as released: what networks see does not depend on them.
-
-    0 and 1 but for the squared loss: the others have scores of a scale of their own.
-    """
-    if loss != "squared":
-        return np.zeros(sums.shape[0]), 1.0
-    scale = float(np.sqrt(start_dispersion(design, loss, sums, noise, square_sum)))
-    return total_sum(design, sums, noise) / max(design.n_samples, 1), scale
-
-
-#: By how many standard errors a fit must seem better than the constant. One whose penalties were estimated from the
-#: same noise is careful already: that it seems better is enough.
-ESTIMATED, ANY = 0.0, 1.0
-#: From so many standard errors worse than the constant on it is said.
-_WARNS = 3.0
+#: Standard errors by which a fit must seem better than the constant. One whose penalties were estimated from the same
+#: noise is conservative already.
+ESTIMATED_PENALTY_MARGIN, GIVEN_PENALTY_MARGIN = 0.0, 1.0
+#: A fit that is worse than the constant by this number of standard errors warns.
+_WARNING_MARGIN = 3.0
 _SHARES = np.linspace(0.0, 1.0, 21)
 #: Loss of a constant of mean 1 where nine in ten counts are 0 and the model knows which.
-_POISSON = 2.3
+_POISSON_GAIN = 2.3
 
 
 def share_to_keep(
-    estimate: Callable[[float], float], error: float, best: float, *, doubt: float, advice: str
+    estimate: Callable[[float], float], error: float, gain: float, *, margin: float, advice: str
 ) -> float:
-    """How far to go from the constant model, 0, to the fit, 1.
+    """Choose the step from the constant model, 0, to the fit, 1, by the ``estimate`` of the loss of new labels.
 
-    Parameters
-    ----------
-    estimate : callable
-        Estimated loss of new labels at a share of the way, in any unit, up to a constant.
-    error : float
-        Standard error of the difference between its values at 1 and 0, which is in proportion to the way.
-    best : float
-        By how much any model may be better than the constant. Where the error is larger, sums cannot tell.
-    doubt : float
-        Standard errors that the fit must seem better by: `ESTIMATED` or `ANY`.
-    advice : str
-        What to do against a fit that was worse than the constant; ends a warning.
+    ``error`` is the standard error of estimate(1) − estimate(0), and in proportion to the step. ``gain`` bounds by how
+    much any model beats the constant: sums cannot tell a larger error. ``margin`` is one of the two above.
     """
     worse = estimate(1.0) - estimate(0.0)
-    farthest = min(1.0, best / error) if error > 0 else 1.0
-    if worse < -doubt * error and farthest == 1.0:
+    farthest = min(1.0, gain / error) if error > 0 else 1.0
+    if worse < -margin * error and farthest == 1.0:
         return 1.0
-    if worse > _WARNS * error or farthest < 1.0:
+    if worse > _WARNING_MARGIN * error or farthest < 1.0:
         warn_caller(
-            "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was drawn "
+            "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was shrunk "
             "towards the constant: " + advice,
             ConvergenceWarning,
         )
     shares = farthest * _SHARES
-    return float(min(shares, key=lambda share: estimate(share) + doubt * share * error))
+    return float(min(shares, key=lambda share: estimate(share) + margin * share * error))
 
 
 def no_worse_than_constant(
-    design: CellDesign,
-    loss: LossName,
-    linear: FloatArray,
-    noise: FloatArray,
-    coef: FloatArray,
-    constant: FloatArray,
-    flattery: float,
-    dispersion: float = 1.0,
+    problem: LabelSums, coef: FloatArray, optimism: float, dispersion: float
 ) -> FloatArray:
-    """The coefficients, or a point on the way from the constant model to them where sums speak against them.
+    """Shrink coefficients towards the constant model where the sums are against them.
 
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    linear : ndarray, shape (n_outputs, n_cells + 1)
-        Noisy label sums, the total last.
-    noise : ndarray, shape (n_cells,)
-        Variance of the noise in each.
-    coef, constant : ndarray, shape (n_outputs, n_cells + 1)
-        The fit, and the constant model.
-    flattery : float
-        Trace of ∂θ/∂z (G + N).
-    dispersion : float
-        Of the labels.
+    ``optimism`` is the trace of ∂θ/∂z (G + N).
     """
-    change = coef - constant
-    sampling = 2.0 * dispersion * flattery
-    share = _share(design, loss, linear, noise, change, constant, flattery, sampling, dispersion, ESTIMATED)
-    return coef if share == 1.0 else constant + share * change
+    change = coef - problem.constant
+    share = _share(
+        problem,
+        problem.linear,
+        problem.noise,
+        change,
+        dispersion,
+        optimism=optimism,
+        sampling=2.0 * dispersion * optimism,
+        margin=ESTIMATED_PENALTY_MARGIN,
+    )
+    return coef if share == 1.0 else problem.constant + share * change
 
 
-def guarded_fit(
-    fit: Callable[[FloatArray], FloatArray],
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
-    *,
-    square_sum: float | None = None,
-    label_bounds: tuple[float, float] | None = None,
-) -> FloatArray:
-    """What any method fits to the sums, drawn towards the constant where it follows their noise.
+def guarded_fit(fit: Callable[[FloatArray], FloatArray], problem: LabelSums) -> FloatArray:
+    """Fit by any deterministic method, and shrink towards the constant where the fit follows the noise.
 
-    Parameters
-    ----------
-    fit : callable
-        From sums (n_outputs, n_cells) to coefficients (n_outputs, n_cells + 1); the same ones from the same sums.
-        Called twice where there is noise.
-    design, loss, sums, noise, square_sum, label_bounds
-        As in `fit_evidence`.
+    ``fit`` maps sums to coefficients (n_outputs, n_cells + 1). It is called twice where there is noise.
     """
-    coef = fit(sums)
-    if not np.any(noise):
+    coef = fit(problem.sums)
+    if not problem.is_noisy:
         return coef
-    linear = np.column_stack([sums, total_sum(design, sums, noise)])
-    constant = constant_model(design, loss, linear, noise, label_bounds)
-    dispersion = start_dispersion(design, loss, sums, noise, square_sum)
-    own = own_noise(design, loss, constant, noise, dispersion)
-    change = fit(sums + own) - constant
+    own = problem.simulate_noise(problem.constant, problem.dispersion)
+    change = fit(problem.sums + own) - problem.constant
+    linear = problem.linear
     linear[:, :-1] -= own
-    share = _share(design, loss, linear, 2.0 * noise, change, constant, 0.0, 0.0, 2.0 * dispersion, ANY)
-    return coef if share == 1.0 else constant + share * (coef - constant)
+    share = _share(
+        problem,
+        linear,
+        2.0 * problem.noise,
+        change,
+        2.0 * problem.dispersion,
+        margin=GIVEN_PENALTY_MARGIN,
+    )
+    return coef if share == 1.0 else problem.constant + share * (coef - problem.constant)
 
 
 def _share(
-    design: CellDesign,
-    loss: LossName,
+    problem: LabelSums,
     linear: FloatArray,
     noise: FloatArray,
     change: FloatArray,
-    constant: FloatArray,
-    flattery: float,
-    sampling: float,
     dispersion: float,
-    doubt: float,
+    *,
+    optimism: float = 0.0,
+    sampling: float = 0.0,
+    margin: float,
 ) -> float:
-    """How far to go to the change from the constant, as the sums rate it."""
-    first, way = design.scores(constant), design.scores(change)
-    multiplicity = np.ones(design.n_rows) if design.multiplicity is None else design.multiplicity
+    """Choose the step from the constant by ``change``, as sums of this noise and dispersion rate it."""
+    design, loss, multiplicity = problem.design, problem.loss, problem.multiplicity
+    first, way = design.scores(problem.constant), design.scores(change)
     start, mean = partition(loss, first)
     # About the constant: of labels far from 0 the parts would cancel.
     pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
@@ -260,32 +234,20 @@ def _share(
             rise = 0.5 * share**2 * np.sum(way**2, axis=0)
         else:
             rise = partition(loss, first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
-        return float(rise @ multiplicity) + share * (flattery - pull)
+        return float(rise @ multiplicity) + share * (optimism - pull)
 
     spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * multiplicity))
     error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
-    best = design.n_samples * _most(loss, mean[:, 0], dispersion)
+    gain = design.n_samples * _largest_gain(loss, mean[:, 0], dispersion)
     advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
-    return share_to_keep(estimate, error, best, doubt=doubt, advice=advice)
+    return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
 
 
-def _most(loss: LossName, mean: FloatArray, dispersion: float) -> float:
-    """By how much less the best model's loss of a row can be than that of the constant mean."""
+def _largest_gain(loss: LossName, mean: FloatArray, dispersion: float) -> float:
+    """Bound the loss of a row that any model saves over the constant mean."""
     if loss == "squared":
         return 0.5 * dispersion
     if loss == "poisson":
-        return float(mean[0]) * _POISSON
+        return float(mean[0]) * _POISSON_GAIN
     shares = np.append(mean, 1.0 - mean) if loss == "log" else mean
     return -float(np.sum(shares * np.log(np.maximum(shares, 1e-300))))
-
-
-def own_noise(
-    design: CellDesign, loss: LossName, coef: FloatArray, noise: FloatArray, dispersion: float
-) -> FloatArray:
-    """A public draw of N(0, G + N): labels of rows that vary as at the coefficients, and noise in the sums."""
-    rng = public_generator(0)
-    _, mean = partition(loss, design.scores(coef))
-    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
-    rows = np.sqrt(dispersion * variance(loss, mean) * multiplicity) * rng.standard_normal(mean.shape)
-    drawn: FloatArray = design.scatter(rows)[:, :-1]
-    return drawn + np.sqrt(noise) * rng.standard_normal(drawn.shape)

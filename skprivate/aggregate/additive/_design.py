@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from skprivate._progress import steps
-from skprivate.aggregate._losses import FloatArray, LossName, curvature_product, link, partition, variance
+from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
 from skprivate.aggregate.tables._cells import CellIndex, pack_codes
 from skprivate.aggregate.tables._columns import CodeArray
 
@@ -50,25 +50,8 @@ class _Group:
 class CellDesign:
     """Gather and scatter between rows and the cells of feature sets.
 
-    Parameters
-    ----------
-    indexes : sequence of CellIndex
-    codes : sequence of ndarray of int32, each of shape (n_samples,)
-        Column codes, by position.
-    cells : sequence of ndarray of int32, each of shape (n_samples,), optional
-        Cell of every row in every set, if already located; none may be -1.
-
-    Attributes
-    ----------
-    n_samples : int
-    n_rows : int
-        Number of distinct rows.
-    multiplicity : ndarray of float64, shape (n_rows,), or None
-        Samples per distinct row; None if all are 1.
-    offsets : ndarray of int64, shape (n_sets + 1,)
-        Cells of set j are coefficients ``offsets[j]:offsets[j + 1]``; the intercept follows the last.
-    counts : ndarray of float64, shape (n_cells,)
-        Samples per cell.
+    Cells of set j are coefficients ``offsets[j]:offsets[j + 1]``; the intercept follows the last. ``multiplicity`` is
+    the number of samples per distinct row, or None if all are 1; ``counts`` is the number of samples per cell.
     """
 
     def __init__(
@@ -96,19 +79,11 @@ class CellDesign:
         return len(self._groups)
 
     def set_of_cell(self) -> NDArray[np.int64]:
-        """Number of the feature set of every cell."""
+        """Number the feature set of every cell."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
-        """The design whose cells are unions of cells of the same set.
-
-        Parameters
-        ----------
-        cell_of_cell : ndarray of int64, shape (n_cells,)
-            New cell of every cell, numbered through all sets.
-        offsets : ndarray of int64, shape (n_sets + 1,)
-            As the attribute, of the new cells.
-        """
+        """Merge cells of the same set: ``cell_of_cell`` is the new cell of each, numbered through all sets."""
         merged = copy(self)
         merged.offsets = offsets
         merged._groups = []
@@ -128,17 +103,7 @@ class CellDesign:
         return merged
 
     def scores(self, coef: FloatArray) -> FloatArray:
-        """Scores of the distinct rows.
-
-        Parameters
-        ----------
-        coef : ndarray, shape (n_outputs, n_cells + 1)
-            The intercept comes last.
-
-        Returns
-        -------
-        ndarray, shape (n_outputs, n_rows)
-        """
+        """Score the distinct rows (n_outputs, n_rows) by coefficients (n_outputs, n_cells + 1), the intercept last."""
         tables = self._group_tables(coef)
         out = np.empty((coef.shape[0], self.n_rows))
         for rows in _blocks(self.n_rows):
@@ -146,17 +111,7 @@ class CellDesign:
         return out
 
     def scatter(self, values: FloatArray) -> FloatArray:
-        """Sums over cells of row values, each row counted with its multiplicity already applied.
-
-        Parameters
-        ----------
-        values : ndarray, shape (n_outputs, n_rows)
-
-        Returns
-        -------
-        ndarray, shape (n_outputs, n_cells + 1)
-            The last column is the total.
-        """
+        """Sum row values (n_outputs, n_rows), multiplicities applied, over cells; the last column is the total."""
         out = np.empty((values.shape[0], self.n_cells + 1))
         out[:, -1] = values.sum(axis=1)
         for group in self._groups:
@@ -171,20 +126,9 @@ class CellDesign:
     def value_and_gradient(
         self, coef: FloatArray, loss: LossName, linear: FloatArray, ridge: FloatArray
     ) -> tuple[float, FloatArray]:
-        """The training objective and its gradient, from label sums alone.
+        """Evaluate F(coef) = Σ_rows b(score) − Σ linear·coef + ½ Σ ridge·coef² and its gradient.
 
-        F(coef) = Σ_rows b(score) − Σ linear·coef + ½ Σ ridge·coef².
-
-        Parameters
-        ----------
-        coef, linear : ndarray, shape (n_outputs, n_cells + 1)
-            Coefficients, and label sums per cell with the total last.
-        ridge : ndarray, shape (n_cells + 1,)
-
-        Returns
-        -------
-        value : float
-        gradient : ndarray, shape (n_outputs, n_cells + 1)
+        ``linear`` holds the label sums per cell, the total last.
         """
         tables = self._group_tables(coef)
         mean = np.empty((coef.shape[0], self.n_rows))
@@ -206,13 +150,8 @@ class CellDesign:
         gradient += penalty
         return value, gradient
 
-    def curvature(self, mean: FloatArray, loss: LossName, direction: FloatArray) -> FloatArray:
-        """Hessian of Σ b at row means times a direction of shape (n_outputs, n_cells + 1)."""
-        product = curvature_product(loss, mean, self.scores(direction))
-        return self.scatter(product if self.multiplicity is None else product * self.multiplicity)
-
     def gram(self, weight: FloatArray) -> FloatArray:
-        """Aᵀ diag(weight) A of the cells (no intercept), dense; ``weight`` of shape (n_rows,) per sample."""
+        """Compute Aᵀ diag(weight) A of the cells (no intercept), dense; ``weight`` of shape (n_rows,) per sample."""
         if self.multiplicity is not None:
             weight = weight * self.multiplicity
         out = np.zeros((self.n_cells, self.n_cells))
@@ -273,7 +212,7 @@ class CellDesign:
 
 
 def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
-    """Greedy cover: each set joins the group whose joint span grows least, as long as it stays below ``largest``."""
+    """Cover greedily: each set joins the group whose joint span grows least and stays within ``largest``."""
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
     order = sorted(range(len(indexes)), key=lambda j: (-math.prod(indexes[j].radices), j))
     groups: list[tuple[set[int], list[int]]] = []
@@ -378,16 +317,15 @@ _PASSES_SAVED = 100
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Coefficients of shape (n_outputs, n_cells + 1), the objective there, and how it was reached."""
+    """Coefficients of shape (n_outputs, n_cells + 1), the objective there, and passes over the rows."""
 
     coef: FloatArray
     objective: float
     n_passes: int
-    converged: bool
 
 
 def constant_start(design: CellDesign, loss: LossName, linear: FloatArray) -> FloatArray:
-    """Coefficients of the constant model with the right mean."""
+    """Initialise the coefficients with the constant model of the right mean."""
     start = np.zeros_like(linear)
     start[:, -1] = link(loss, linear[:, -1] / max(design.n_samples, 1))
     return start
@@ -406,21 +344,8 @@ def fit_tables(
     """Minimise F(coef) = Σ b(score) − Σ linear·coef + ½ Σ ridge·coef² by preconditioned L-BFGS.
 
     The variables are transformed by the Hessian at the constant model. Where its Cholesky factor costs less than the
-    passes it saves, the whole matrix is used (the sets of overlapping feature sets are strongly collinear);
-    otherwise its diagonal, which at least brings cells of one row and of a hundred thousand to the same curvature.
-
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    linear : ndarray, shape (n_outputs, n_cells + 1)
-        Label sums per cell, the total last.
-    ridge : ndarray, shape (n_cells + 1,)
-        Zero for the intercept.
-    tol : float
-        Largest entry of the scaled gradient of the mean objective at the solution.
-    max_iter : int
-    start : ndarray, optional
+    passes it saves, the whole matrix is used, because overlapping feature sets are strongly collinear. Otherwise it
+    is the diagonal. ``tol`` bounds the scaled gradient of the mean objective.
     """
     n = max(design.n_samples, 1)
     first = constant_start(design, loss, linear) if start is None else start
@@ -444,12 +369,12 @@ def fit_tables(
             options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20},
         )
     coef = first + change.to_coef(result.x.reshape(first.shape))
-    return Solution(coef, float(result.fun), passes, bool(np.max(np.abs(result.jac)) <= tol))
+    return Solution(coef, float(result.fun), passes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """coef = R⁻¹ u for an upper triangular R with RᵀR ≈ Hessian; a vector stands for a diagonal R."""
+    """Change of variables coef = R⁻¹ u, for an upper triangular R with RᵀR ≈ Hessian; a vector is a diagonal R."""
 
     factor: FloatArray
 

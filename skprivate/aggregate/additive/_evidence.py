@@ -4,45 +4,66 @@ Model. Coefficients of feature set j are N(0, τ_j) a priori, the intercept is f
 all cells are s = Aᵀμ + G(θ − θ₀) + e with e ~ N(0, G + N): G = AᵀWA (W the loss's curvature per row) is their
 sampling covariance and N the *known* variance of the noise added for label privacy. Hence
 
-* generalised least squares: θ maximises the posterior through M = G(G + N)⁻¹G, which filters
-  the noise out of the differences between sums that must agree (a pair's table adds up to its columns' tables), and
-  equals the penalised likelihood of individual labels where N = 0;
+* generalised least squares: θ maximises the posterior through M = G(G + N)⁻¹G. It filters the noise out of the
+  differences between sums that must agree (a pair's table adds up to its columns' tables), and equals the penalised
+  likelihood of individual labels where N = 0;
 * the τ_j maximise the marginal likelihood by MacKay's fixed point τ_j = ‖θ_j‖² / γ_j, γ_j = d_j − tr(C_jj)/τ_j with C
   the posterior covariance.
 
-All of it reads noisy sums and public counts only: post-processing, free of charge.
+All of it reads noisy sums and public counts only: post-processing without privacy cost.
+
+For many cells the mode is found by conjugate gradients. With θ ~ N(m, T) it is
+
+    θ = m + T Gᵀ x,    S x = s − G m,    S = N + G + G T Gᵀ,
+
+which needs products with G only: two gathers and two scatters of the rows, and no matrix over the cells. Columns and
+the intercept have wide priors and many rows, so that S has few huge eigenvalues beside many moderate ones. The part of
+those cells in G T Gᵀ goes into the preconditioner, by Woodbury's formula. For the residual r of x, the coefficients'
+error in prior standard deviations has a norm of at most ‖N^(-1/2) r‖: with Δ = S⁻¹r it is ‖T^(1/2) Gᵀ Δ‖ ≤ √(Δᵀ S Δ) =
+√(rᵀ S⁻¹ r), and S ≥ N. The iteration stops by this bound.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
+from sklearn.exceptions import ConvergenceWarning
 
 from skprivate._progress import steps
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
-from skprivate.aggregate.additive._constant import (
-    constant_model,
-    no_worse_than_constant,
-    start_dispersion,
-    total_sum,
-)
+from skprivate.aggregate.additive._constant import LabelSums, no_worse_than_constant
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
-from skprivate.aggregate.additive._filter import filtered_mode, intercept_prior, merge_rare
+from skprivate.privacy import warn_caller
 
+#: Mean and variance of a normal prior.
+Prior = tuple[float, float]
 #: Prior variances are kept within these multiples of the scale of the scores.
 _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: Weight of the starting values, in coefficients per feature set: little data must not prune or free a whole set.
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
-#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares): of a set that
-#: says little, noise alone would find a large one now and then.
+#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares). Noise alone may
+#: find a large one for a set of little information.
 _SCALE_PRIOR = 0.25
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
+#: Prior scores of standard deviation 3, in place of a free intercept where label sums are noisy.
+_INTERCEPT_VARIANCE = 9.0
+#: Bound on the error of all coefficients together, in prior standard deviations.
+_ERROR = 0.1
+#: Most cells whose part of S is in the preconditioner, and most numbers in it.
+_STRONG_CELLS = 200
+_MOST_NUMBERS = 2e7
+#: Gauss–Newton steps for losses that are not quadratic.
+_NEWTON_STEPS = 12
+#: Most products with S per output, and most gathers in all.
+_MOST_PRODUCTS = 1500
+_MOST_GATHERS = 1e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,72 +76,69 @@ class EvidenceFit:
     n_iter: int
 
 
+def intercept_prior(loss: LossName, label_bounds: tuple[float, float] | None) -> Prior | None:
+    """Choose the prior of the intercept from public numbers; None is a free one.
+
+    Labels of an interval are assumed to have a mean in its middle, with a standard deviation of a quarter of it.
+    """
+    if loss in ("log", "multinomial"):
+        return 0.0, _INTERCEPT_VARIANCE
+    if label_bounds is None:
+        return None if loss == "squared" else (0.0, _INTERCEPT_VARIANCE)
+    low, high = label_bounds
+    middle = low / 2 + high / 2
+    if loss == "squared":
+        return middle, (high - low) ** 2 / 16
+    return math.log(middle), _INTERCEPT_VARIANCE
+
+
 def fit_evidence(
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
-    order: NDArray[np.int64],
-    *,
-    square_sum: float | None = None,
-    label_bounds: tuple[float, float] | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 12,
+    problem: LabelSums, order: NDArray[np.int64], *, tol: float = 1e-6, max_iter: int = 12
 ) -> EvidenceFit:
     """Estimate the penalties by marginal likelihood, and the coefficients under them.
 
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    sums : ndarray, shape (n_outputs, n_cells)
-        Label sums, noisy or not.
-    noise : ndarray, shape (n_cells,)
-        Variance of the noise in each.
-    order : ndarray of int, shape (n_sets,)
-        Number of columns of each feature set.
-    square_sum : float, optional
-        Sum of squared labels, for the dispersion of the squared loss.
-    label_bounds : (float, float), optional
-        Interval of the labels: noisy sums do not place the intercept far outside.
-    tol, max_iter
-        Of the final fit, and of the penalties.
+    ``order`` is the number of columns of each feature set. ``tol`` is for the final fit.
     """
-    if design.n_cells > DENSE_CELLS and np.any(noise):
-        return _fit_many_cells(design, loss, sums, noise, order, square_sum, label_bounds, tol, max_iter)
-    return _fit_penalties(design, loss, sums, noise, order, square_sum, label_bounds, tol, max_iter)
+    design = problem.design
+    if design.n_cells <= DENSE_CELLS or not problem.is_noisy:
+        return _fit_penalties(problem, order, tol, max_iter)
+    # Penalties from the cells with most information, rare ones merged; then the coefficients of all cells.
+    cell_of_cell, offsets = merge_rare(design, problem.noise, order, max(DENSE_CELLS - order.size, 0))
+    n_merged = int(offsets[-1])
+    merged = replace(
+        problem,
+        design=design.merged(cell_of_cell, offsets),
+        sums=np.stack([np.bincount(cell_of_cell, row, n_merged) for row in problem.sums]),
+        noise=np.bincount(cell_of_cell, problem.noise, n_merged).astype(np.float64, copy=False),
+    )
+    fit = _fit_penalties(merged, order, tol, max_iter)
+    start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
+    prior = fit.variances[design.set_of_cell()]
+    intercept = intercept_prior(problem.loss, problem.label_bounds)
+    coef, optimism = filtered_mode(problem, start, prior, fit.dispersion, intercept)
+    if optimism is not None:
+        coef = no_worse_than_constant(problem, coef, optimism, fit.dispersion)
+    return replace(fit, coef=coef)
 
 
-def _fit_penalties(
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
-    order: NDArray[np.int64],
-    square_sum: float | None,
-    label_bounds: tuple[float, float] | None,
-    tol: float,
-    max_iter: int,
-) -> EvidenceFit:
-    total = total_sum(design, sums, noise)
-    linear = np.column_stack([sums, total])
-    intercept = intercept_prior(loss, label_bounds) if np.any(noise) else None
-    coef = constant = constant_model(design, loss, linear, noise, label_bounds)
-    dispersion = start_dispersion(design, loss, sums, noise, square_sum)
+def _fit_penalties(problem: LabelSums, order: NDArray[np.int64], tol: float, max_iter: int) -> EvidenceFit:
+    design, loss, noisy = problem.design, problem.loss, problem.is_noisy
+    intercept = intercept_prior(loss, problem.label_bounds) if noisy else None
+    coef = problem.constant
+    scale = dispersion = problem.dispersion
     set_of_cell = design.set_of_cell()
     n_sets = order.size
     size = np.bincount(set_of_cell, minlength=n_sets)
-    scale = dispersion
     start = scale * np.where(order == 1, *_START_VARIANCE)
     variances = start.copy()
-    dense = design.n_cells <= DENSE_CELLS or bool(np.any(noise))
+    dense = design.n_cells <= DENSE_CELLS or noisy
     with steps("penalties", max_iter) as step:
         for iteration in range(max_iter):
             ridge = 1.0 / variances[set_of_cell]
             if dense:
-                coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion, intercept)
+                coef, spread = _posterior(problem, coef, ridge, dispersion, intercept)
             else:
-                coef, spread = _diagonal_posterior(design, loss, linear, coef, ridge, dispersion)
+                coef, spread = _diagonal_posterior(problem, coef, ridge, dispersion)
             squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
             trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
             n_coef = size * coef.shape[0]
@@ -129,94 +147,60 @@ def _fit_penalties(
                 target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
             else:
                 effective = np.maximum(n_coef - trace / variances, 0.0)
-                if np.any(noise):
+                if noisy:
                     effective = effective + _SCALE_PRIOR * np.sqrt(variances / scale)
                 target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
             new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
-            settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
+            converged = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
             variances = new
             if loss == "squared":
-                dispersion = _dispersion(design, linear, coef, square_sum, dispersion, scale, noise)
+                dispersion = _residual_variance(problem, coef, dispersion)
             step()
-            if settled and iteration >= 2:
+            if converged and iteration >= 2:
                 break
     ridge = 1.0 / variances[set_of_cell]
-    if not np.any(noise):
+    if not noisy:
         penalty = np.append(dispersion * ridge, 0.0)
-        coef = fit_tables(design, loss, linear, penalty, tol=tol, start=coef).coef
-    elif dense:
-        coef, _ = _posterior(design, loss, sums, noise, coef, ridge, dispersion, intercept)
-        flattery = _flattery(design, loss, noise, coef, ridge, dispersion)
-        coef = no_worse_than_constant(design, loss, linear, noise, coef, constant, flattery, dispersion)
+        coef = fit_tables(design, loss, problem.linear, penalty, tol=tol, start=coef).coef
+    else:
+        coef, _ = _posterior(problem, coef, ridge, dispersion, intercept)
+        optimism = _optimism(problem, coef, ridge, dispersion)
+        coef = no_worse_than_constant(problem, coef, optimism, dispersion)
     return EvidenceFit(coef, variances, dispersion, iteration + 1)
 
 
-def _fit_many_cells(
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
-    order: NDArray[np.int64],
-    square_sum: float | None,
-    label_bounds: tuple[float, float] | None,
-    tol: float,
-    max_iter: int,
-) -> EvidenceFit:
-    """Penalties from the cells that say most, rare ones merged; then the coefficients of all cells."""
-    cell_of_cell, offsets = merge_rare(design, noise, order, max(DENSE_CELLS - order.size, 0))
-    n_merged = int(offsets[-1])
-    fit = _fit_penalties(
-        design.merged(cell_of_cell, offsets),
-        loss,
-        np.stack([np.bincount(cell_of_cell, row, n_merged) for row in sums]),
-        np.bincount(cell_of_cell, noise, n_merged).astype(np.float64, copy=False),
-        order,
-        square_sum,
-        label_bounds,
-        tol,
-        max_iter,
-    )
-    start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
-    prior = fit.variances[design.set_of_cell()]
-    intercept = intercept_prior(loss, label_bounds)
-    coef, flattery = filtered_mode(design, loss, sums, noise, start, prior, fit.dispersion, intercept)
-    if flattery is not None:
-        linear = np.column_stack([sums, total_sum(design, sums, noise)])
-        constant = constant_model(design, loss, linear, noise, label_bounds)
-        coef = no_worse_than_constant(design, loss, linear, noise, coef, constant, flattery, fit.dispersion)
-    return EvidenceFit(coef, fit.variances, fit.dispersion, fit.n_iter)
+def _filter(gram: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Factor G(G + N)⁻¹G = BᵀB with B = L⁻¹G; return B and Cholesky's factor L of G + N.
+
+    Nothing cancels, however large N is. Labels of a small range far from 0 leave less noise than the rounding of G.
+    """
+    least = 1e-12 * float(np.max(np.diag(gram)))
+    factor = cholesky(gram + np.diag(np.maximum(noise, least)), lower=True)
+    return solve_triangular(factor, gram, lower=True), factor
 
 
 def _posterior(
-    design: CellDesign,
-    loss: LossName,
-    sums: FloatArray,
-    noise: FloatArray,
+    problem: LabelSums,
     coef: FloatArray,
     ridge: FloatArray,
     dispersion: float,
-    intercept: tuple[float, float] | None = None,
+    intercept: Prior | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """One Gauss–Newton step of the posterior mode; the mode and the posterior variances per cell."""
+    """Take a Gauss–Newton step to the posterior mode; returns it and the posterior variances per cell."""
+    design, loss = problem.design, problem.loss
     _, mean = partition(loss, design.scores(coef))
     curvature = variance(loss, mean) / dispersion
-    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
-    residual = (sums - design.scatter(mean * multiplicity)[:, :-1]) / dispersion
-    scaled_noise = noise / dispersion**2
+    residual = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
     first_set = slice(0, int(design.offsets[1]))
     new = coef.copy()
-    spread = np.empty_like(sums)
+    spread = np.empty_like(problem.sums)
     gram: FloatArray | None = None
     for k in range(coef.shape[0]):
         if gram is None or loss != "squared":
             gram = design.gram(curvature[k])
         information, pull = gram, residual[k]
-        if np.any(noise):
-            # As G(G + N)⁻¹G = BᵀB with B = L⁻¹G, L Cholesky's factor of G + N: nothing cancels, however large N is.
-            # Labels of a small range far from 0 leave less noise than the rounding of G.
-            least = 1e-12 * float(np.max(np.diag(gram)))
-            factor = cholesky(gram + np.diag(np.maximum(scaled_noise, least)), lower=True)
-            half = solve_triangular(factor, gram, lower=True)
+        if problem.is_noisy:
+            half, factor = _filter(gram, problem.noise / dispersion**2)
             information = _gram_of(half)
             pull = half.T @ solve_triangular(factor, pull, lower=True)
         # The intercept's column of the design is the sum of any one set's columns.
@@ -233,85 +217,68 @@ def _posterior(
         gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
         gradient[-1] += free * centre
         step, variances = _solve_with_variances(full, gradient)
-        # Classes are stepped separately although softmax couples them: damped, as that overshoots by up to 2.
-        length = 0.7 if loss == "multinomial" else 1.0
-        if loss != "squared":
-            length *= min(1.0, 4.0 / max(float(np.max(np.abs(step))), 1e-300))
-        new[k] += length * step
+        new[k] += _step_length(loss, step) * step
         spread[k] = variances[:-1]
     return new, spread
 
 
-def _flattery(
-    design: CellDesign,
-    loss: LossName,
-    noise: FloatArray,
-    coef: FloatArray,
-    ridge: FloatArray,
-    dispersion: float,
-) -> float:
-    """By how much the posterior mode fits its own sums better than new ones: the trace of C G, see `_posterior`."""
+def _step_length(loss: LossName, step: FloatArray) -> float:
+    """Damp a Newton step of one output.
+
+    Classes are stepped separately although softmax couples them, which overshoots by up to 2.
+    """
+    if loss == "squared":
+        return 1.0
+    return (0.7 if loss == "multinomial" else 1.0) * min(1.0, 4.0 / max(float(np.max(np.abs(step))), 1e-300))
+
+
+def _optimism(problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersion: float) -> float:
+    """Compute by how much the posterior mode fits its own sums better than new ones: the trace of C G."""
+    design, loss = problem.design, problem.loss
     _, mean = partition(loss, design.scores(coef))
     total = 0.0
     for weight in variance(loss, mean) / dispersion:
         gram = design.gram(weight)
-        least = 1e-12 * float(np.max(np.diag(gram)))
-        factor = cholesky(gram + np.diag(np.maximum(noise / dispersion**2, least)), lower=True)
-        half = solve_triangular(factor, gram, lower=True)
-        posterior = _gram_of(half)
+        posterior = _gram_of(_filter(gram, problem.noise / dispersion**2)[0])
         posterior[np.diag_indices_from(posterior)] += ridge
         total += dispersion * float(np.trace(cho_solve(cho_factor(posterior), gram)))
     return total
 
 
 def _diagonal_posterior(
-    design: CellDesign,
-    loss: LossName,
-    linear: FloatArray,
-    coef: FloatArray,
-    ridge: FloatArray,
-    dispersion: float,
+    problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersion: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior of exact sums: the mode, and variances from the diagonal of the information."""
+    """Find the posterior mode of exact sums, and variances from the diagonal of the information."""
+    design, loss = problem.design, problem.loss
     _, mean = partition(loss, design.scores(coef))
-    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
-    own = design.scatter(variance(loss, mean) * multiplicity)[:, :-1] / dispersion
+    own = design.scatter(variance(loss, mean) * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
-    new = fit_tables(design, loss, linear, penalty, tol=1e-4, start=coef).coef
+    new = fit_tables(design, loss, problem.linear, penalty, tol=1e-4, start=coef).coef
     return new, 1.0 / (own + ridge)
 
 
-def _dispersion(
-    design: CellDesign,
-    linear: FloatArray,
-    coef: FloatArray,
-    square_sum: float | None,
-    current: float,
-    ceiling: float,
-    noise: FloatArray,
-) -> float:
-    """Residual variance, between a small share of the labels' variance and all of it."""
-    if square_sum is None:
+def _residual_variance(problem: LabelSums, coef: FloatArray, current: float) -> float:
+    """Estimate the residual variance, between a small share of the labels' variance and all of it."""
+    if problem.square_sum is None:
         return current
-    scores = design.scores(coef)
-    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
-    fitted = float(np.sum(scores**2 * multiplicity))
+    design, ceiling = problem.design, problem.dispersion
+    fitted = float(np.sum(design.scores(coef) ** 2 * problem.multiplicity))
     n = design.n_samples
-    residual = (square_sum - 2.0 * float(np.sum(linear * coef)) + fitted) / n
+    residual = (problem.square_sum - 2.0 * float(np.sum(problem.linear * coef)) + fitted) / n
     # Noise in the sums moves the estimate; what it cannot resolve must not be taken for a perfect fit.
-    error = 2.0 * float(np.sqrt(np.sum(noise * coef[:, :-1] ** 2))) / n
-    floor = max(error, (0.05 if np.any(noise) else 1e-3) * ceiling)
+    error = 2.0 * float(np.sqrt(np.sum(problem.noise * coef[:, :-1] ** 2))) / n
+    floor = max(error, (0.05 if problem.is_noisy else 1e-3) * ceiling)
     return float(np.clip(residual, min(floor, ceiling), ceiling))
 
 
 def _gram_of(half: FloatArray) -> FloatArray:
-    """BᵀB by half the operations of a general product."""
+    """Compute BᵀB by half the operations of a general product."""
     lower: FloatArray = blas.dsyrk(1.0, half, trans=1, lower=1)
     return lower + np.tril(lower, -1).T
 
 
 def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Solution and the diagonal of the inverse."""
+    """Solve, and return the diagonal of the inverse too."""
     size = matrix.shape[0]
     jitter = 0.0
     for _ in range(8):
@@ -323,3 +290,175 @@ def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatA
     root, _ = lapack.dtrtri(factor, lower=1)
     root = np.tril(root)
     return solution, np.einsum("ij,ij->j", root, root)
+
+
+def merge_rare(
+    design: CellDesign, noise: FloatArray, order: NDArray[np.int64], n_cells: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Merge the cells with the fewest rows for their noise, one rest cell per set, until ``n_cells`` others are left.
+
+    Cells of crosses go first: rare values of a column are told by no other table, those of a cross by its columns.
+    Returns the new cell of every cell, and the offsets of the new cells.
+    """
+    information = design.counts / np.maximum(noise, 1e-300)
+    keep = np.zeros(information.size, dtype=bool)
+    keep[np.lexsort((-information, order[design.set_of_cell()]))[:n_cells]] = True
+    cell_of_cell = np.empty(information.size, dtype=np.int64)
+    offsets = [0]
+    for start, stop in zip(design.offsets[:-1], design.offsets[1:], strict=True):
+        own = keep[start:stop]
+        n_kept = int(own.sum())
+        cell_of_cell[start:stop] = offsets[-1] + np.where(own, np.cumsum(own) - 1, n_kept)
+        offsets.append(offsets[-1] + n_kept + (not own.all()))
+    return cell_of_cell, np.array(offsets, dtype=np.int64)
+
+
+def filtered_mode(
+    problem: LabelSums,
+    start: FloatArray,
+    prior: FloatArray,
+    dispersion: float,
+    intercept: Prior | None,
+) -> tuple[FloatArray, float | None]:
+    """Find the posterior mode of the coefficients of all cells, and the optimism of its fit to its own sums.
+
+    The optimism is the trace of ∂θ/∂z (G + N), by one sample of noise. If the work allowed is not enough, the result is
+    ``start`` and None, with a warning. ``prior`` holds the prior variances (n_cells,).
+    """
+    design, loss, n_outputs = problem.design, problem.loss, len(problem.sums)
+    work = design.n_rows * max(design.n_groups, 1)
+    products = min(_MOST_PRODUCTS * n_outputs, int(_MOST_GATHERS / work))
+    n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_NUMBERS / design.n_cells))
+    inverses: list[_Preconditioner | None] = [None] * n_outputs
+    n_steps = 1 if loss == "squared" else _NEWTON_STEPS
+    coef, solutions = start.copy(), np.zeros_like(problem.sums)
+    noise = np.maximum(problem.noise / dispersion**2, 1e-12 * float(np.max(design.counts)) / dispersion)
+    centre = np.zeros((n_outputs, design.n_cells + 1))
+    if intercept is None:  # as free as rounding allows
+        centre[:, -1], free = start[:, -1], 100.0 * max(dispersion, 1.0)
+    else:
+        centre[:, -1], free = intercept
+    spread = np.append(prior, free)
+    with steps("noise filter", n_steps) as step:
+        for _ in range(n_steps):
+            _, mean = partition(loss, design.scores(coef))
+            curvature = variance(loss, mean) * problem.multiplicity / dispersion
+            systems = [_System(design, one, noise, spread) for one in curvature]
+            pull = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
+            moved = 0.0
+            for k, system in enumerate(systems):
+                inverse = inverses[k]
+                if inverse is None:
+                    inverse = _Preconditioner(system, n_strong)
+                    products -= inverse.n_products
+                right = pull[k] + system.forward(coef[k] - centre[k])
+                found, done, used = system.solve(right, solutions[k], inverse, products)
+                # It serves the next steps too, unless the curvature changes much.
+                inverses[k] = inverse if used < n_strong else None
+                products -= used
+                if not done:
+                    warn_caller(
+                        f"the noise filter of {design.n_cells} cells did not converge in the work allowed, so that "
+                        "cells of few rows share one coefficient a feature set: use fewer feature sets or bins.",
+                        ConvergenceWarning,
+                    )
+                    return start, None
+                solutions[k] = found
+                change = centre[k] + spread * system.adjoint(found) - coef[k]
+                coef[k] += change * _step_length(loss, change)
+                moved += float(np.sum(change**2 / spread))
+            step()
+            # Each step has this precision only.
+            if moved < (3 * _ERROR) ** 2 * n_outputs:
+                break
+    own = problem.simulate_noise(coef, dispersion)
+    optimism = 0.0
+    for system, inverse, sampled in zip(systems, inverses, own, strict=True):
+        inverse = _Preconditioner(system, n_strong) if inverse is None else inverse
+        budget = max(products, n_strong)
+        found, _, _ = system.solve(sampled / dispersion, np.zeros_like(sampled), inverse, budget)
+        optimism += float(sampled @ (spread * system.adjoint(found))[:-1])
+    return coef, optimism
+
+
+class _System:
+    """S = N + G + G T Gᵀ of one output, in units that make N one."""
+
+    def __init__(
+        self, design: CellDesign, curvature: FloatArray, noise: FloatArray, spread: FloatArray
+    ) -> None:
+        self.design, self.curvature, self.spread = design, curvature, spread
+        self.root = np.sqrt(noise)
+        self.own = design.scatter(curvature[np.newaxis])[0, :-1]
+
+    def forward(self, coef: FloatArray) -> FloatArray:
+        """Multiply with G: the sums that coefficients of all cells and the intercept predict."""
+        sums: FloatArray = self._sums(coef)[:-1]
+        return sums
+
+    def adjoint(self, x: FloatArray) -> FloatArray:
+        """Multiply the solution, in units of the noise, with Gᵀ."""
+        return self._sums(np.append(x / self.root, 0.0))
+
+    def product(self, x: FloatArray) -> FloatArray:
+        own = np.append(x / self.root, 0.0)
+        product: FloatArray = x + self.forward(own + self.spread * self._sums(own)) / self.root
+        return product
+
+    def column(self, cell: int) -> FloatArray:
+        """Compute one column of N^(-1/2) G T^(1/2)."""
+        unit = np.zeros(self.spread.size)
+        unit[cell] = np.sqrt(self.spread[cell])
+        column: FloatArray = self.forward(unit) / self.root
+        return column
+
+    def solve(
+        self, right: FloatArray, start: FloatArray, inverse: _Preconditioner, budget: int
+    ) -> tuple[FloatArray, bool, int]:
+        """Solve by conjugate gradients; returns whether the error is within its bound, and the products used."""
+        x = start.copy()
+        target = right / self.root
+        residual = target - self.product(x)
+        direction = fall = inverse.solve(residual)
+        size = float(residual @ fall)
+        used = 1
+        while float(residual @ residual) > _ERROR**2 and used < budget:
+            image = self.product(direction)
+            length = size / float(direction @ image)
+            x += length * direction
+            residual -= length * image
+            fall = inverse.solve(residual)
+            new = float(residual @ fall)
+            direction = fall + (new / size) * direction
+            size = new
+            used += 1
+        # The recurrence drifts from the residual: the bound is claimed for the residual itself.
+        residual = target - self.product(x)
+        return x, bool(residual @ residual <= (2 * _ERROR) ** 2), used + 1
+
+    def _sums(self, coef: FloatArray) -> FloatArray:
+        scores = self.design.scores(coef[np.newaxis])
+        sums: FloatArray = self.design.scatter(scores * self.curvature)[0]
+        return sums
+
+
+class _Preconditioner:
+    """Preconditioner of S: its diagonal, and the whole part of the cells with the largest diagonal."""
+
+    def __init__(self, system: _System, n_strong: int) -> None:
+        noise = system.root**2
+        strength = system.spread[:-1] * system.own**2 / noise
+        strong = np.argsort(-strength, kind="stable")[:n_strong]
+        strength[strong] = 0.0
+        self.diagonal = 1.0 + system.own / noise + strength
+        self.part = np.column_stack([system.column(cell) for cell in [*strong.tolist(), noise.size]])
+        self.n_products = (strong.size + 1) // 2
+        small = self.part.T @ (self.part / self.diagonal[:, np.newaxis])
+        small[np.diag_indices_from(small)] += 1.0
+        self.factor = cho_factor(small)
+
+    def solve(self, residual: FloatArray) -> FloatArray:
+        first = residual / self.diagonal
+        rest = self.part @ cho_solve(self.factor, self.part.T @ first)
+        solution: FloatArray = first - rest / self.diagonal
+        return solution

@@ -8,40 +8,134 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.random._sums import BagSums, IntArray
 from skprivate.aggregate.tables._blocks import label_column
 from skprivate.aggregate.tables._curated_bags import no_privacy
 from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy, number_targets
-from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums, ReleasedSums
-from skprivate.partitions import InMemory, Partitions, Roles, is_partitioned
+from skprivate.aggregate.tables._sums import (
+    ClassSums,
+    Further,
+    Integers,
+    Labelled,
+    NumberSums,
+    ReleasedSums,
+    block_sums,
+    release_sums,
+)
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, is_partitioned
 from skprivate.privacy import (
     PrivacyGuarantee,
     PrivacyLedger,
     Versioned,
-    open_release,
+    exact_sum,
     public_generator,
     refuse_other_index,
 )
 
+IntArray = NDArray[np.int64]
+
+
+def _member_sums(
+    block: Labelled,
+    beside: tuple[int, IntArray, IntArray],
+    *,
+    n_bags: int,
+    integers: Integers,
+    further: Further | None,
+) -> NDArray[np.int64]:
+    size, bags, rows = beside
+    if size != len(block.size):
+        raise RuntimeError(OTHER_ROWS)
+    return block_sums(block, [(bags, rows, n_bags)], integers, further)
+
+
+def _add_blocks(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return exact_sum(part[..., np.newaxis] for part in parts)
+
+
+class BagSums:
+    """Bags as lists of rows: ``members`` are the rows of the first bag, then of the second, …
+
+    ``block_sizes`` are the numbers of rows of the blocks, where rows are in blocks.
+    """
+
+    def __init__(
+        self, members: IntArray, sizes: IntArray, n_samples: int, block_sizes: Sequence[int] | None = None
+    ) -> None:
+        self.block_sizes = [n_samples] if block_sizes is None else list(block_sizes)
+        self.members = members
+        self.sizes = sizes
+        self.n_samples = n_samples
+        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        self.bag_of_member = np.repeat(np.arange(sizes.size), sizes)
+
+    def take(self, which: IntArray) -> tuple[BagSums, IntArray]:
+        """Restrict to some bags; returns the places of their memberships too."""
+        sizes = self.sizes[which]
+        ends = np.cumsum(sizes)
+        places = np.arange(int(sizes.sum())) + np.repeat(self.starts[which] - ends + sizes, sizes)
+        return BagSums(self.members[places], sizes, self.n_samples), places
+
+    @property
+    def n_bags(self) -> int:
+        return int(self.sizes.size)
+
+    def appearances(self) -> int:
+        """Count the largest number of times that one row is in a bag."""
+        return int(np.bincount(self.members, minlength=1).max())
+
+    @property
+    def bag_sizes(self) -> IntArray:
+        return self.sizes
+
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
+        form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
+        total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
+        return total
+
+    def _by_block(self) -> list[tuple[int, IntArray, IntArray]]:
+        """Split memberships by block: its number of rows, and bags and rows (counted within the block) there."""
+        if len(self.block_sizes) == 1:
+            return [(self.n_samples, self.bag_of_member, self.members)]
+        order = np.argsort(self.members, kind="stable")
+        rows, bags = self.members[order], self.bag_of_member[order]
+        ends = np.cumsum(self.block_sizes)
+        cuts = np.searchsorted(rows, ends[:-1])
+        return [
+            (int(size), own_bags, own_rows - (end - size))
+            for size, end, own_bags, own_rows in zip(
+                self.block_sizes, ends, np.split(bags, cuts), np.split(rows, cuts), strict=True
+            )
+        ]
+
+    def add(self, member_values: FloatArray) -> FloatArray:
+        """Sum member values (..., n_memberships) over each bag."""
+        return np.add.reduceat(member_values, self.starts, axis=-1)
+
+    def scatter(self, member_values: FloatArray) -> FloatArray:
+        """Sum member values (n_memberships,) over the bags of each row; shape (n_samples,)."""
+        sums = np.bincount(self.members, weights=member_values, minlength=self.n_samples)
+        return sums.astype(np.float64, copy=False)
+
+    def means(self, X: FloatArray) -> FloatArray:
+        """Average the rows of each bag; shape (n_bags, n_features)."""
+        ends = np.append(self.starts, self.members.size)
+        incidence = sparse.csr_array(
+            (np.repeat(1.0 / self.sizes, self.sizes), self.members, ends), shape=(self.n_bags, self.n_samples)
+        )
+        return np.asarray(incidence @ X)
+
 
 @dataclass(frozen=True, eq=False)
 class PublicRows:
-    """Rows that bags are drawn from.
+    """Public rows that bags are drawn from.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Rows of each block.
-    X : ndarray of shape (n_rows, n_features) or None
-        None where features are not asked for.
-    keys : ndarray of shape (n_rows,) or None
-        Identifiers.
-    labels : sequence
-        Distinct ones, where classes are to be found.
+    ``labels`` are the distinct ones, where they are public classes. ``X`` and ``keys`` may be None.
     """
 
     sizes: tuple[int, ...]
@@ -54,7 +148,7 @@ class PublicRows:
         return sum(self.sizes)
 
     def order(self) -> IntArray | None:
-        """Rows by increasing identifier, an order that does not depend on where rows are; None without identifiers."""
+        """Order rows by identifier, so that the order does not depend on where rows are; None without identifiers."""
         if self.keys is None:
             return None
         keys = self.keys
@@ -76,21 +170,12 @@ class PublicRows:
         return order
 
     def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
-        """Bags of the rows of these numbers."""
+        """Make bags of the rows with these numbers."""
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
 class NumberTable(NamedTuple):
-    """A block of rows of numbers.
-
-    Attributes
-    ----------
-    size : range
-        As long as there are rows.
-    X : ndarray of shape (n_rows, n_features) or None
-    labels : ndarray of shape (n_rows,)
-    keys : ndarray of shape (n_rows,) or None
-    """
+    """Block of rows of numbers: ``size`` has the length of the block, ``X`` or ``keys`` may be None."""
 
     size: range
     X: FloatArray | None
@@ -106,35 +191,24 @@ def number_blocks(
     read: Callable[[Any], FloatArray] | None,
     read_labels: Callable[[Any], NDArray[Any]],
 ) -> Partitions:
-    """Rows in blocks as `NumberTable`.
-
-    Parameters
-    ----------
-    X : Partitions, Dask array or DataFrame, pyarrow dataset
-    y, row_keys : str, int or None
-        Columns of labels and of identifiers.
-    read : callable or None
-        From the features of a block to checked numbers; None leaves them out.
-    read_labels : callable
-        From the labels of a block to checked ones.
-    """
+    """Read rows in blocks as `NumberTable`; ``read=None`` leaves the features out."""
     rows = label_column(X, y, row_keys=row_keys)
     return rows.map(partial(_read_block, read=read, read_labels=read_labels))
 
 
-def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
-    """What is public of all rows, in their order, and what is asked of labels."""
-    public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
+def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    """Gather the public part of all rows, in their order, and the distinct labels that ``summarise_labels`` finds."""
+    public: PublicRows = rows.gather(partial(_gather, summarise_labels=summarise_labels), _merge_parts)
     return public
 
 
 def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Partitions:
-    """Blocks that are `NumberTable` as `Labelled`; ``targets`` is from labels to what is added up."""
+    """Turn blocks of `NumberTable` into `Labelled`; ``targets`` maps labels to what is summed."""
     return rows.map(partial(_label, targets=targets))
 
 
 def no_labels(labels: NDArray[Any]) -> list[Any]:
-    """Nothing of the labels."""
+    """Return no labels, where their values are not public."""
     return []
 
 
@@ -153,11 +227,11 @@ def _read_block(
     return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
 
 
-def _gather(block: NumberTable, *, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
-    return PublicRows((len(block.size),), block.X, block.keys, look_at_labels(block.labels))
+def _gather(block: NumberTable, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    return PublicRows((len(block.size),), block.X, block.keys, summarise_labels(block.labels))
 
 
-def _together(parts: Sequence[PublicRows]) -> PublicRows:
+def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
     filled = [part for part in parts if part.n_rows] or list(parts[:1])
     X = [part.X for part in filled if part.X is not None]
     keys = [part.keys for part in filled if part.keys is not None]
@@ -253,7 +327,7 @@ class RandomBags(Versioned):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON."""
+        """Convert to plain lists, numbers and strings, ready for JSON."""
         return {
             "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
             "label_sums": self.label_sums.tolist(),
@@ -267,7 +341,7 @@ class RandomBags(Versioned):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
-        """Inverse of `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
+        """Invert `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
         said = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
@@ -292,7 +366,7 @@ class RandomBags(Versioned):
 
 
 def as_random_bags(bags: Any) -> RandomBags:
-    """A report as it came: itself, or the plain form of one."""
+    """Read a report given as `RandomBags` or its plain form."""
     if isinstance(bags, Mapping):
         absent = [key for key in ("members", "label_sums", "n_samples") if key not in bags]
         if absent:
@@ -308,21 +382,7 @@ def as_random_bags(bags: Any) -> RandomBags:
 def draw_members(
     n_samples: int, bag_size: int, n_bags: int | None, *, disjoint: bool, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Members and sizes of random bags.
-
-    Parameters
-    ----------
-    n_samples, bag_size : int
-    n_bags : int or None
-        None: as many as rows allow, ``n_samples // bag_size``.
-    disjoint : bool
-        Whether bags share no row; otherwise each bag is drawn from all rows.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    members, sizes : ndarray of int64
-    """
+    """Sample the members and sizes of random bags; by default ``n_samples // bag_size`` bags."""
     if not 1 <= bag_size <= n_samples:
         raise ValueError(f"bag_size must be between 1 and n_samples={n_samples}, got {bag_size}.")
     most = n_samples // bag_size
@@ -357,7 +417,7 @@ def exact_bags(
     classes: tuple[Any, ...] | None,
     rng: np.random.Generator,
 ) -> RandomBags:
-    """Bags of exact label sums, or of one bit per bag with the mean label as probability; no privacy is promised."""
+    """Make bags of exact label sums, or of one bit per bag with the mean label as probability; without privacy."""
     if label_release == "bernoulli":
         means = sums / structure.sizes[:, np.newaxis]
         if np.any(means < 0) or np.any(means > 1):
@@ -374,7 +434,7 @@ def noisy_bags(
     classes: tuple[Any, ...] | None,
     guarantee: PrivacyGuarantee,
 ) -> RandomBags:
-    """Bags of released label sums."""
+    """Make bags of released label sums."""
     return RandomBags(
         structure.members,
         structure.sizes,
@@ -391,7 +451,7 @@ def noisy_bags(
 def indicator_sums(
     structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
 ) -> ClassSums:
-    """Counts per bag of indicators of which replacing a row's labels changes ``moved``."""
+    """Plan counts per bag of indicators; replacing a row's labels changes ``moved`` of them."""
     return ClassSums.plan(
         structure,
         n_outputs,
@@ -408,7 +468,7 @@ def indicator_sums(
 def number_sums(
     structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
 ) -> NumberSums:
-    """Sums per bag of ``n_outputs`` numbers per row, all of which may be replaced."""
+    """Plan sums per bag of ``n_outputs`` numbers per row; replacing a row's labels may change all of them."""
     return NumberSums.plan(
         structure,
         n_outputs,
@@ -422,7 +482,7 @@ def number_sums(
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
-    """The release that ``label_release`` and ``epsilon`` ask for together, or a clear refusal."""
+    """Resolve ``label_release`` by ``epsilon``, or refuse their combination."""
     if label_release == "auto":
         return "mean" if epsilon is None else "laplace"
     if label_release not in RELEASES:
@@ -531,19 +591,15 @@ def make_random_bags(
     )
     if epsilon is None:
         return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
-    with open_release(
+    released, guarantee = release_sums(
+        sums,
+        rows,
         epsilon=epsilon,
-        unit="label",
-        adjacency="replace-one",
         random_state=random_state,
         ledger=ledger,
         label="make_random_bags",
-        theorem=sums.theorem,
-        assumptions=sums.assumptions,
-        plan=sums.events,
-    ) as release:
-        released = sums.run(rows, release)
-    return noisy_bags(structure, released, None, release.close())
+    )
+    return noisy_bags(structure, released, None, guarantee)
 
 
 def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:

@@ -26,9 +26,12 @@ from scipy.special import expit
 
 from skprivate._progress import Step, steps
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.additive._constant import ANY, ESTIMATED, share_to_keep
-from skprivate.aggregate.random._bags import RandomBags
-from skprivate.aggregate.random._sums import BagSums, IntArray
+from skprivate.aggregate.additive._constant import (
+    ESTIMATED_PENALTY_MARGIN,
+    GIVEN_PENALTY_MARGIN,
+    share_to_keep,
+)
+from skprivate.aggregate.random._bags import BagSums, IntArray, RandomBags
 
 _FLOOR = 1e-12
 _SMALLEST_PROBABILITY = 1e-4
@@ -40,17 +43,7 @@ _ROUNDING = 1 / 12
 
 @dataclass(frozen=True, eq=False)
 class CountLoss:
-    """What one output's released aggregates say of scores.
-
-    Parameters
-    ----------
-    kind : {"mean", "exact", "normal"}
-        `mean_cross_entropy`, `count_likelihood` or `noisy_count_likelihood`.
-    sums, trials : ndarray of shape (n_bags,)
-        Positive labels, and of how many.
-    noise : float
-        Variance of the noise in each sum.
-    """
+    """Loss of one output's scores by the released aggregates: positive labels ``sums`` of ``trials`` per bag."""
 
     kind: Literal["mean", "exact", "normal"]
     sums: FloatArray
@@ -59,31 +52,24 @@ class CountLoss:
 
     @classmethod
     def of(cls, bags: RandomBags, k: int, *, of_mean: bool, tempered: bool) -> CountLoss:
-        """For the aggregates of output ``k``.
+        """Choose the loss for output ``k``; ``of_mean`` takes the cross-entropy of the bag mean for counts, too.
 
-        Parameters
-        ----------
-        bags : RandomBags
-        k : int
-        of_mean : bool
-            Whether to take the cross-entropy of the bag mean for counts, too.
-        tempered : bool
-            Whether a noisy count says as much as fewer trials in that cross-entropy.
+        ``tempered`` counts a noisy sum as fewer trials in that cross-entropy.
         """
         sums, trials, noise = bags.label_sums[:, k], bags.sizes.astype(np.float64), bags.noise_variance
         if bags.label_release == "bernoulli":
             return cls("mean", sums, np.ones(sums.size), noise)
         if of_mean or (noise == 0 and bags.sizes.max() == 1):
             sums = np.clip(sums, 0.0, trials)
-            told = trials / (trials + 4.0 * noise) if tempered else np.ones(sums.size)
-            return cls("mean", sums * told, trials * told, noise)
+            weight = trials / (trials + 4.0 * noise) if tempered else np.ones(sums.size)
+            return cls("mean", sums * weight, trials * weight, noise)
         # Next to no noise a normal density has peaks where counts are whole: theirs is that of rounding.
         if bags.sizes.max() <= _EXACT_SIZE and noise <= _ROUNDING:
             return cls("exact", np.clip(np.rint(sums), 0.0, trials), trials, _ROUNDING)
         return cls("normal", sums, trials, max(noise, _ROUNDING))
 
     def values(self, bags: BagSums, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Value of every bag (n_bags,) and gradient (n_memberships,) of their sum."""
+        """Evaluate every bag (n_bags,), and the gradient (n_memberships,) of the sum."""
         if self.kind == "mean":
             return mean_cross_entropy(bags, scores, self.sums, self.trials)
         if self.kind == "exact":
@@ -91,42 +77,26 @@ class CountLoss:
         return noisy_count_likelihood(bags, scores, self.sums, self.noise)
 
     def take(self, which: IntArray) -> CountLoss:
-        """Of some bags."""
+        """Restrict the loss to some bags."""
         return replace(self, sums=self.sums[which], trials=self.trials[which])
 
-    def most(self, share: float) -> float:
-        """By how much any scores can be likelier than that of a constant probability."""
+    def gain(self, share: float) -> float:
+        """Bound the gain of any scores over a constant probability."""
         if self.kind == "mean":
             return binary_entropy(share) * float(self.trials.sum())
-        told = share * (1 - share) * self.trials / self.noise
-        return 0.5 * float(np.sum(told + np.log1p(told)))
+        signal = share * (1 - share) * self.trials / self.noise
+        return 0.5 * float(np.sum(signal + np.log1p(signal)))
 
 
 def binary_entropy(share: float) -> float:
-    """Of one label, in nats; ``share`` is neither 0 nor 1."""
+    """Compute the entropy of one label in nats; ``share`` is strictly between 0 and 1."""
     return float(-share * np.log(share) - (1 - share) * np.log1p(-share))
 
 
 def mean_cross_entropy(
     bags: BagSums, scores: FloatArray, counts: FloatArray, trials: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Cross-entropy of the bag mean times the number of trials.
-
-    Parameters
-    ----------
-    bags : BagSums
-    scores : ndarray, shape (n_memberships,)
-        η of every membership.
-    counts : ndarray, shape (n_bags,)
-        Positive labels, between 0 and ``trials``.
-    trials : ndarray, shape (n_bags,)
-        Bag sizes for counts; ones for bits.
-
-    Returns
-    -------
-    values : ndarray, shape (n_bags,)
-    gradient : ndarray, shape (n_memberships,)
-    """
+    """Compute the cross-entropy of the bag mean times the number of trials (bag sizes for counts, ones for bits)."""
     positive = expit(scores)
     mean = np.clip(bags.add(positive) / bags.sizes, _FLOOR, 1 - _FLOOR)
     missing = trials - counts
@@ -136,13 +106,7 @@ def mean_cross_entropy(
 
 
 def count_likelihood(bags: BagSums, scores: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """−log P(count), exactly.
-
-    Parameters
-    ----------
-    bags, scores, counts
-        As in `mean_cross_entropy`; counts must be integers in [0, m].
-    """
+    """Compute −log P(count) exactly; counts must be integers in [0, m]."""
     plain = expit(scores)
     # Clipped so that the product over a bag cannot underflow; beyond, the gradient still points inwards.
     positive = np.clip(plain, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
@@ -175,15 +139,7 @@ def count_likelihood(bags: BagSums, scores: FloatArray, counts: FloatArray) -> t
 def noisy_count_likelihood(
     bags: BagSums, scores: FloatArray, counts: FloatArray, noise: float
 ) -> tuple[FloatArray, FloatArray]:
-    """−log density of a noisy count under the normal approximation.
-
-    Parameters
-    ----------
-    bags, scores, counts
-        As in `mean_cross_entropy`; counts may be any number.
-    noise : float
-        Variance of the noise in each count.
-    """
+    """Compute −log density of a noisy count, any number, under the normal approximation."""
     positive = expit(scores)
     spread = positive * (1 - positive)
     residual = counts - bags.add(positive)
@@ -227,20 +183,13 @@ def fit_likelihood(
     tol: float = 1e-5,
     max_iter: int = 200,
 ) -> LinearFit:
-    """Logistic model of the rows by the likelihood of the bags, one output after the other.
+    """Fit a logistic model of the rows by the likelihood of the bags, one output after the other.
 
-    "likelihood" is that of what was released: the count's exact distribution (normal for bags of more than 64 rows),
-    a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them. "easyllp" is the
-    log loss of rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean
-    (Busa-Fekete and others, 2023).
-
-    Parameters
-    ----------
-    bags : RandomBags
-    X : ndarray, shape (n_samples, n_features)
-    loss : {"likelihood", "log", "easyllp"}
-    alpha : float or None
-        None maximises the marginal likelihood; for "easyllp" it minimises Stein's estimate of the loss of rows.
+    "likelihood" is that of the release: the count's exact distribution (normal for bags of more than 64 rows), a
+    noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean. "easyllp" is the log loss of
+    rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean (Busa-Fekete and
+    others, 2023). ``alpha=None`` maximises the marginal likelihood; for "easyllp" it minimises Stein's estimate of
+    the loss of rows.
     """
     n_outputs = bags.label_sums.shape[1]
     n_updates = _PENALTY_UPDATES if alpha is None and loss != "easyllp" else 2
@@ -310,7 +259,7 @@ class _Problem:
         self.structure = structure
         self.X = X
         self.noise = bags.noise_variance
-        self.doubt = ESTIMATED if tempered else ANY
+        self.margin = ESTIMATED_PENALTY_MARGIN if tempered else GIVEN_PENALTY_MARGIN
         self.counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=tempered)
         if loss == "easyllp":
             self.kind = "easy"
@@ -344,7 +293,7 @@ class _Problem:
         return value, self.structure.scatter(slope) @ self.X
 
     def information(self, w: FloatArray) -> FloatArray:
-        """Expected information of the bag counts, by the variance of each and its slope in w; curvature for rows."""
+        """Compute the expected information of the bag counts, from the variance and slope of each."""
         positive = expit(self.X @ w)
         spread = positive * (1 - positive)
         if self.kind == "easy":
@@ -362,14 +311,14 @@ class _Problem:
         return scaled.T @ scaled
 
     def variance(self, information: FloatArray) -> FloatArray:
-        """Covariance of the gradient at the truth: the information, but for losses that are no likelihood."""
+        """Compute the covariance of the gradient at the truth: the information, if the loss is a likelihood."""
         if self.kind != "easy":
             return information
         sums = self.structure.means(self.X) * np.sqrt(self.trials**2 * self.spread)[:, np.newaxis]
         return sums.T @ sums
 
     def least_loss_ridge(self) -> float:
-        """The penalty of the least estimated loss of rows, by the quadratic about the constant model."""
+        """Choose the penalty of the least estimated loss of rows, by the quadratic about the constant model."""
         w = self._constant(self.X.shape[1])
         information = self.information(w)
         _, gradient = self.value_and_gradient(w)
@@ -384,9 +333,9 @@ class _Problem:
         return float(tried[int(np.argmin(losses))])
 
     def evidence(self, w: FloatArray, information: FloatArray, ridge: float) -> float:
-        """Logarithm of the marginal likelihood by Laplace's approximation, but for what all features share.
+        """Approximate the log marginal likelihood by Laplace's method, up to a constant of all features.
 
-        Minus the estimated loss of rows for "easyllp".
+        For "easyllp" it is minus the estimated loss of rows.
         """
         if ridge == 0.0:
             return -math.inf
@@ -401,10 +350,10 @@ class _Problem:
         return 0.5 * (prior - float(volume)) - value
 
     def no_worse_than_constant(self, w: FloatArray, information: FloatArray, ridge: float) -> FloatArray:
-        """The fit, or a point on the way from the constant model where the likelihood speaks for no more of it.
+        """Shrink the fit towards the constant model where the likelihood does not support it.
 
-        A fit flatters its own bags by its effective number of coefficients (Akaike), that for which a loss is no
-        likelihood by the trace of Takeuchi.
+        A fit flatters its own bags by its effective number of coefficients (Akaike). For a loss that is no likelihood
+        it is Takeuchi's trace.
         """
         constant = self._constant(w.size)
         change = w - constant
@@ -414,18 +363,18 @@ class _Problem:
         spread = self.variance(information)
         solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
         own = float(np.trace(solved))
-        flattery = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        optimism = own if self.kind == "easy" else max(own - 1.0, 0.0)
         error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
 
         def estimate(share: float) -> float:
-            return self.value_and_gradient(constant + share * change)[0] + share * flattery
+            return self.value_and_gradient(constant + share * change)[0] + share * optimism
 
         advice = "use a larger epsilon, more bags or a stronger penalty."
-        share = share_to_keep(estimate, error, self._most(constant), doubt=self.doubt, advice=advice)
+        share = share_to_keep(estimate, error, self._gain(constant), margin=self.margin, advice=advice)
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:
-        """The intercept alone, by Newton's steps."""
+        """Fit the intercept alone, by Newton's steps."""
         w = np.zeros(size)
         w[-1] = self.start
         for _ in range(20):
@@ -437,18 +386,18 @@ class _Problem:
                 break
         return w
 
-    def _most(self, constant: FloatArray) -> float:
-        """By how much any scores can be likelier than the constant one."""
+    def _gain(self, constant: FloatArray) -> float:
+        """Bound the gain of any scores over the constant one."""
         share = float(expit(constant[-1]))
         if self.kind == "easy":
             return binary_entropy(share) * float(self.trials.sum())
-        return self.counts.most(share)
+        return self.counts.gain(share)
 
 
 def _descend(
     problem: _Problem, information: FloatArray, start: FloatArray, ridge: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, int, FloatArray]:
-    """Penalised minimum by L-BFGS in the variables that whiten the information."""
+    """Minimise the penalised loss by L-BFGS in the variables that whiten the information."""
     penalty = np.append(np.full(start.size - 1, ridge), problem.intercept_penalty)
     floor = 1e-8 * max(float(np.trace(information)) / start.size, 1e-3)
     hessian = information + np.diag(penalty + floor)

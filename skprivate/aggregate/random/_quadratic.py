@@ -1,7 +1,7 @@
 """Linear models from random bags by least squares, and the features they are linear in.
 
-Features are public, so that any of these costs nothing. Which of them serves is told by the marginal likelihood of the
-released aggregates, which is post-processing.
+Features are public, so their choice costs nothing. The marginal likelihood of the released aggregates chooses among
+them, which is post-processing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.additive._constant import ANY, ESTIMATED, share_to_keep
-from skprivate.aggregate.additive._filter import intercept_prior
+from skprivate.aggregate.additive._constant import (
+    ESTIMATED_PENALTY_MARGIN,
+    GIVEN_PENALTY_MARGIN,
+    share_to_keep,
+)
+from skprivate.aggregate.additive._evidence import intercept_prior
 from skprivate.aggregate.random._bags import RandomBags
 from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
-from skprivate.aggregate.tables._columns import Spread
+from skprivate.aggregate.tables._columns import QuantileSketch
 
 Quadratic = Literal["squared", "debiased"]
 
 
 def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
-    """c = (m − 1)N / (m(N − 1)) of Theorem 2, for every bag size; below 1 for m < N."""
+    """Compute c = (m − 1)N / (m(N − 1)) of Theorem 2, for every bag size; below 1 for m < N."""
     if n_samples <= 1:
         return np.zeros_like(np.asarray(sizes, dtype=np.float64))
     m: FloatArray = np.asarray(sizes, dtype=np.float64)
@@ -44,19 +48,9 @@ def fit_quadratic(
 ) -> LinearFit:
     """Minimise Σ_i (m_i/m̄)‖r_i‖² − c n‖r̄‖² + α‖w‖² over linear h, r_i = mean of h over bag i − aggregate label.
 
-    c is 0 for "squared", `debiasing` for "debiased". With a free intercept both have the same minimiser: the intercept
-    makes r̄ zero, whatever its weight. The quadratic is positive semidefinite, as ‖r̄‖² ≤ mean ‖r_i‖² and c < 1.
-
-    Parameters
-    ----------
-    bags : RandomBags
-    X : ndarray, shape (n_samples, n_features)
-    loss : {"squared", "debiased"}
-    alpha : float or None
-        None maximises the marginal likelihood, for each output.
-    fit_intercept : bool
-    label_bounds : (float, float), optional
-        Interval of the labels: noise does not place the intercept far outside.
+    c is 0 for "squared", `debiasing` for "debiased". With a free intercept both have the same minimiser: the
+    intercept makes r̄ zero, whatever its weight. The quadratic is positive semidefinite, as ‖r̄‖² ≤ mean ‖r_i‖² and c
+    < 1. ``alpha=None`` maximises the marginal likelihood of each output.
     """
     structure = bags.structure
     means, labels = structure.means(X), bags.means()
@@ -99,15 +93,11 @@ def fit_quadratic(
     ]
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
-        most = (
+        margin = ESTIMATED_PENALTY_MARGIN if alpha is None else GIVEN_PENALTY_MARGIN
+        gain = (
             math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
         )
-        coef = np.stack(
-            [
-                fit.share(most, ANY if alpha is not None else ESTIMATED) * own
-                for fit, own in zip(fits, coef, strict=True)
-            ]
-        )
+        coef = np.stack([fit.share(gain, margin) * own for fit, own in zip(fits, coef, strict=True)])
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
         intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
@@ -123,7 +113,7 @@ def fit_quadratic(
 
 
 def mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
-    """Mean of the labels: as found, or with noise as far from where it is a priori as the noise allows."""
+    """Shrink the mean label, where it is noisy, towards the middle of the interval by its prior variance."""
     prior = intercept_prior("squared", label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
     if prior is None or noise == 0.0:
@@ -140,10 +130,10 @@ def _ridge_evidence(
     known: float = 0.0,
     widest: float = math.inf,
 ) -> float:
-    """λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
+    """Estimate λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
 
-    The noise is at least the ``known`` one where the prior is as wide as it may be (``widest``): a fit to noise alone
-    finds a prior that explains it now and then.
+    The noise is at least the ``known`` one where the prior has its largest width (``widest``). A fit to noise alone
+    may otherwise find a prior that explains it.
     """
     least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
     if not np.any(rotated):
@@ -164,9 +154,7 @@ def _ridge_evidence(
 
 @dataclass(frozen=True, eq=False)
 class _Ridge:
-    """A ridge fit in the eigenbasis of the Gram matrix of bags, by their degrees of freedom before it, the variance of
-    the known noise, and the penalty.
-    """
+    """Ridge fit in the eigenbasis of the Gram matrix of bags; ``freedom`` counts degrees of freedom before the fit."""
 
     values: FloatArray
     rotated: FloatArray
@@ -180,27 +168,27 @@ class _Ridge:
         return self.rotated / (self.values + self.alpha)
 
     def evidence(self) -> float:
-        """Logarithm of the marginal likelihood, but for what all features share."""
+        """Compute the log marginal likelihood, up to a constant of all features."""
         squares = max(self.energy - float(self.rotated @ self.coef), 1e-12 * self.energy)
         noise = max(squares / self.freedom, self.known, 1e-300)
         volume = float(np.sum(np.log1p(self.values / self.alpha)))
         return -0.5 * (self.freedom * math.log(noise) + volume + squares / noise)
 
-    def share(self, most: float, doubt: float) -> float:
-        """How far to go to the fit from the constant, 0; ``most`` is what any model may explain of the energy."""
+    def share(self, gain: float, margin: float) -> float:
+        """Choose the step from the constant, 0, to the fit, 1; ``gain`` bounds the energy that any model explains."""
         coef = self.coef
         explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
         effective = float(np.sum(self.values / (self.values + self.alpha)))
         residual = max(self.energy - 2.0 * pull + explained, 0.0)
         noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known)
-        flattery = 2.0 * noise * effective
+        optimism = 2.0 * noise * effective
 
         def estimate(share: float) -> float:
-            return share**2 * explained + share * (flattery - 2.0 * pull)
+            return share**2 * explained + share * (optimism - 2.0 * pull)
 
-        error = 2.0 * math.sqrt(noise) * math.sqrt(explained + flattery)
+        error = 2.0 * math.sqrt(noise) * math.sqrt(explained + optimism)
         advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
-        return share_to_keep(estimate, error, most, doubt=doubt, advice=advice)
+        return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
 
 
 #: Buckets of a column, about.
@@ -209,7 +197,7 @@ _N_BUCKETS = 16
 _MOST_COLUMNS = 600
 _MOST_NUMBERS = 5e7
 #: Directions of less than this share of the largest variance are left out of the prior that follows variance.
-_FLAT = 1e-9
+_LEAST_VARIANCE_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +209,9 @@ class Scaling:
 
     @classmethod
     def of(cls, X: FloatArray) -> Scaling:
-        """Scaling of the columns of X.
+        """Scale the columns of X, except indicators.
 
-        Indicators keep their scale: a ridge on standardised indicators would let rare categories vary most.
+        A ridge on standardised indicators would let rare categories vary most.
         """
         scale = X.std(axis=0)
         indicator = np.all((X == 0) | (X == 1), axis=0)
@@ -235,31 +223,21 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class BagFeatures:
-    """Features as a fit sees them.
-
-    Parameters
-    ----------
-    edges : tuple of ndarray
-        Where each column is cut; empty for one that is not.
-    scaling : Scaling
-        Of columns and indicators of buckets.
-    turn : ndarray of shape (n_scaled, n_fitted) or None
-        From fitted coefficients to those of scaled features.
-    """
+    """Features of a fit: bin edges per column (empty: not binned), scaling, and rotation to the fitted directions."""
 
     edges: tuple[FloatArray, ...]
     scaling: Scaling
     turn: FloatArray | None = None
 
     def coef(self, fitted: FloatArray) -> FloatArray:
-        """Coefficients (n_outputs, n_expanded) of columns and indicators, from fitted ones."""
+        """Transform fitted coefficients to those (n_outputs, n_expanded) of columns and indicators."""
         scaled = fitted if self.turn is None else fitted @ self.turn.T
         found: FloatArray = scaled / self.scaling.scale
         return found
 
 
 def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
-    """Columns of X, and an indicator of every bucket of those that are cut."""
+    """Append indicators of the buckets of the binned columns to the columns of X."""
     parts = [X]
     for column, cuts in zip(X.T, edges, strict=True):
         if cuts.size:
@@ -269,10 +247,12 @@ def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
 
 
 def bucket_edges(X: FloatArray) -> tuple[FloatArray, ...]:
-    """Cuts of each column into buckets of like frequency; a column of one or two numbers is not cut."""
+    """Cut each column into buckets of like frequency; a column of one or two numbers is not cut."""
     cuts = []
     for column in X.T:
-        found = np.asarray(Spread.of(np.ascontiguousarray(column)).edges(_N_BUCKETS), dtype=np.float64)
+        found = np.asarray(
+            QuantileSketch.from_numbers(np.ascontiguousarray(column)).edges(_N_BUCKETS), dtype=np.float64
+        )
         cuts.append(found if found.size > 1 else np.empty(0))
     return tuple(cuts)
 
@@ -280,18 +260,7 @@ def bucket_edges(X: FloatArray) -> tuple[FloatArray, ...]:
 def candidates(
     X: FloatArray, *, buckets: bool | None, prior: str | None, centred: bool
 ) -> Iterator[tuple[BagFeatures, FloatArray]]:
-    """Features that are to be compared, and X in each.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    buckets : bool or None
-        None tries both, where columns and rows are not too many.
-    prior : {"ridge", "spread"} or None
-        None tries both.
-    centred : bool
-        False leaves features where they are, for models without an intercept.
-    """
+    """Generate the features to compare, and X in each; ``None`` for buckets or prior tries both."""
     plain = tuple(np.empty(0) for _ in range(X.shape[1]))
     choices = [plain]
     if buckets is not False:
@@ -315,9 +284,9 @@ def candidates(
 
 
 def _spread_root(scaled: FloatArray) -> FloatArray:
-    """Σ^(1/4), but for a rotation: independent coefficients in these directions have the covariance Σ^(1/2)."""
+    """Compute Σ^(1/4) up to a rotation: independent coefficients in these directions have the covariance Σ^(1/2)."""
     values, vectors = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
-    kept = values > _FLAT * max(float(values[-1]), 1e-300)
+    kept = values > _LEAST_VARIANCE_SHARE * max(float(values[-1]), 1e-300)
     kept[-1] = True  # constant columns alone have no direction
     values = np.maximum(values, 0.0)
     root: FloatArray = vectors[:, kept] * values[kept] ** 0.25

@@ -9,12 +9,11 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from skprivate._validation import plain_entry
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._cells import BagTable, IntArray
-from skprivate.aggregate.tables._columns import CodeArray, Column
+from skprivate.aggregate.tables._cells import IntArray
+from skprivate.aggregate.tables._columns import Column
 from skprivate.aggregate.tables._curated_bags import (
     ASSUMPTIONS,
     COUNT,
@@ -24,6 +23,7 @@ from skprivate.aggregate.tables._curated_bags import (
     CuratedBags,
 )
 from skprivate.aggregate.tables._group_tables import (
+    CodedGroups,
     GroupTable,
     SumColumns,
     code_group_tables,
@@ -38,7 +38,8 @@ from skprivate.aggregate.tables._labels import (
     plan_label_noise,
     warn_of_absent,
 )
-from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyLedger, Release, open_release
+from skprivate.aggregate.tables._sums import release_sums
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
 
 #: Sums and noise stay within int64.
 _LARGEST_SUM = 1 << 61
@@ -46,17 +47,7 @@ _LARGEST_SUM = 1 << 61
 
 @dataclass(frozen=True, eq=False)
 class TableSums(Mechanism):
-    """Integer label sums of groups, all tables one below the other.
-
-    Parameters
-    ----------
-    lowest, highest : ndarray of int64, shape (n_groups, 1)
-        What sums can be at all, by the groups' public counts; sums are clipped to it.
-    n_outputs : int
-    noise : LabelNoise
-    assumptions : tuple of str
-        For the guarantee.
-    """
+    """Integer label sums of the groups of all tables, clipped to [lowest, highest] by their public counts."""
 
     lowest: IntArray
     highest: IntArray
@@ -70,7 +61,7 @@ class TableSums(Mechanism):
         return [(self.noise.event(self.lowest.size * self.n_outputs), 1)]
 
     def run(self, sums: Any, release: Release) -> FloatArray:
-        """Noisy sums of integer sums, both of shape (n_groups, n_outputs)."""
+        """Add noise to integer sums of shape (n_groups, n_outputs)."""
         # As Python integers: what does not fit int64 is clipped, not wrapped.
         clipped = np.minimum(np.maximum(sums.astype(object), self.lowest.astype(object)), self.highest)
         return self.noise.draw(clipped.astype(np.int64), release)
@@ -165,96 +156,77 @@ def release_frames(
     found = SumColumns.of(sums, classes)
     bounds = label_interval(label_bounds, found)
     groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
-    coding, codes, orders = code_group_tables(groups, columns, bin_edges)
+    coded = code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
-        _refuse_results(groups, codes, orders)
+        _refuse_results(coded)
     _refuse_subtotals(groups)
-    exact = np.concatenate(
-        [
-            np.stack([_integers(group, name)[order] for name in found.used], axis=1)
-            for group, order in zip(groups, orders, strict=True)
-        ]
+    exact = coded.stack(
+        [np.stack([_integers(group, name) for name in found.used], axis=1) for group in groups]
     )
     return release_groups(
-        groups,
-        coding,
-        codes,
-        orders,
+        coded,
         exact,
         found,
         bounds,
-        said="every row is in one group of each table, and every sum adds up "
+        assumption="every row is in one group of each table, and every sum adds up "
         + ("0/1 labels" if found.classes is not None else f"whole numbers from {bounds[0]} to {bounds[1]}"),
-        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
-        door={"random_state": random_state, "ledger": ledger, "label": "release_frames"},
+        noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        release={"random_state": random_state, "ledger": ledger, "label": "release_frames"},
     )
 
 
 def release_groups(
-    groups: Sequence[GroupTable],
-    coding: tuple[Column, ...],
-    codes: Sequence[CodeArray],
-    orders: Sequence[NDArray[np.intp]],
+    coded: CodedGroups,
     exact: Any,
     sums: SumColumns,
     bounds: tuple[int, int],
     *,
-    said: str,
-    plan: Mapping[str, Any],
-    door: Mapping[str, Any],
+    assumption: str,
+    noise: Mapping[str, Any],
+    release: Mapping[str, Any],
 ) -> CuratedBags:
-    """Noise on the integer sums of coded groups, all in one release.
+    """Add noise to the stacked integer sums of coded groups (n_groups, n_outputs), all in one release.
 
-    Parameters
-    ----------
-    groups, coding, codes, orders
-        From `code_group_tables`.
-    exact : integer ndarray, shape (n_groups of all tables, n_outputs)
-        In the order of the codes.
-    sums : SumColumns
-    bounds : (int, int)
-        Of one label.
-    said : str
-        What is assumed of the rows and their labels.
-    plan : mapping
-        ``epsilon``, ``delta`` and ``mechanism``.
-    door : mapping
-        ``random_state``, ``ledger`` and ``label`` of `open_release`.
+    ``bounds`` are of one label. ``noise`` holds arguments of `plan_label_noise`, ``release`` of `release_sums`.
     """
-    counts = np.concatenate([group.counts[order] for group, order in zip(groups, orders, strict=True)])
-    check_largest_sum(bounds, int(groups[0].counts.sum()))
-    moved = len(groups) * (1 if len(sums.used) == 1 else 2)
+    counts = coded.counts
+    check_largest_sum(bounds, coded.n_rows)
+    moved = len(coded.tables) * (1 if len(sums.used) == 1 else 2)
     mechanism = TableSums(
         counts[:, np.newaxis] * bounds[0],
         counts[:, np.newaxis] * bounds[1],
         len(sums.used),
-        plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **plan),
+        plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
         assumptions=(
             *(NUMBER_ASSUMPTIONS if sums.classes is None else ASSUMPTIONS),
-            f"the grouping columns {', '.join(repr(column.name) for column in coding)} are public",
-            said,
+            f"the grouping columns {', '.join(repr(column.name) for column in coded.columns)} are public",
+            assumption,
         ),
     )
-    with open_release(
-        epsilon=plan["epsilon"],
-        delta=plan["delta"],
-        unit="label",
-        adjacency="replace-one",
-        theorem=mechanism.theorem,
-        assumptions=mechanism.assumptions,
-        plan=mechanism.events,
-        **door,
-    ) as release:
-        noisy = mechanism.run(exact, release)
+    noisy, guarantee = release_sums(
+        mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
+    )
     warn_of_absent(sums.classes, noisy, counts, mechanism.noise.variance)
+    return report_groups(coded, noisy, mechanism.noise.variance, sums, bounds, guarantee)
+
+
+def report_groups(
+    coded: CodedGroups,
+    sums: FloatArray,
+    noise_variance: float,
+    columns: SumColumns,
+    bounds: tuple[int, int],
+    guarantee: PrivacyGuarantee,
+) -> CuratedBags:
+    """Report the stacked sums of coded groups as curated bags."""
     return CuratedBags(
-        coding,
-        group_bags(groups, codes, orders, noisy, mechanism.noise.variance),
-        int(groups[0].counts.sum()),
-        sums.classes,
+        coded.columns,
+        coded.bags(sums, [noise_variance] * len(coded.tables)),
+        coded.n_rows,
+        columns.classes,
         None,
-        None if sums.classes is not None else (float(bounds[0]), float(bounds[1])),
-        release.close(),
+        None if columns.classes is not None else (float(bounds[0]), float(bounds[1])),
+        guarantee,
     )
 
 
@@ -264,29 +236,13 @@ def check_largest_sum(bounds: tuple[int, int], n_rows: int) -> None:
         raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
 
 
-def group_bags(
-    groups: Sequence[GroupTable],
-    codes: Sequence[CodeArray],
-    orders: Sequence[NDArray[np.intp]],
-    sums: FloatArray,
-    noise_variance: float,
-) -> tuple[BagTable, ...]:
-    """Bag tables of the sums of all groups."""
-    ends = np.cumsum([group.counts.size for group in groups])[:-1]
-    return tuple(
-        BagTable(group.feature_set, key, group.counts[order], part, noise_variance)
-        for group, key, order, part in zip(groups, codes, orders, np.split(sums, ends), strict=True)
-    )
-
-
-def _refuse_results(
-    groups: Sequence[GroupTable], codes: Sequence[CodeArray], orders: Sequence[NDArray[np.intp]]
-) -> None:
+def _refuse_results(coded: CodedGroups) -> None:
     """Refuse a column that may be a result of the query: with or without it the groups are the same.
 
-    True keys alone tell groups apart, so that whatever is in such a column, it is found, and the message is the same.
+    True keys alone identify groups. So such a column is found whatever its values are, and the message does not
+    depend on them.
     """
-    for group, key, order in zip(groups, codes, orders, strict=True):
+    for group, key, order in zip(coded.tables, coded.keys, coded.orders, strict=True):
         known = key[~group.rest[order]]
         others = [np.delete(known, j, axis=1) for j in range(known.shape[1])]
         if len(others) > 1 and any(len(np.unique(other, axis=0)) == len(known) for other in others):
@@ -321,6 +277,7 @@ def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
 
 
 def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+    """Check the public interval of one label: (0, 1) for classes, two integers for numbers."""
     if sums.classes is not None:
         if label_bounds is not None:
             raise ValueError(

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes
 from skprivate.aggregate.sources._release_frames import (
     check_largest_sum,
-    group_bags,
     label_interval,
     release_groups,
+    report_groups,
 )
 from skprivate.aggregate.tables._cells import resolve_feature_sets
 from skprivate.aggregate.tables._columns import BinnedColumn, default_bins, learn_columns
@@ -46,18 +46,7 @@ _MOST_KEYS = 60
 class Query:
     """One SELECT that groups a table by several sets of columns.
 
-    Parameters
-    ----------
-    table : str
-        What stands after FROM.
-    keys : mapping from str to str
-        SQL of every grouping column.
-    value : str
-        SQL of what a row's label says.
-    sums : sequence of str
-        SQL of what is added up, integers, from that as ``value``.
-    sets : sequence of tuple of str
-        The grouping columns of each table.
+    ``value`` is the SQL of a row's label, ``sums`` that of the integers to sum, as functions of ``value``.
     """
 
     table: str
@@ -85,7 +74,7 @@ class Query:
         )
 
     def marks(self) -> dict[int, int]:
-        """Which set each GROUPING_ID belongs to: a bit of it is 1 where a column is not grouped by."""
+        """Map each GROUPING_ID to its set: a bit is 1 where a column is not grouped by."""
         used = self.used
         return {
             sum(1 << (len(used) - 1 - j) for j, name in enumerate(used) if name not in one): k
@@ -94,12 +83,12 @@ class Query:
 
 
 def quoted(name: str) -> str:
-    """A name of a column as SQL writes it."""
+    """Quote a column name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
-    """A public value as SQL writes it; floats by their digits, which read back as the same."""
+    """Write a public value as SQL; floats by digits that round-trip."""
     if isinstance(value, (bool, np.bool_)):
         return "TRUE" if value else "FALSE"
     if isinstance(value, (int, np.integer)):
@@ -110,7 +99,7 @@ def literal(value: Any) -> str:
 
 
 def bin_key(name: str, edges: Sequence[float]) -> str:
-    """The lower edge of a number's bin, −∞ of the first; NULL for what is missing."""
+    """Write the SQL of the lower edge of a number's bin, −∞ for the first; NULL for missing values."""
     number = f"CAST({quoted(name)} AS DOUBLE)"
     lower = [-math.inf, *edges]
     steps = "".join(
@@ -122,7 +111,7 @@ def bin_key(name: str, edges: Sequence[float]) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Messages of a database quote values."""
+    """Replace the messages of a database, which quote values."""
     try:
         yield
     except (ValueError, TypeError):
@@ -134,9 +123,15 @@ def _quiet() -> Iterator[None]:
         ) from None
 
 
+def _fetch(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    with _quiet():
+        rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return rows
+
+
 @contextmanager
 def _snapshot(connection: Any) -> Iterator[None]:
-    """One transaction for all queries: rows that come in between would be in some tables only."""
+    """Run all queries in one transaction, so that concurrent inserts are in all tables or in none."""
     with _quiet():
         first, second = (connection.execute("SELECT txid_current()").fetchone() for _ in range(2))
     if first == second:  # the caller's own transaction is one
@@ -242,43 +237,29 @@ def bags_from_sql(
         totals: list[NDArray[Any]] = []
         for some in _batches(sets):
             query = Query(table, keys, *added, some)
-            with _quiet():
-                rows = connection.execute(str(query)).fetchall()
-            own_groups, own_totals = _groups(rows, query)
+            own_groups, own_totals = _groups(_fetch(connection, str(query)), query)
             groups += own_groups
             totals += own_totals
     used = {name for one in sets for name in one}
-    coding, codes, orders = code_group_tables(
-        groups, None, {name: edges[name] for name in edges if name in used}
-    )
-    exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
+    coded = code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
+    exact = coded.stack(totals)
     if epsilon is None:
-        return CuratedBags(
-            coding,
-            group_bags(groups, codes, orders, exact.astype(np.float64), 0.0),
-            n_rows,
-            known,
-            None,
-            None if known is not None else (float(bounds[0]), float(bounds[1])),
-            no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS),
-        )
+        promise = no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS)
+        return report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
     return release_groups(
-        groups,
-        coding,
-        codes,
-        orders,
+        coded,
         exact,
         sums,
         bounds,
-        said="one row of the table holds one label; labels outside classes count as none, others are clipped",
-        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
-        door={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
+        assumption="one row of the table holds one label; labels outside classes count as none, others are "
+        "clipped",
+        noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        release={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
     )
 
 
 def _types(connection: Any, table: str) -> dict[str, str]:
-    with _quiet():
-        found = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+    found = _fetch(connection, f"DESCRIBE SELECT * FROM {table}")
     return {str(row[0]): str(row[1]).upper() for row in found}
 
 
@@ -299,7 +280,10 @@ def _checked_names(types: Mapping[str, str], columns: Sequence[str] | None, labe
 
 
 def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) -> None:
-    """Types are public. Where they differ, the database would convert labels one by one, and fail at somebody's."""
+    """Refuse a label type other than that of the classes.
+
+    Types are public. Where they differ, the database would convert labels one by one and fail at one of them.
+    """
     if classes is None:
         fits, wanted = (
             kind in _WHOLE,
@@ -319,8 +303,7 @@ def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) ->
 
 
 def _count(connection: Any, table: str) -> int:
-    with _quiet():
-        n_rows = int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+    n_rows = int(_fetch(connection, f"SELECT COUNT(*) FROM {table}")[0][0])
     if n_rows == 0:
         raise ValueError("the table has no rows.")
     return n_rows
@@ -335,7 +318,7 @@ def _edges(
     n_bins: int,
     bin_edges: Mapping[str, Sequence[float]] | None,
 ) -> dict[str, tuple[float, ...]]:
-    """Edges of the columns that are cut: those given, and those that the column, read alone, asks for."""
+    """Find the edges of the binned columns: those given, and those learned from the column, read alone."""
     given, apart = dict(bin_edges or {}), list(categorical_features or ())
     unknown = sorted({*given, *apart} - set(names))
     if unknown:
@@ -370,10 +353,8 @@ def _feature_sets(
     def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
         found = []
         for (j,) in asked:
-            with _quiet():
-                rows = connection.execute(
-                    f"SELECT COUNT(*) FROM {table} GROUP BY {keys[names[j]]} ORDER BY {keys[names[j]]}"
-                ).fetchall()
+            key = keys[names[j]]
+            rows = _fetch(connection, f"SELECT COUNT(*) FROM {table} GROUP BY {key} ORDER BY {key}")
             found.append(np.array([row[0] for row in rows], dtype=np.int64))
         return found
 
@@ -382,7 +363,7 @@ def _feature_sets(
 
 
 def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
-    """Sets in their order, as many together as one query can tell apart."""
+    """Split the sets, in their order, into batches whose columns one query can mark."""
     batches: list[list[tuple[str, ...]]] = []
     used: set[str] = set()
     for one in sets:
@@ -397,10 +378,10 @@ def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
 def _contributions(
     label: str, kind: str, classes: tuple[Any, ...] | None, bounds: tuple[int, int]
 ) -> tuple[str, list[str]]:
-    """What a label says, a function of it alone, and the integers of one row from that.
+    """Write the SQL of a label's value and of the integers that one row contributes, functions of that value alone.
 
-    A label has the number of one class or none, of the first that it equals: a collation, or a type that rounds, may
-    make it equal to several, and still it counts once. Or it is the clipped number itself.
+    The value is the number of the first class that the label equals, or none. A collation, or a type that rounds, may
+    make a label equal to several classes, and it still counts once. For numbers the value is the clipped number.
     """
     name = quoted(label)
     if classes is None:

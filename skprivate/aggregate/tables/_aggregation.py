@@ -1,9 +1,10 @@
-"""Curated bags from rows and labels (Algorithms 1 and 2)."""
+"""Curated bags from rows and labels (Algorithms 1 and 2): membership of rows, which is public, and label sums."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Literal
@@ -12,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import check_classes, distinct_labels, kind_of, read_labels, read_numbers, together
+from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import (
-    categorical_mask,
     encode_blocks,
     learn_blocks,
+    learn_memory,
     read_columns,
     table_blocks,
 )
 from skprivate.aggregate.tables._cells import (
+    BagTable,
     CellIndex,
     IntArray,
     KeyCounts,
@@ -28,7 +31,7 @@ from skprivate.aggregate.tables._cells import (
     make_cells,
     resolve_feature_sets,
 )
-from skprivate.aggregate.tables._columns import Column, default_bins, learn_columns
+from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import (
     ASSUMPTIONS,
     NUMBER_ASSUMPTIONS,
@@ -44,10 +47,18 @@ from skprivate.aggregate.tables._labels import (
     class_targets,
     number_targets,
 )
-from skprivate.aggregate.tables._membership import Membership, assign_bags
-from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
-from skprivate.partitions import InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyLedger, open_release, refuse_other_index
+from skprivate.aggregate.tables._sums import (
+    ClassSums,
+    Further,
+    Integers,
+    Labelled,
+    NumberSums,
+    ReleasedSums,
+    block_sums,
+    release_sums,
+)
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, refuse_other_index
 
 FeatureSet = tuple[int, ...]
 
@@ -59,15 +70,78 @@ _MOST_PAIRS = 100
 _ROWS_FOR_BAG = 0.1
 
 
-class KeyCounter:
-    """How many rows have each value combination of feature sets; each set is counted once.
+def _cell_sums(
+    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None
+) -> NDArray[np.int64]:
+    def members() -> Iterator[tuple[CodeArray, None, int]]:
+        for index in indexes:
+            cells = index.locate(block.codes)
+            if np.any(cells < 0):
+                raise RuntimeError(OTHER_ROWS)
+            yield cells, None, index.n_cells
 
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks are `Labelled`.
-    columns : tuple of Column
-    """
+    return block_sums(block, members(), integers, further)
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """The bags of all feature sets, and how many rows each has: the public half of curated bags."""
+
+    columns: tuple[Column, ...]
+    indexes: list[CellIndex]
+    counts: list[IntArray]
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.counts[0].sum())
+
+    @property
+    def n_bags(self) -> int:
+        return sum(index.n_cells for index in self.indexes)
+
+    def feature_set(self, j: int) -> tuple[str, ...]:
+        """Name the columns of set j."""
+        return tuple(self.columns[c].name for c in self.indexes[j].columns)
+
+    @property
+    def bag_sizes(self) -> IntArray:
+        """Rows per bag, of all feature sets one after the other."""
+        return np.concatenate(self.counts)
+
+    def appearances(self) -> int:
+        """Count the bags that each row is in: one of every feature set."""
+        return len(self.indexes)
+
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
+        return rows.sum(partial(_cell_sums, indexes=self.indexes, integers=integers, further=further))
+
+    def report(
+        self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
+    ) -> CuratedBags:
+        """Report released sums as curated bags."""
+        return CuratedBags(
+            self.columns,
+            self.tables(released.sums, released.noise_variance),
+            self.n_samples,
+            classes,
+            released.square_sum,
+            released.label_bounds,
+            guarantee,
+        )
+
+    def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:
+        """Make bag tables of the (noisy) sums of all bags."""
+        ends = np.cumsum([index.n_cells for index in self.indexes])
+        parts = np.split(sums, ends[:-1])
+        return tuple(
+            BagTable(self.feature_set(j), index.keys, counts, part, noise_variance)
+            for j, (index, counts, part) in enumerate(zip(self.indexes, self.counts, parts, strict=True))
+        )
+
+
+class KeyCounter:
+    """Counts rows per value combination of feature sets; each set is counted once."""
 
     def __init__(self, rows: Partitions, columns: tuple[Column, ...]) -> None:
         self.columns = columns
@@ -76,7 +150,7 @@ class KeyCounter:
         self._known: dict[FeatureSet, KeyCounts] = {}
 
     def __call__(self, feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-        """Counts of some sets; one pass over the rows for those that are new."""
+        """Count some sets, with one pass over the rows for those that are new."""
         new = [one for one in feature_sets if one not in self._known]
         if new:
             form = partial(_count, n_codes=self.n_codes, feature_sets=new)
@@ -94,13 +168,34 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
 
 
 def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Membership:
-    """The bags of the feature sets asked for, by public rules."""
+    """Make the bags of the requested feature sets, by public rules.
+
+    A set without a bag of ``min_size`` rows is left out, or refused if it was listed.
+    """
+    columns = counter.columns
     sets, given = resolve_feature_sets(
         feature_sets,
-        [column.name for column in counter.columns],
+        [column.name for column in columns],
         lambda asked: [found.counts for found in counter(asked)],
     )
-    return assign_bags(counter.columns, sets, counter(sets), min_size=min_size, all_needed=given)
+    found = counter(sets)
+    indexes, all_counts = [], []
+    for feature_set, own in zip(sets, found, strict=True):
+        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size)
+        if index.n_cells:
+            indexes.append(index)
+            all_counts.append(counts)
+        elif given:
+            names = tuple(columns[c].name for c in feature_set)
+            raise ValueError(
+                f"min_size={min_size} empties the feature set {names}: none of its bags has that many rows."
+            )
+    if not indexes:
+        n = int(found[0].counts.sum()) if found else 0
+        raise ValueError(
+            f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
+        )
+    return Membership(columns, indexes, all_counts)
 
 
 def plan_bags(
@@ -110,21 +205,12 @@ def plan_bags(
     min_size: int | None,
     noise_variance: Callable[[Membership], float],
 ) -> Membership:
-    """Make bags as the noise allows.
+    """Choose feature sets and bag sizes by the noise.
 
-    Parameters
-    ----------
-    counter : KeyCounter
-    n : int
-        Number of rows.
-    feature_sets : {"auto", "pairs", "singles"}, int, or list
-        "auto" takes columns and their pairs (the widest hundred of them) where there are enough rows for the noise
-        that so many tables need, else columns only.
-    min_size : int or None
-        None takes 10, or a tenth of the rows if there are fewer than 100; and for crosses that were not listed one by
-        one, a tenth of the noise variance if that is more. A cross without a bag of so many rows is left out.
-    noise_variance : callable
-        Variance of the noise in each sum of a membership, in units of the largest label; 0 for exact sums.
+    "auto" takes columns and up to 100 pairs if there are enough rows for the noise of so many tables, else columns
+    only. ``min_size=None`` takes 10, or a tenth of fewer than 100 rows; crosses that were not listed need a tenth of
+    the noise variance. ``noise_variance`` maps a membership to that of each sum in units of the largest label, 0 for
+    exact sums.
     """
     base = min(10, max(n // 10, 1)) if min_size is None else min_size
     if isinstance(feature_sets, str) and feature_sets == "auto":
@@ -147,7 +233,7 @@ def _larger_crosses(membership: Membership, counter: KeyCounter, least: int) -> 
         found = (index, own_counts)
         if len(index.columns) > 1:
             (known,) = counter([index.columns])
-            found = make_cells(known, counter.n_codes, index.columns, min_size=least)[:2]
+            found = make_cells(known, counter.n_codes, index.columns, min_size=least)
             if found[0].n_cells < 2:
                 continue
         indexes.append(found[0])
@@ -155,16 +241,116 @@ def _larger_crosses(membership: Membership, counter: KeyCounter, least: int) -> 
     return Membership(membership.columns, indexes, counts) if indexes else membership
 
 
+@dataclass(frozen=True, eq=False)
+class MatchedRows:
+    """Rows of a feature table in the bags of a report: codes by column, cells and their index by table."""
+
+    codes: list[CodeArray]
+    indexes: list[CellIndex]
+    cells: list[CodeArray]
+
+
+def match_rows(
+    bags: CuratedBags, names: Sequence[str], values: Sequence[NDArray[Any]]
+) -> tuple[CuratedBags, MatchedRows]:
+    """Assign the rows of a feature table to the bags of a report, whose columns are put in the order of X."""
+    coding = {column.name: column for column in bags.columns}
+    if set(coding) != set(names) or len(names) != len(coding):
+        raise ValueError(
+            f"bags were made for the columns {list(coding)}, X has {list(names)}: select those columns of X. "
+            "Columns of a table that group nothing are named by count= or sums=, or left out."
+        )
+    bags = replace(bags, columns=tuple(coding[name] for name in names))
+    codes = encode_columns(values, bags.columns)
+    grouped = {name for table in bags.tables for name in table.feature_set}
+    for name, column_codes, column_values in zip(names, codes, values, strict=True):
+        unknown = column_codes < 0
+        if name in grouped and np.any(unknown):
+            found = list(dict.fromkeys(repr(v) for v in column_values[unknown].tolist()))
+            known = [repr(v) for v in getattr(coding[name], "categories", ())]
+            raise ValueError(
+                f"bag keys do not match X: column {name!r} of X has values that no bag has, in "
+                f"{int(unknown.sum())} rows: {_list_some(found)}; bags have {_list_some(known)}."
+            )
+    position = {column.name: j for j, column in enumerate(bags.columns)}
+    indexes, all_cells = [], []
+    for table in bags.tables:
+        missing = [name for name in table.feature_set if name not in position]
+        if missing:
+            raise ValueError(f"bag table {table.feature_set} uses columns without a coding: {missing}.")
+        columns = tuple(position[name] for name in table.feature_set)
+        index = CellIndex(columns, tuple(bags.columns[c].n_codes for c in columns), table.keys)
+        _check_keys(index, table.feature_set)
+        cells = index.locate(codes)
+        if np.any(cells < 0):
+            row = int(np.argmax(cells < 0))
+            raise ValueError(
+                f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
+                f"first is row {row}, {_describe(bags, table.feature_set, [codes[c][row] for c in columns])}."
+            )
+        counts = np.bincount(cells, minlength=index.n_cells)
+        if not np.array_equal(counts, table.counts):
+            wrong = np.flatnonzero(counts != table.counts)
+            bag = int(wrong[0])
+            raise ValueError(
+                f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
+                f"in X as their count says; the first is {_describe(bags, table.feature_set, table.keys[bag])} with "
+                f"{counts[bag]} rows in X and count {table.counts[bag]}. X must hold the rows that were aggregated."
+            )
+        indexes.append(index)
+        all_cells.append(cells)
+    return bags, MatchedRows(codes, indexes, all_cells)
+
+
+def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
+    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and their noise variances."""
+    if np.any(table.keys[-1] < 0):
+        raise ValueError(
+            f"the bags of {table.feature_set} cannot be added up to {feature_set}: rare combinations were merged "
+            "across values. Report them with min_size=1, or report the subset itself."
+        )
+    picked = table.keys[:, [table.feature_set.index(name) for name in feature_set]]
+    keys, inverse = np.unique(picked, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    size = keys.shape[0]
+    parts = [np.bincount(inverse, column, size) for column in table.label_sums.T]
+    sums = np.column_stack(parts).astype(np.float64, copy=False)
+    counts = np.bincount(inverse, table.counts, size).astype(np.int64)
+    noise: FloatArray = table.noise_variance * np.bincount(inverse, minlength=size).astype(np.float64)
+    return BagTable(feature_set, keys, counts, sums, table.noise_variance), noise
+
+
+def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
+    keys = index.keys[: index.n_cells - index.has_rest]
+    if np.any(keys < 0) or np.any(keys >= np.array(index.radices)):
+        raise ValueError(f"bag table {name} has keys outside the codes of its columns.")
+    order = np.lexsort(keys.T[::-1])
+    if np.any(order != np.arange(order.size)) or np.unique(keys, axis=0).shape[0] < keys.shape[0]:
+        raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
+
+
+def _describe(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
+    column = {c.name: c for c in bags.columns}
+    return ", ".join(
+        f"{name}=" + ("(rare)" if code < 0 else column[name].label_of(int(code)))
+        for name, code in zip(feature_set, key, strict=True)
+    )
+
+
+def _list_some(values: Sequence[str]) -> str:
+    return ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
+
+
 #: More different integers than this are numbers.
 _MOST_CLASSES = 20
 #: What ``classes="auto"`` finds beside the set of labels.
-_READ_OFF = "that the labels are numbers and no classes is public"
+_CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
 
 
 def class_sums(
     membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
 ) -> ClassSums:
-    """Class counts of all bags: of the second class of two, or of each of several, which may be ``given``."""
+    """Plan class counts of all bags: of the second class of two, or of each of several; ``given`` if public."""
     outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
     said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
     return ClassSums.plan(membership, outputs, moved, **asked, **said)
@@ -178,7 +364,7 @@ def number_sums(
     assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
     **asked: Any,
 ) -> NumberSums:
-    """Sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
+    """Plan sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
     said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
     return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
 
@@ -271,28 +457,23 @@ def make_curated_bags(
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
-        assumptions = (*NUMBER_ASSUMPTIONS, *((_READ_OFF,) if _is_auto(classes) else ()))
+        assumptions = (*NUMBER_ASSUMPTIONS, *((_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()))
         sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
     else:
         sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
+    known = None if found is None else tuple(found)
     if epsilon is None:
-        return membership.report(
-            sums.exact(rows), no_privacy(sums.assumptions), None if found is None else tuple(found)
-        )
-    with open_release(
+        return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
+    released, guarantee = release_sums(
+        sums,
+        rows,
         epsilon=epsilon,
         delta=delta,
-        unit="label",
-        adjacency="replace-one",
         random_state=random_state,
         ledger=ledger,
         label="make_curated_bags",
-        theorem=sums.theorem,
-        assumptions=sums.assumptions,
-        plan=sums.events,
-    ) as release:
-        released = sums.run(rows, release)
-    return membership.report(released, release.close(), None if found is None else tuple(found))
+    )
+    return membership.report(released, guarantee, known)
 
 
 def _read_memory(
@@ -303,15 +484,8 @@ def _read_memory(
     labels = np.asarray(_reader(classes)(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    bin_edges, n_bins = coding["bin_edges"], coding["n_bins"]
-    columns, codes = learn_columns(
-        values,
-        names,
-        categorical=categorical_mask(coding["categorical_features"], names, values, bin_edges),
-        n_bins=default_bins(labels.size) if n_bins is None else n_bins,
-        bin_edges=bin_edges,
-    )
-    found = _find_classes(classes, _look_at_labels(labels, auto=_is_auto(classes)))
+    columns, codes = learn_memory(values, names, **coding)
+    found = _find_classes(classes, _summarise_labels(labels, auto=_is_auto(classes)))
     return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
 
 
@@ -319,16 +493,16 @@ def _read_blocks(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
     names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _reader(classes))
-    look = partial(_look_at_labels, auto=_is_auto(classes))
+    look = partial(_summarise_labels, auto=_is_auto(classes))
     columns, _, seen = learn_blocks(
-        tables, names, look_at_labels=look, labels_together=_labels_together, **coding
+        tables, names, summarise_labels=look, merge_labels=_merge_labels, **coding
     )
     found = _find_classes(classes, seen)
     return columns, encode_blocks(tables, columns, _targets(found, strict)), found
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
-    """Reads labels, and refuses what is wrong with them, before anything is paid for."""
+    """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
     if classes is None:
         return read_numbers
     return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))
@@ -345,10 +519,10 @@ def _is_auto(classes: Any) -> bool:
 
 
 #: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
-_Seen = tuple[frozenset[str], frozenset[Any]]
+_LabelSummary = tuple[frozenset[str], frozenset[Any]]
 
 
-def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
+def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if not auto or labels.size == 0:
         return frozenset(), frozenset()
     kind = kind_of(labels)
@@ -365,11 +539,11 @@ def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
     return frozenset(kinds), frozenset(distinct_labels(labels)[: _MOST_CLASSES + 1])
 
 
-def _labels_together(seen: list[_Seen]) -> _Seen:
+def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
     return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
 
 
-def _find_classes(classes: Any, seen: _Seen) -> list[Any] | None:
+def _find_classes(classes: Any, seen: _LabelSummary) -> list[Any] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):

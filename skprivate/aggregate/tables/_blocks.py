@@ -10,21 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._validation import entries, frame_columns, is_frame, learn_columns, refuse_elsewhere
+from skprivate._validation import entries, frame_columns, is_frame, refuse_elsewhere
+from skprivate._validation import learn_columns as learn_column_names
 from skprivate.aggregate.tables._columns import (
-    MOST_CELLS,
+    MAX_CELLS,
     BinnedColumn,
     CategoricalColumn,
     CodeArray,
     Column,
     Interval,
-    Spread,
+    QuantileSketch,
     as_numbers,
     checked_bins,
     default_bins,
     encode_known,
     in_order,
     is_numeric,
+    learn_columns,
     plain_values,
 )
 from skprivate.aggregate.tables._sums import Labelled
@@ -32,16 +34,7 @@ from skprivate.partitions import OTHER_ROWS, Partitions, Roles, split_columns
 
 
 class Table(NamedTuple):
-    """A block of rows, column by column.
-
-    Attributes
-    ----------
-    size : range
-        As long as there are rows.
-    values : list of ndarray of shape (n_rows,)
-        Features as they came.
-    labels : ndarray of shape (n_rows,)
-    """
+    """Block of rows, column by column; ``size`` has the length of the block."""
 
     size: range
     values: list[NDArray[Any]]
@@ -49,15 +42,15 @@ class Table(NamedTuple):
 
 
 def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
-    """Rows in blocks, their column of labels (and others) taken out; see `split_columns`."""
+    """Split rows in blocks from their column of labels (and others); see `split_columns`."""
     if y is None:
         raise ValueError("y must name the column of X that holds the labels, got None.")
     return split_columns(X, y=y, **roles)
 
 
 def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
-    """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
-    return learn_columns(estimator, label_column(X, y, **roles).empty_block.X)[0]
+    """Let an estimator learn names and number of the features; returns a copy without other state, for workers."""
+    return learn_column_names(estimator, label_column(X, y, **roles).empty_block.X)[0]
 
 
 def table_blocks(
@@ -66,18 +59,7 @@ def table_blocks(
     read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
     read_labels: Callable[[Any], Any],
 ) -> tuple[list[str], Partitions]:
-    """Names of the features, and rows in blocks as `Table`.
-
-    Parameters
-    ----------
-    X : Partitions, Dask array or DataFrame, pyarrow dataset
-    y : str or int
-        The column of the labels.
-    read : callable
-        From the features of a block to their names and columns.
-    read_labels : callable
-        From the labels of a block to checked ones.
-    """
+    """Read the names of the features, and rows in blocks as `Table`."""
     rows = label_column(X, y)
     names, _ = read_columns(rows.empty_block.X, tighten=False)
     return names, rows.map(partial(_read_block, names=names, read=read, read_labels=read_labels))
@@ -102,21 +84,10 @@ def _read_block(
 
 
 def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArray[Any]]]:
-    """Names and columns of a pandas, polars or pyarrow table, an array, or a list of rows.
+    """Read names and columns of a pandas, polars or pyarrow table, an array, or a list of rows.
 
-    Parameters
-    ----------
-    X : table, array or list
-    tighten : bool
-        Whether a column of objects that are all numbers becomes one of numbers: what is true of a block may not be
-        of others.
-
-    Returns
-    -------
-    names : list of str
-        "x0", "x1", … where X has none.
-    columns : list of ndarray of shape (n_samples,)
-        As `skprivate._validation._tables.entries` has them.
+    Names are "x0", "x1", … where X has none. ``tighten`` converts a column of objects that are all numbers, which may
+    hold for one block only.
     """
     refuse_elsewhere(X)
     if is_frame(X):
@@ -126,7 +97,7 @@ def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArr
         if array.ndim != 2:
             raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
         columns, names = list(array.T), [f"x{j}" for j in range(array.shape[1])]
-    return list(map(str, names)), [_tightened(one) for one in columns] if tighten else columns
+    return list(map(str, names)), [_tighten(one) for one in columns] if tighten else columns
 
 
 def categorical_mask(
@@ -135,7 +106,7 @@ def categorical_mask(
     values: Sequence[NDArray[Any]],
     bin_edges: Mapping[str, Any] | None = None,
 ) -> list[bool]:
-    """Which columns are taken as they are."""
+    """Decide which columns are categorical."""
     if isinstance(categorical_features, str):
         if categorical_features == "all":
             return [True] * len(names)
@@ -165,8 +136,8 @@ def categorical_mask(
     return mask
 
 
-def _tightened(column: NDArray[Any]) -> NDArray[Any]:
-    """Floats, or integers that none is missing of, in place of objects that are just those."""
+def _tighten(column: NDArray[Any]) -> NDArray[Any]:
+    """Convert objects that are floats, or integers with none missing, to numbers."""
     if column.dtype != object or not is_numeric(column):
         return column
     if any(isinstance(value, float) for value in column):
@@ -179,12 +150,12 @@ def _tightened(column: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What is known of a column of some blocks: its distinct values, or how its numbers are spread; or neither."""
+    """Summary of one column over some blocks: its distinct values, a sketch of its quantiles, or neither."""
 
     numeric: bool = True
     floats: bool = False
     values: dict[Any, None] | None = None
-    spread: Spread | None = None
+    sketch: QuantileSketch | None = None
 
 
 def learn_blocks(
@@ -194,66 +165,70 @@ def learn_blocks(
     categorical_features: Any,
     n_bins: int | None,
     bin_edges: Mapping[str, Sequence[float]] | None,
-    look_at_labels: Callable[[NDArray[Any]], Any],
-    labels_together: Callable[[list[Any]], Any],
+    summarise_labels: Callable[[NDArray[Any]], Any],
+    merge_labels: Callable[[list[Any]], Any],
 ) -> tuple[tuple[Column, ...], int, Any]:
-    """The columns that `learn_columns` finds, from one pass over the rows, or a few more for numbers.
+    """Learn the columns of `learn_columns` from one pass over the rows; numbers may need a few more.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks are `Table`.
-    names : sequence of str
-    categorical_features, n_bins, bin_edges
-        As in `make_curated_bags`.
-    look_at_labels, labels_together : callable
-        What is to be known of labels: of one block, and of several.
-
-    Returns
-    -------
-    columns : tuple of Column
-    n_rows : int
-    labels : object
-        What `labels_together` made of all.
+    ``summarise_labels`` and ``merge_labels`` summarise the labels of one block, and of several. Returns columns,
+    number of rows, and that summary.
     """
     given = checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
-    most = max(MOST_CELLS, 8 * (n_bins or 0))
+    max_cells = max(MAX_CELLS, 8 * (n_bins or 0))
     mask: list[bool | None] = [None] * len(names)
     if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
         mask = list(categorical_mask(categorical_features, names, [], bin_edges))
-    look = partial(_look, names=names, given=tuple(given), most=most)
-    together = partial(_together, most=most)
+    summarise = partial(_summarise_columns, names=names, given=tuple(given), max_cells=max_cells)
+    merge = partial(_merge_parts, max_cells=max_cells)
     parts, n_rows, labels = rows.gather(
-        partial(_look_at_all, look=partial(look, mask=mask), look_at_labels=look_at_labels),
-        partial(_all_together, together=together, labels_together=labels_together),
+        partial(_summarise_block, summarise=partial(summarise, mask=mask), summarise_labels=summarise_labels),
+        partial(_merge_blocks, merge=merge, merge_labels=merge_labels),
     )
     mask = [
         bool(name not in given and not part.numeric) if known is None else known
         for name, part, known in zip(names, parts, mask, strict=True)
     ]
-    if any(part.spread is not None and taken for part, taken in zip(parts, mask, strict=True)):
+    if any(part.sketch is not None and categorical for part, categorical in zip(parts, mask, strict=True)):
         # Numbers in some blocks, something else in others.
-        parts = rows.gather(partial(look, mask=mask), together)
-    cuts = {name: part.spread for name, part in zip(names, parts, strict=True) if part.spread is not None}
-    edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, most)
+        parts = rows.gather(partial(summarise, mask=mask), merge)
+    cuts = {name: part.sketch for name, part in zip(names, parts, strict=True) if part.sketch is not None}
+    edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, max_cells)
     columns = tuple(
         BinnedColumn(name, edges.get(name, ()))
-        if name in given or not taken
+        if name in given or not categorical
         else CategoricalColumn(name, _categories(part))
-        for name, part, taken in zip(names, parts, mask, strict=True)
+        for name, part, categorical in zip(names, parts, mask, strict=True)
     )
     return columns, n_rows, labels
+
+
+def learn_memory(
+    values: Sequence[NDArray[Any]],
+    names: Sequence[str],
+    *,
+    categorical_features: Any,
+    n_bins: int | None,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+) -> tuple[tuple[Column, ...], list[CodeArray]]:
+    """Learn and encode the columns of rows in memory."""
+    return learn_columns(
+        values,
+        names,
+        categorical=categorical_mask(categorical_features, names, values, bin_edges),
+        n_bins=default_bins(values[0].size if values else 0) if n_bins is None else n_bins,
+        bin_edges=bin_edges,
+    )
 
 
 def encode_blocks(
     rows: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> Partitions:
-    """Blocks that are `Table` as `Labelled`; ``targets`` is from labels to what is added up."""
+    """Encode blocks of `Table` as `Labelled`; ``targets`` maps labels to what is summed."""
     return rows.map(partial(_encode, columns=columns, targets=targets))
 
 
 def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArray]:
-    """Codes of all columns, which are public, in the order of the rows; in as few bytes as they fit."""
+    """Gather the codes of all columns, which are public, in the order of the rows, in the narrowest type."""
     dtypes = [np.min_scalar_type(max(column.n_codes - 1, 0)) for column in columns]
     codes: list[CodeArray] = rows.gather(partial(_narrow_codes, dtypes=dtypes), _join_codes)
     return codes
@@ -273,57 +248,59 @@ def _join_codes(blocks: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
-def _look_at_all(
+def _summarise_block(
     block: Table,
     *,
-    look: Callable[[Table], list[_Part]],
-    look_at_labels: Callable[[NDArray[Any]], Any],
+    summarise: Callable[[Table], list[_Part]],
+    summarise_labels: Callable[[NDArray[Any]], Any],
 ) -> tuple[list[_Part], int, Any]:
-    return look(block), len(block.size), look_at_labels(block.labels)
+    return summarise(block), len(block.size), summarise_labels(block.labels)
 
 
-def _all_together(
+def _merge_blocks(
     blocks: list[tuple[list[_Part], int, Any]],
     *,
-    together: Callable[[list[list[_Part]]], list[_Part]],
-    labels_together: Callable[[list[Any]], Any],
+    merge: Callable[[list[list[_Part]]], list[_Part]],
+    merge_labels: Callable[[list[Any]], Any],
 ) -> tuple[list[_Part], int, Any]:
     parts, sizes, labels = zip(*blocks, strict=True)
-    return together(list(parts)), sum(sizes), labels_together(list(labels))
+    return merge(list(parts)), sum(sizes), merge_labels(list(labels))
 
 
-def _look(
-    block: Table, *, names: Sequence[str], given: tuple[str, ...], mask: Sequence[bool | None], most: int
+def _summarise_columns(
+    block: Table, *, names: Sequence[str], given: tuple[str, ...], mask: Sequence[bool | None], max_cells: int
 ) -> list[_Part]:
     if not block.size:
         return [_Part()] * len(names)
     parts = []
-    for name, values, taken in zip(names, block.values, mask, strict=True):
+    for name, values, categorical in zip(names, block.values, mask, strict=True):
         numeric = is_numeric(values)
         part = _Part(numeric, values.dtype.kind == "f" or any(isinstance(value, float) for value in values))
         if name in given:
             pass
-        elif not numeric if taken is None else taken:
+        elif not numeric if categorical is None else categorical:
             distinct = values if values.dtype == object else np.unique(values)
             part = replace(part, values=dict.fromkeys(plain_values(distinct)))
         else:
-            part = replace(part, spread=Spread.of(as_numbers(values, name)).at_most(most))
+            part = replace(
+                part, sketch=QuantileSketch.from_numbers(as_numbers(values, name)).compress(max_cells)
+            )
         parts.append(part)
     return parts
 
 
-def _together(blocks: list[list[_Part]], *, most: int) -> list[_Part]:
-    return [_one_column(parts, most) for parts in zip(*blocks, strict=True)]
+def _merge_parts(blocks: list[list[_Part]], *, max_cells: int) -> list[_Part]:
+    return [_merge_column(parts, max_cells) for parts in zip(*blocks, strict=True)]
 
 
-def _one_column(parts: Sequence[_Part], most: int) -> _Part:
+def _merge_column(parts: Sequence[_Part], max_cells: int) -> _Part:
     values = [part.values for part in parts if part.values is not None]
-    spreads = [part.spread for part in parts if part.spread is not None]
+    sketches = [part.sketch for part in parts if part.sketch is not None]
     return _Part(
         all(part.numeric for part in parts),
         any(part.floats for part in parts),
         {value: None for one in values for value in one} if values else None,
-        Spread.together(spreads, most) if spreads else None,
+        QuantileSketch.merge(sketches, max_cells) if sketches else None,
     )
 
 
@@ -335,40 +312,40 @@ def _categories(part: _Part) -> tuple[Any, ...]:
 
 
 def _edges(
-    rows: Partitions, names: Sequence[str], spreads: dict[str, Spread], n_bins: int, most: int
+    rows: Partitions, names: Sequence[str], sketches: dict[str, QuantileSketch], n_bins: int, max_cells: int
 ) -> dict[str, tuple[float, ...]]:
-    """Edges of columns, after as many passes as it takes to see the wanted numbers themselves."""
+    """Find the edges of columns, with as many passes as the wanted numbers need."""
     edges: dict[str, tuple[float, ...]] = {}
-    spreads = dict(spreads)
-    while spreads:
-        again = {}
-        for name, spread in list(spreads.items()):
-            found = spread.edges(n_bins)
+    sketches = dict(sketches)
+    while sketches:
+        unclear = {}
+        for name, sketch in list(sketches.items()):
+            found = sketch.edges(n_bins)
             if isinstance(found, tuple):
                 edges[name] = found
-                del spreads[name]
+                del sketches[name]
             else:
-                again[name] = found
-        if not again:
+                unclear[name] = found
+        if not unclear:
             break
-        within = {names.index(name): spreads[name].cells(which) for name, which in again.items()}
-        form = partial(_look_closer, names=names, within=within, most=most)
-        finer = rows.gather(form, partial(_finer_together, most=most))
-        for (name, which), found in zip(again.items(), finer, strict=True):
-            if found.counts.sum() != spreads[name].counts[which].sum():
+        within = {names.index(name): sketches[name].intervals(which) for name, which in unclear.items()}
+        form = partial(_sketch_within, names=names, within=within, max_cells=max_cells)
+        finer = rows.gather(form, partial(_merge_sketches, max_cells=max_cells))
+        for (name, which), found in zip(unclear.items(), finer, strict=True):
+            if found.counts.sum() != sketches[name].counts[which].sum():
                 raise RuntimeError(OTHER_ROWS)
-            spreads[name] = spreads[name].refined(which, found)
+            sketches[name] = sketches[name].refine(which, found)
     return edges
 
 
-def _look_closer(
-    block: Table, *, names: Sequence[str], within: dict[int, Interval], most: int
-) -> list[Spread]:
+def _sketch_within(
+    block: Table, *, names: Sequence[str], within: dict[int, Interval], max_cells: int
+) -> list[QuantileSketch]:
     return [
-        Spread.of(as_numbers(block.values[j], names[j]), interval).at_most(most)
+        QuantileSketch.from_numbers(as_numbers(block.values[j], names[j]), interval).compress(max_cells)
         for j, interval in within.items()
     ]
 
 
-def _finer_together(blocks: list[list[Spread]], *, most: int) -> list[Spread]:
-    return [Spread.together(parts, most) for parts in zip(*blocks, strict=True)]
+def _merge_sketches(blocks: list[list[QuantileSketch]], *, max_cells: int) -> list[QuantileSketch]:
+    return [QuantileSketch.merge(parts, max_cells) for parts in zip(*blocks, strict=True)]

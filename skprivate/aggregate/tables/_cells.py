@@ -26,16 +26,10 @@ _LARGEST_KEY = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class CellIndex:
-    """The cells of one feature set.
+    """Cells of one feature set.
 
-    Parameters
-    ----------
-    columns : tuple of int
-        Positions of the columns.
-    radices : tuple of int
-        Number of codes of each column.
-    keys : ndarray of int32, shape (n_cells, len(columns))
-        Column codes of each cell in increasing order; a last row of -1 is the rest cell.
+    ``radices`` is the number of codes of each column. ``keys`` holds the codes of each cell in increasing order; a
+    last row of -1 is the rest cell.
     """
 
     columns: tuple[int, ...]
@@ -51,18 +45,10 @@ class CellIndex:
         return self.n_cells > 0 and bool(self.keys[-1, 0] == UNKNOWN)
 
     def locate(self, codes: Sequence[CodeArray] | Mapping[int, CodeArray]) -> CodeArray:
-        """Cell of every row.
+        """Find the cell of every row from the codes of the columns, by position.
 
-        Parameters
-        ----------
-        codes : sequence or mapping of ndarray of int32
-            Codes of the columns, by position.
-
-        Returns
-        -------
-        ndarray of int32
-            A combination without a cell of its own is in the rest cell if there is one; -1 where there is none, and
-            where a column's value is unknown.
+        A combination without a cell of its own is in the rest cell. It is -1 where there is none, or a value is
+        unknown.
         """
         packed = pack_codes([codes[c] for c in self.columns], self.radices)
         n_keys = self.n_cells - self.has_rest
@@ -81,7 +67,7 @@ class CellIndex:
 
 
 class KeyCounts(NamedTuple):
-    """The value combinations of a feature set that occur, packed and increasing, and how many rows have each."""
+    """Value combinations of a feature set that occur, packed and increasing, and the number of rows of each."""
 
     keys: IntArray
     counts: IntArray
@@ -101,7 +87,7 @@ def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tupl
 
 
 def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
-    """Counts of all rows from those of blocks."""
+    """Add up the counts of blocks."""
     keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
     counts = np.zeros(keys.size, dtype=np.int64)
     np.add.at(counts, place, np.concatenate([part.counts for part in parts]))
@@ -110,73 +96,43 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 def make_cells(
     found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
-) -> tuple[CellIndex, IntArray, NDArray[np.int64]]:
-    """The cells of a feature set.
+) -> tuple[CellIndex, IntArray]:
+    """Make the cells of a feature set, and count their rows.
 
-    Parameters
-    ----------
-    found : KeyCounts
-    n_codes : sequence of int
-    columns : tuple of int
-    min_size : int
-        Cells of fewer rows are merged into the rest cell, and so are the smallest others until that one has
-        ``min_size`` rows as well.
-
-    Returns
-    -------
-    index : CellIndex
-        Without cells if all rows would be in the rest cell.
-    counts : ndarray of int64, shape (n_cells,)
-    cell_of_key : ndarray of int64, shape (n_keys,)
-        Of each combination that occurs.
+    Cells of fewer than ``min_size`` rows are merged into the rest cell, and the smallest others until that one has
+    ``min_size`` rows. There are no cells if all rows would be in it.
     """
     radices = tuple(n_codes[c] for c in columns)
-    keep = _kept(found.counts, min_size)
+    keep = _cells_to_keep(found.counts, min_size)
     n_kept = int(keep.sum())
-    cell_of_key = np.where(keep, np.cumsum(keep) - 1, n_kept)
     unpacked = _unpack(found.keys, radices)
     if keep.all():
-        return CellIndex(columns, radices, unpacked), found.counts, cell_of_key
+        return CellIndex(columns, radices, unpacked), found.counts
     if n_kept == 0:
         nothing = np.empty((0, len(columns)), dtype=np.int32)
-        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64), cell_of_key
+        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64)
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
     merged = np.append(found.counts[keep], found.counts[~keep].sum())
     index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
-    return index, merged, cell_of_key
+    return index, merged
 
 
 def index_cells(
     codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
 ) -> tuple[CellIndex, CodeArray, IntArray]:
-    """The cells of a feature set, the cell of every row, and the rows of every cell."""
+    """Make the cells of a feature set, the cell of every row, and the rows of every cell."""
     found = count_keys(codes, n_codes, columns)
-    index, counts, _ = make_cells(found, n_codes, columns, min_size=min_size)
+    index, counts = make_cells(found, n_codes, columns, min_size=min_size)
     return index, index.locate(codes), counts
 
 
 def resolve_feature_sets(
     feature_sets: Any, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
 ) -> tuple[list[tuple[int, ...]], bool]:
-    """Feature sets as tuples of column positions.
+    """Resolve feature sets to tuples of column positions, and whether the caller listed them.
 
-    Parameters
-    ----------
-    feature_sets : {"singles", "pairs"}, int, or iterable
-        "singles": every column; "pairs": every column and every pair; an int q: every column and q pairs, those with
-        the most values (the product of the effective numbers of values, exp of the entropy) among the pairs whose
-        average bag keeps ten rows, then the coarsest of the others; else the sets themselves, each a column or an
-        iterable of columns, by name or position.
-    names : sequence of str
-        Of the columns.
-    count : callable
-        From feature sets to the numbers of rows of each of their cells; asked for single columns if pairs are chosen.
-
-    Returns
-    -------
-    sets : list of tuple of int
-    given : bool
-        Whether the caller listed the sets, so that none may be left out.
+    An int q takes every column and q pairs: those of the largest entropy whose average bag keeps ten rows, then the
+    coarsest of the others. ``count`` maps single columns to the rows of each of their cells.
     """
     singles: list[tuple[int, ...]] = [(j,) for j in range(len(names))]
     if isinstance(feature_sets, str):
@@ -240,11 +196,11 @@ def _widest_pairs(
 
 
 def _is_small(span: int, n_rows: int) -> bool:
-    """Whether an array of all combinations is soon filled, against looking each row's up; the result is the same."""
+    """Decide between a dense lookup array and bisection; the result is the same."""
     return span <= min(_DENSE_LOOKUP, max(1 << 14, 4 * n_rows))
 
 
-def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
+def _cells_to_keep(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
     keep = counts >= min_size
     missing = min_size - int(counts[~keep].sum())
     if keep.all() or missing <= 0:
@@ -259,7 +215,7 @@ def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
 
 
 def pack_codes(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
-    """One integer per row for its codes of several columns; `UNKNOWN` where one of them is."""
+    """Pack the codes of several columns into one integer per row; `UNKNOWN` where one of them is."""
     if math.prod(radices) >= _LARGEST_KEY:
         raise ValueError(
             f"a feature set with {radices} values per column has too many combinations to index."
@@ -315,7 +271,7 @@ class BagTable:
         return int(self.counts.size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Convert to plain lists and numbers, ready for JSON."""
         return {
             "feature_set": list(self.feature_set),
             "keys": self.keys.tolist(),
@@ -326,7 +282,7 @@ class BagTable:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
-        """Inverse of `to_dict`, with checks of the shapes."""
+        """Invert `to_dict`, and check the shapes."""
         name = tuple(str(column) for column in plain["feature_set"])
         counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
         keys = np.asarray(plain["keys"], dtype=np.int32).reshape(counts.size, -1)

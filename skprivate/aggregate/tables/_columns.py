@@ -1,11 +1,11 @@
 """Columns of any type as dense integer codes, by public rules only.
 
-Features are public in the aggregated-label model, so categories and bucket edges may be read off the features. Labels
-are never looked at.
+Features are public in the aggregated-label model, so categories and bin edges may depend on them. Labels are never
+used.
 
-What is found from it is exact: cells that hold a wanted number are looked at again, in one more pass over the rows.
-Numbers are ordered as unsigned integers, their keys; a cell of width w is 2ʷ keys. The width is the least that leaves
-so many cells as may be held, a function of the numbers alone: any blocks, put together in any order, give the same.
+Edges are exact: cells of the quantile sketch that hold a wanted number are refined in one more pass over the rows.
+Numbers are ordered as unsigned integers, their keys; a cell of width w is 2ʷ keys. The width is the least that keeps
+the number of cells within its bound, a function of the numbers alone: any blocks, merged in any order, give the same.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from skprivate._validation import entries
 
-#: Cells of a column that are held at a time.
-MOST_CELLS = 1 << 16
+#: Cells of the sketch of one column.
+MAX_CELLS = 1 << 16
 _SIGN = np.uint64(1 << 63)
 
 KeyArray = NDArray[np.uint64]
@@ -29,16 +29,11 @@ Interval = tuple[KeyArray, KeyArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """How numbers are spread.
+class QuantileSketch:
+    """Mergeable quantile sketch: a histogram of keys whose cells are powers of two wide.
 
-    Parameters
-    ----------
-    keys : ndarray of uint64, shape (n_cells,)
-        Lowest key of each cell, increasing.
-    counts : ndarray of int64, shape (n_cells,)
-    widths : ndarray of uint8, shape (n_cells,)
-        Logarithm of the number of keys of each cell to base 2; 0 is a single number.
+    ``keys`` are the lowest keys of the cells, increasing. ``widths`` are the binary logarithms of the numbers of keys
+    per cell; 0 is a single number.
     """
 
     keys: KeyArray
@@ -46,8 +41,8 @@ class Spread:
     widths: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, numbers: NDArray[np.float64], within: Interval | None = None) -> Spread:
-        """Of the finite ones of some numbers, of all or of those in ``within``: first and last keys of intervals."""
+    def from_numbers(cls, numbers: NDArray[np.float64], within: Interval | None = None) -> QuantileSketch:
+        """Sketch the finite numbers, or those within closed intervals of keys."""
         # -0.0 is 0.0.
         bits = (numbers[np.isfinite(numbers)] + 0.0).view(np.uint64)
         keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
@@ -57,34 +52,34 @@ class Spread:
         keys, counts = np.unique(keys, return_counts=True)
         return cls(keys, counts.astype(np.int64), np.zeros(keys.size, dtype=np.uint8))
 
-    def at_most(self, most: int) -> Spread:
-        """The same in no more than so many cells, all of one width; that of its cells is one width already."""
+    def compress(self, max_cells: int) -> QuantileSketch:
+        """Compress cells of one width to at most ``max_cells`` of one width."""
         keys, counts = self.keys, self.counts
         width = int(self.widths.max(initial=0))
-        if keys.size > most:
-            # Neighbours are in one cell if they differ in its lowest bits only: so many of them may differ in others.
+        if keys.size > max_cells:
+            # Neighbours share a cell if they differ in its lowest bits only; max_cells - 1 pairs may differ in others.
             apart = keys[1:] ^ keys[:-1]
-            width = int(np.partition(apart, apart.size - most)[apart.size - most]).bit_length()
-            keys, counts = _merged(keys, counts, width)
-        return Spread(keys, counts, np.full(keys.size, width, dtype=np.uint8))
+            width = int(np.partition(apart, apart.size - max_cells)[apart.size - max_cells]).bit_length()
+            keys, counts = _merge_cells(keys, counts, width)
+        return QuantileSketch(keys, counts, np.full(keys.size, width, dtype=np.uint8))
 
     @staticmethod
-    def together(parts: Sequence[Spread], most: int) -> Spread:
-        """Of the numbers of all parts."""
+    def merge(parts: Sequence[QuantileSketch], max_cells: int) -> QuantileSketch:
+        """Merge the sketches of several parts."""
         width = max(int(part.widths.max(initial=0)) for part in parts)
         keys = np.concatenate([part.keys for part in parts])
         order = np.argsort(keys, kind="stable")
         counts = np.concatenate([part.counts for part in parts])[order]
-        keys, counts = _merged(keys[order], counts, width)
-        return Spread(keys, counts, np.full(keys.size, width, dtype=np.uint8)).at_most(most)
+        keys, counts = _merge_cells(keys[order], counts, width)
+        return QuantileSketch(keys, counts, np.full(keys.size, width, dtype=np.uint8)).compress(max_cells)
 
-    def cells(self, which: NDArray[np.bool_]) -> Interval:
-        """First and last keys of some cells."""
+    def intervals(self, which: NDArray[np.bool_]) -> Interval:
+        """Return first and last keys of some cells."""
         first = self.keys[which]
         return first, first | ((np.uint64(1) << self.widths[which].astype(np.uint64)) - np.uint64(1))
 
-    def refined(self, which: NDArray[np.bool_], finer: Spread) -> Spread:
-        """With what was found in some cells in their place."""
+    def refine(self, which: NDArray[np.bool_], finer: QuantileSketch) -> QuantileSketch:
+        """Replace some cells by a finer sketch of their numbers."""
         joined = [
             np.concatenate([old[~which], new])
             for old, new in (
@@ -94,13 +89,13 @@ class Spread:
             )
         ]
         order = np.argsort(joined[0], kind="stable")
-        return Spread(*(one[order] for one in joined))
+        return QuantileSketch(*(one[order] for one in joined))
 
     def edges(self, n_bins: int) -> tuple[float, ...] | NDArray[np.bool_]:
-        """Where to cut the numbers into about ``n_bins`` bins, or the cells to look at again first.
+        """Cut the numbers into about ``n_bins`` bins, or mark the cells to refine first.
 
-        Distinct numbers are cut between each other if there are at most ``n_bins``. Else each number that at least one
-        in ``n_bins`` rows has is a bin of its own, and the others are cut at their quantiles.
+        Distinct numbers are cut between each other if there are at most ``n_bins``. Else each number that at least
+        one in ``n_bins`` rows has is a bin of its own, and the others are cut at their quantiles.
         """
         n = self.keys.size
         if n <= 1 and not self.widths.any():
@@ -130,8 +125,8 @@ class Spread:
         return tuple(_numbers(self.keys[wanted]).tolist())
 
 
-def _merged(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyArray, NDArray[np.int64]]:
-    """Cells of one width from sorted keys."""
+def _merge_cells(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyArray, NDArray[np.int64]]:
+    """Merge sorted keys into cells of one width."""
     if keys.size == 0:
         return keys, counts
     coarse = keys & ~((np.uint64(1) << np.uint64(width)) - np.uint64(1))
@@ -152,14 +147,7 @@ _EXACT_TYPES = (str, bool, int, float, type(None))
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """A column whose values are taken as they are.
-
-    Parameters
-    ----------
-    name : str
-    categories : tuple
-        Distinct values in code order; ``None`` stands for a missing value.
-    """
+    """Column whose values are categories, in code order; ``None`` is a missing value."""
 
     name: str
     categories: tuple[Any, ...]
@@ -169,7 +157,7 @@ class CategoricalColumn:
         return len(self.categories)
 
     def encode(self, values: NDArray[Any]) -> CodeArray:
-        """Codes of ``values``; -1 where a value is unknown."""
+        """Encode ``values``; -1 where a value is unknown."""
         if values.dtype.kind in "biuf" and not any(isinstance(c, str) for c in self.categories):
             return self._encode_numbers(values)
         index = {category: code for code, category in enumerate(self.categories)}
@@ -192,19 +180,15 @@ class CategoricalColumn:
         return np.where(np.isnan(values), missing, codes).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Readable value of a code."""
+        """Format the value of a code."""
         return "missing" if self.categories[code] is None else str(self.categories[code])
 
 
 @dataclass(frozen=True)
 class BinnedColumn:
-    """A numeric column cut at public edges: code i holds ``edges[i-1] <= value < edges[i]``.
+    """Numeric column cut at increasing public edges: code i holds ``edges[i-1] <= value < edges[i]``.
 
-    Parameters
-    ----------
-    name : str
-    edges : tuple of float
-        Increasing. The last code, ``len(edges) + 1``, holds missing values.
+    The last code, ``len(edges) + 1``, holds missing values.
     """
 
     name: str
@@ -215,13 +199,13 @@ class BinnedColumn:
         return len(self.edges) + 2
 
     def encode(self, values: NDArray[Any]) -> CodeArray:
-        """Codes of ``values``; every number has one."""
+        """Encode ``values``; every number has a code."""
         numbers = np.asarray(values, dtype=np.float64)
         codes = np.searchsorted(np.array(self.edges, dtype=np.float64), numbers, side="right")
         return np.where(np.isnan(numbers), len(self.edges) + 1, codes).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Readable interval of a code."""
+        """Format the interval of a code."""
         if code == len(self.edges) + 1:
             return "missing"
         low = f"{self.edges[code - 1]:.4g}" if code else "-inf"
@@ -233,7 +217,7 @@ Column = CategoricalColumn | BinnedColumn
 
 
 def default_bins(n_samples: int) -> int:
-    """Buckets per numeric column: the cube root of the number of rows, between 2 and 16."""
+    """Choose the number of bins of a numeric column: the cube root of the number of rows, between 2 and 16."""
     return int(np.clip(round(n_samples ** (1 / 3)), 2, 16))
 
 
@@ -247,22 +231,9 @@ def learn_columns(
 ) -> tuple[tuple[Column, ...], list[CodeArray]]:
     """Learn the codes of every column and encode it.
 
-    Parameters
-    ----------
-    values : sequence of ndarray of shape (n_samples,)
-    names : sequence of str
-    categorical : sequence of bool
-        Whether each column is taken as it is. Other columns must be numeric; they are cut at the ``bin_edges`` given
-        for their name, else between their distinct values if there are at most ``n_bins``. Else each value that at
-        least one in ``n_bins`` rows has is a bucket of its own, and the others are cut at their quantiles.
-    n_bins : int
-        About as many buckets; up to two and a half times as many where frequent values cut others apart.
-    bin_edges : mapping from str to increasing floats, optional
-
-    Returns
-    -------
-    columns : tuple of Column
-    codes : list of ndarray of int32
+    Numeric columns are cut at their ``bin_edges``, else between their distinct values if these are at most
+    ``n_bins``. Otherwise each value of at least one in ``n_bins`` rows has its own bin, and the others are cut at
+    their quantiles. That may give up to two and a half times ``n_bins`` bins.
     """
     given = checked_bins(names, n_bins, bin_edges)
     columns: list[Column] = []
@@ -286,7 +257,7 @@ def learn_columns(
 def checked_bins(
     names: Sequence[str], n_bins: Any, bin_edges: Mapping[str, Sequence[float]] | None
 ) -> dict[str, tuple[float, ...]]:
-    """Edges that were given, by column; refuses those of no column, and less than two bins."""
+    """Check the edges that were given, by column, and the number of bins."""
     if not isinstance(n_bins, (int, np.integer)) or isinstance(n_bins, bool) or n_bins < 2:
         raise ValueError(f"n_bins must be an int of at least 2, got {n_bins!r}.")
     given = dict(bin_edges or {})
@@ -307,7 +278,7 @@ def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) ->
 
 
 def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
-    """Encode columns with codes learned before, all of whose values must be known."""
+    """Encode columns with codes learned before, and refuse unknown values."""
     codes = encode_columns(values, columns)
     for column, own in zip(columns, codes, strict=True):
         if np.any(own < 0):
@@ -319,21 +290,21 @@ def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> l
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:
-    """Plain form of a column for JSON."""
+    """Convert a column to its plain form for JSON."""
     if isinstance(column, BinnedColumn):
         return {"name": column.name, "edges": list(column.edges)}
     return {"name": column.name, "categories": list(column.categories)}
 
 
 def column_from_dict(plain: Mapping[str, Any]) -> Column:
-    """Inverse of `column_to_dict`."""
+    """Invert `column_to_dict`."""
     if "edges" in plain:
         return BinnedColumn(plain["name"], tuple(float(edge) for edge in plain["edges"]))
     return CategoricalColumn(plain["name"], tuple(plain["categories"]))
 
 
 def is_numeric(values: NDArray[Any]) -> bool:
-    """Whether a column holds numbers (booleans count as categories)."""
+    """Check that a column holds numbers (booleans count as categories)."""
     if values.dtype.kind in "iuf":
         return True
     if values.dtype.kind != "O":
@@ -359,19 +330,19 @@ def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColum
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:
-    """Categories in an order that does not depend on rows; several types sort by type first, missing goes last."""
+    """Sort categories independently of the rows: by type first, missing values last."""
     return sorted(values, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
 
 
 def plain_values(values: NDArray[Any]) -> list[Any]:
-    """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
+    """Convert to hashable Python values; a missing value becomes None, a value of another type its repr."""
     if values.dtype.kind == "f":
         return [None if value != value else value for value in values.tolist()]
     return [value if isinstance(value, _EXACT_TYPES) else _text(value) for value in entries(values).tolist()]
 
 
 def _text(value: Any) -> str:
-    """An exotic value as text; a date is the midnight that it begins at, as in SQL."""
+    """Write a value of another type as text; a date is the midnight that it begins at, as in SQL."""
     if type(value) is datetime.date:
         value = datetime.datetime(value.year, value.month, value.day)
     return repr(value)
@@ -397,6 +368,6 @@ def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
 
 
 def _all_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
-    edges = Spread.of(numbers).edges(n_bins)
+    edges = QuantileSketch.from_numbers(numbers).edges(n_bins)
     assert isinstance(edges, tuple)  # where all numbers are held, none has to be looked at again
     return edges

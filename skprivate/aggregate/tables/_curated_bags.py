@@ -37,38 +37,10 @@ TABLE, RARE, COUNT, SUM, NOISE = "table", "rare", "count", "label_sum", "noise_v
 _ROUNDING = 1e-9
 
 
-def frames_to_tables(
-    tables: Any,
-    sums: SumColumns,
-    *,
-    count: str,
-    noise_variance: Any,
-    table: str | None,
-    rare: str | None,
-    columns: Sequence[Column] | None,
-    bin_edges: Mapping[str, Sequence[float]] | None,
-) -> tuple[tuple[Column, ...], tuple[BagTable, ...]]:
-    """Columns and bag tables; see `CuratedBags.from_frames`."""
-    others = [*sums.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
-    groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
-    coding, keys, orders = code_group_tables(groups, columns, bin_edges)
-    noise = _noise_of(noise_variance, groups)
-    found = []
-    for group, key, order, own in zip(groups, keys, orders, noise, strict=True):
-        values = {name: _sums(group, name)[order] for name in sums.names}
-        counts = group.counts[order]
-        if own == 0.0 and sums.classes is not None:
-            _check_class_counts(group, values, counts[:, np.newaxis], sums)
-        kept = np.stack([values[name] for name in sums.used], axis=1)
-        found.append(BagTable(group.feature_set, key, counts, kept, own))
-    _check_totals(groups, found, sums)
-    return coding, tuple(found)
-
-
 def tables_to_frame(
     columns: Sequence[Column], tables: Sequence[BagTable], classes: tuple[Any, ...] | None, backend: Any
 ) -> Any:
-    """One long frame of all bags; see `CuratedBags.to_frame`."""
+    """Write all bags into one long frame; see `CuratedBags.to_frame`."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
     sums = sum_names(tables[0].label_sums.shape[1], classes)
@@ -108,12 +80,12 @@ def tables_to_frame(
 
 
 def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
-    """Names of the columns of sums in a long frame: one, or one for each of several classes."""
+    """Name the columns of sums in a long frame: one, or one for each of several classes."""
     return [SUM] if n_outputs == 1 or classes is None else [f"{SUM}_{label}" for label in classes]
 
 
 def _key(column: Column, code: int) -> Any:
-    """A value that has the code: the category, or the lower end of the bin."""
+    """Represent a code by a value: the category, or the lower edge of the bin."""
     if not isinstance(column, BinnedColumn):
         return column.categories[code]
     if code == len(column.edges) + 1:
@@ -184,15 +156,16 @@ def _sums(group: GroupTable, name: str) -> FloatArray:
     return numbers
 
 
-def _check_class_counts(group: GroupTable, values: Any, counts: Any, sums: SumColumns) -> None:
+def _check_class_counts(group: GroupTable, values: Mapping[str, FloatArray], sums: SumColumns) -> None:
+    counts = group.counts[:, np.newaxis]
     found = np.stack([values[name] for name in sums.names], axis=1)
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."
     if np.any(found < 0) or np.any(found > counts) or np.any(found != np.floor(found)):
         raise ValueError(
-            f"{group.title}: {_said(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
+            f"{group.title}: {_describe(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
         )
     if len(sums.names) > 1 and np.any(found.sum(axis=1) != counts[:, 0]):
-        raise ValueError(f"{group.title}: {_said(sums.names)} must add up to the group's count. {advice}")
+        raise ValueError(f"{group.title}: {_describe(sums.names)} must add up to the group's count. {advice}")
 
 
 def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums: SumColumns) -> None:
@@ -201,12 +174,12 @@ def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums
     scale = np.array([np.abs(table.label_sums).sum() for _, table in exact])
     if totals.size and np.any(np.ptp(totals, axis=0) > _ROUNDING * scale.max()):
         raise ValueError(
-            f"{' and '.join(group.title for group, _ in exact)}: {_said(sums.used)} add up to different totals, though "
-            "the tables group the same rows. For noisy sums state noise_variance=."
+            f"{' and '.join(group.title for group, _ in exact)}: {_describe(sums.used)} add up to different totals, "
+            "though the tables group the same rows. For noisy sums state noise_variance=."
         )
 
 
-def _said(names: Sequence[str]) -> str:
+def _describe(names: Sequence[str]) -> str:
     return f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
 
 
@@ -215,8 +188,8 @@ THEOREM = (
     "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
     "post-processing of the bags (Theorem 1)"
 )
-STATED = "the guarantee is stated by the supplier of the tables, not computed here"
-NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
+STATED_ASSUMPTION = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED_ASSUMPTION = "the supplier of the tables stated no guarantee: none is promised"
 ASSUMPTIONS = (
     "features, and with them bag membership and counts, are public",
     PUBLIC_LABELS,
@@ -230,7 +203,7 @@ NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:
-    """The guarantee of a release without noise: none, said plainly."""
+    """Make the guarantee of a release without noise, which promises nothing."""
     return PrivacyGuarantee(
         epsilon=np.inf,
         delta=0.0,
@@ -244,9 +217,9 @@ def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEORE
 def stated_guarantee(
     guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
 ) -> PrivacyGuarantee:
-    """What the supplier of tables says about them, marked as such; without a word, no privacy."""
+    """Mark a guarantee as stated by the supplier of the tables; None promises nothing."""
     if guarantee is None:
-        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
+        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED_ASSUMPTION))
     if isinstance(guarantee, Mapping):
         guarantee = PrivacyGuarantee.from_dict(guarantee)
     if not isinstance(guarantee, PrivacyGuarantee):
@@ -254,7 +227,7 @@ def stated_guarantee(
             "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
             f"{type(guarantee).__name__}."
         )
-    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED)))
+    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED_ASSUMPTION)))
     return replace(guarantee, stated=True, assumptions=said)
 
 
@@ -326,7 +299,7 @@ class CuratedBags(Versioned):
         }
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """All bags in one long frame.
+        """Write all bags into one long frame.
 
         Parameters
         ----------
@@ -336,11 +309,11 @@ class CuratedBags(Versioned):
         Returns
         -------
         DataFrame or Table
-            One row per bag, with the columns ``table`` (names of the grouping columns, separated by commas), one per
-            grouping column (missing where the table does not group by it; the lower edge of a bin, −∞ of the first),
-            ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for several classes
-            ``label_sum_…`` of each) and ``noise_variance``. `from_frames` of it with ``**bags.terms`` is the same
-            bags to the last bit, and their guarantee is then a stated one.
+            One row per bag. The columns are ``table`` (names of the grouping columns, separated by commas), one per
+            grouping column, ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for
+            several classes ``label_sum_…`` of each) and ``noise_variance``. A grouping column is missing where the
+            table does not group by it; a bin is its lower edge, −∞ for the first. `from_frames` of the frame with
+            ``**bags.terms`` is the same bags to the last bit, with a stated guarantee.
 
         Raises
         ------
@@ -439,23 +412,24 @@ class CuratedBags(Versioned):
         no privacy for a label
         """
         found = SumColumns.of(sums, classes)
-        coding, parts = frames_to_tables(
-            tables,
-            found,
-            count=count,
-            noise_variance=noise_variance,
-            table=table,
-            rare=rare,
-            columns=columns,
-            bin_edges=bin_edges,
-        )
+        others = [*found.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
+        groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
+        coded = code_group_tables(groups, columns, bin_edges)
+        noise = _noise_of(noise_variance, groups)
+        sums_of = [{name: _sums(group, name) for name in found.names} for group in groups]
+        for group, values, own in zip(groups, sums_of, noise, strict=True):
+            if own == 0.0 and found.classes is not None:
+                _check_class_counts(group, values, found)
+        kept = [np.stack([values[name] for name in found.used], axis=1) for values in sums_of]
+        parts = coded.bags(coded.stack(kept), noise)
+        _check_totals(groups, parts, found)
         promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
         _refuse_exact_sums(promise, parts)
         bounds = check_bounds(label_bounds)
         return cls(
-            coding,
+            coded.columns,
             parts,
-            int(parts[0].counts.sum()),
+            coded.n_rows,
             found.classes,
             None if square_sum is None else float(square_sum),
             None if bounds is None else (float(bounds[0]), float(bounds[1])),
@@ -513,7 +487,7 @@ class CuratedBags(Versioned):
 
 
 def as_curated_bags(bags: Any) -> CuratedBags:
-    """A report as it came: itself, or the plain form of one."""
+    """Read a report given as `CuratedBags` or its plain form."""
     if isinstance(bags, Mapping):
         bags = CuratedBags.from_dict(bags)
     if not isinstance(bags, CuratedBags):

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
-from skprivate.aggregate.tables._cells import IntArray
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._cells import BagTable, IntArray
 from skprivate.aggregate.tables._columns import (
     UNKNOWN,
     BinnedColumn,
@@ -25,26 +26,19 @@ from skprivate.aggregate.tables._columns import (
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Which columns hold the label sums, and of what.
-
-    Parameters
-    ----------
-    names : tuple of str
-    classes : tuple or None
-        None for numbers.
-    """
+    """Names of the columns of label sums, and their classes; None for numbers."""
 
     names: tuple[str, ...]
     classes: tuple[Any, ...] | None
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Those that a report keeps: of two classes that of the second."""
+        """Columns that a report keeps: of two classes that of the second."""
         return self.names[-1:] if self.classes is not None and len(self.classes) == 2 else self.names
 
     @classmethod
     def of(cls, sums: Any, classes: Any) -> SumColumns:
-        """Names and classes from a name, a sequence of names, or {class: name}."""
+        """Read names and classes from a name, a sequence of names, or {class: name}."""
         if isinstance(sums, Mapping):
             found = check_classes(list(sums))
             order = found if classes is None else check_classes(classes)
@@ -55,7 +49,7 @@ class SumColumns:
         if classes is None:
             if len(names) != 1:
                 raise ValueError(
-                    f"sums names {len(names)} columns, {list(names)}: say of which classes, by {{class: column}}."
+                    f"sums names {len(names)} columns, {list(names)}: name their classes by {{class: column}}."
                 )
             return cls(names, None)
         order = check_classes(classes)
@@ -69,21 +63,9 @@ class SumColumns:
 
 @dataclass(frozen=True, eq=False)
 class GroupTable:
-    """One GROUP BY table without its empty groups.
+    """GROUP BY table without its empty groups.
 
-    Parameters
-    ----------
-    title : str
-        What messages call it.
-    feature_set : tuple of str
-        Its grouping columns.
-    keys : list of ndarray of shape (n_groups,)
-        Values of the grouping columns.
-    rest : ndarray of bool, shape (n_groups,)
-        The group of all rare combinations.
-    counts : ndarray of int64, shape (n_groups,)
-    frame : narwhals.DataFrame
-        The groups as they came, with the sums.
+    ``title`` names it in messages, ``rest`` marks the group of all rare combinations, ``frame`` holds the sums.
     """
 
     title: str
@@ -92,6 +74,38 @@ class GroupTable:
     rest: NDArray[np.bool_]
     counts: IntArray
     frame: Any
+
+
+@dataclass(frozen=True, eq=False)
+class CodedGroups:
+    """Group tables with coded keys, increasing and the rest last; ``orders`` are the groups of the keys."""
+
+    tables: Sequence[GroupTable]
+    columns: tuple[Column, ...]
+    keys: list[CodeArray]
+    orders: list[NDArray[np.intp]]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.tables[0].counts.sum())
+
+    def stack(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Stack the values of all tables' groups in the order of the keys."""
+        return np.concatenate([own[order] for own, order in zip(values, self.orders, strict=True)])
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows of all tables' groups."""
+        return self.stack([table.counts for table in self.tables])
+
+    def bags(self, sums: FloatArray, noise_variances: Sequence[float]) -> tuple[BagTable, ...]:
+        """Make bag tables of the stacked sums of all groups."""
+        ends = np.cumsum([table.counts.size for table in self.tables])[:-1]
+        parts = zip(self.tables, self.keys, self.orders, np.split(sums, ends), noise_variances, strict=True)
+        return tuple(
+            BagTable(table.feature_set, key, table.counts[order], part, noise)
+            for table, key, order, part, noise in parts
+        )
 
 
 def read_group_tables(
@@ -103,30 +117,10 @@ def read_group_tables(
     rare: str | None = None,
     keys: Sequence[str] | None = None,
 ) -> list[GroupTable]:
-    """Tables of one frame, several frames, or one long frame whose column ``table`` names the grouping columns.
+    """Read tables from one frame, several, or one long frame whose column ``table`` names the grouping columns.
 
-    Parameters
-    ----------
-    tables : frame, iterable of frames or mapping from names to frames
-    count : str
-        Column of the number of rows.
-    others : iterable of str
-        Columns that hold neither keys nor counts.
-    table, rare : str, optional
-        Columns of the grouping columns' names and of the mark of the rest group.
-    keys : sequence of str, optional
-        The grouping columns of all tables; columns that nothing names are then left out.
-
-    Returns
-    -------
-    list of GroupTable
-
-    Raises
-    ------
-    TypeError
-        If something is not a frame in memory.
-    ValueError
-        If columns are missing, counts are none, or tables disagree about the number of rows.
+    ``others`` are columns that hold neither keys nor counts. ``keys`` are the grouping columns of all tables; columns
+    that nothing names are then left out.
     """
     apart = [count, *others, *([rare] if rare else []), *([table] if table else [])]
     found = []
@@ -161,25 +155,8 @@ def code_group_tables(
     tables: Sequence[GroupTable],
     columns: Sequence[Column] | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-) -> tuple[tuple[Column, ...], list[CodeArray], list[NDArray[np.intp]]]:
-    """Codes of the keys.
-
-    Parameters
-    ----------
-    tables : sequence of GroupTable
-    columns : sequence of Column, optional
-        A coding that is known. By default the values that occur are the categories.
-    bin_edges : mapping from str to increasing floats, optional
-        Columns whose keys are numbers that stand for their bin.
-
-    Returns
-    -------
-    columns : tuple of Column
-    keys : list of ndarray of int32, shape (n_groups, n_columns of the table)
-        In increasing order, the rest last.
-    orders : list of ndarray
-        Which group of the table each key is.
-    """
+) -> CodedGroups:
+    """Encode the keys; by default the values that occur are the categories."""
     names = list(dict.fromkeys(name for table in tables for name in table.feature_set))
     codes: dict[tuple[int, str], CodeArray] = {}
     coding: dict[str, Column] = {}
@@ -220,11 +197,11 @@ def code_group_tables(
         all_keys.append(keys[order])
         orders.append(order)
     kept = tuple(coding[name] for name in names) if columns is None else tuple(columns)
-    return kept, all_keys, orders
+    return CodedGroups(tables, kept, all_keys, orders)
 
 
 def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
-    """A column of public whole numbers of at least 0."""
+    """Read a column of public whole numbers of at least 0."""
     values = frame[name].to_numpy()
     try:
         numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
@@ -241,7 +218,7 @@ def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
 
 
 def flags(frame: Any, name: str, title: str) -> NDArray[np.bool_]:
-    """A column of true and false."""
+    """Read a column of true and false."""
     values = frame[name].to_list()
     if any(not isinstance(value, (bool, np.bool_)) for value in values):
         raise ValueError(f"{title}: column {name!r} must hold true or false in every row.")
@@ -249,7 +226,7 @@ def flags(frame: Any, name: str, title: str) -> NDArray[np.bool_]:
 
 
 def join_names(feature_set: Sequence[str]) -> str:
-    """Names of columns in one string; what holds a comma is quoted, as in a CSV file."""
+    """Join names of columns; a name with a comma is quoted, as in a CSV file."""
     return ",".join(
         f'"{name.replace(chr(34), chr(34) * 2)}"' if any(c in name for c in ',"\r\n') or not name else name
         for name in feature_set

@@ -42,7 +42,7 @@ LABEL_STEPS = 1 << CONTRIBUTION_BITS
 #: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
 _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 #: Standard errors of noise that are no more taken for noise.
-_CLEAR = 4.0
+_SIGNIFICANT_ERRORS = 4.0
 #: Integers are subtracted as integers in intervals up to this width.
 _WIDEST_EXACT = 1 << 62
 
@@ -56,7 +56,7 @@ def check_label_privacy(epsilon: float | None, delta: float) -> None:
 
 
 def check_bounds(bounds: Any) -> Bounds | None:
-    """(low, high) with low < high, integers where integers were given, or None."""
+    """Check (low, high) with low < high, and keep integers; None is none."""
     if bounds is None:
         return None
     try:
@@ -74,23 +74,23 @@ def check_bounds(bounds: Any) -> Bounds | None:
 
 
 def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
-    """Indicator of the second class of two, shape (1, n), or of every class, shape (n_classes, n)."""
+    """Indicate the second class of two, shape (1, n), or every class, shape (n_classes, n)."""
     shown = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
     indicator: FloatArray = (codes == shown[:, np.newaxis]).astype(np.float64)
     return indicator
 
 
 def class_targets(labels: NDArray[Any], *, classes: Sequence[Any], strict: bool) -> FloatArray:
-    """What is added up of class labels (n,); see `encode_classes` and `one_hot`."""
+    """Encode class labels (n,) as summable indicators; see `encode_classes` and `one_hot`."""
     return one_hot(encode_classes(labels, classes, strict=strict), len(classes))
 
 
 def warn_of_absent(
     classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float
 ) -> None:
-    """Warn of classes whose released counts in all bags are noise, where those of others would stand out."""
-    total, error = float(sizes.sum()), 1.0 + _CLEAR * math.sqrt(sizes.size * variance)
-    if not classes or _CLEAR * len(classes) * error > total:
+    """Warn of classes whose released counts in all bags are noise, where other classes exceed it."""
+    total, error = float(sizes.sum()), 1.0 + _SIGNIFICANT_ERRORS * math.sqrt(sizes.size * variance)
+    if not classes or _SIGNIFICANT_ERRORS * len(classes) * error > total:
         return
     found = sums.sum(axis=0, dtype=np.float64)
     counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
@@ -104,21 +104,16 @@ def warn_of_absent(
 
 
 def number_targets(labels: NDArray[Any]) -> NDArray[Any]:
-    """What is added up of numbers (n,): finite ones, shape (1, n)."""
+    """Read finite numbers (n,) as one output, shape (1, n)."""
     found: NDArray[Any] = read_numbers(labels)[np.newaxis]
     return found
 
 
 def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
-    """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
+    """Convert numbers from [low, high] to integers about its middle, of at most `LABEL_STEPS` / 2 in absolute value.
 
     Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: a number
     near its lower bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
-
-    Returns
-    -------
-    ndarray of float64, same shape
-        Integers.
     """
     width = Fraction(high) - Fraction(low)
     base = math.floor(low) if width >= 1 else low
@@ -132,7 +127,7 @@ def number_contributions(labels: NDArray[Any], low: float, high: float) -> Float
 
 
 def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
-    """Integers clipped to [base, most], minus base: each the float64 nearest to the exact difference."""
+    """Clip integers to [base, most] and subtract base; each result is the float64 nearest to the exact difference."""
     wide = np.uint64 if labels.dtype.kind == "u" else np.int64
     limits = np.iinfo(wide)
     low, high = max(base, limits.min), min(most, limits.max)
@@ -144,7 +139,7 @@ def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
 
 
 def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:
-    """Squares of `number_contributions`, in steps of (half the interval)²/`LABEL_STEPS`: from 0 to `LABEL_STEPS`."""
+    """Square `number_contributions`, in steps of (half the interval)²/`LABEL_STEPS`: from 0 to `LABEL_STEPS`."""
     whole = contributions.astype(np.int64)
     return (whole * whole) >> (CONTRIBUTION_BITS - 2)
 
@@ -173,15 +168,9 @@ class LabelSensitivity:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Planned noise of one vector of integer label sums.
+    """Noise planned for one vector of integer label sums; ``sensitivity`` is under replacement of one label.
 
-    Parameters
-    ----------
-    mechanism : {"laplace", "discrete_laplace", "gaussian", "discrete_gaussian"}
-    sensitivity : LabelSensitivity
-        Of the whole vector under replacement of one label.
-    price : float
-        ε of the two Laplace mechanisms, the noise multiplier of "gaussian", ρ of "discrete_gaussian".
+    ``price`` is ε for the two Laplace mechanisms, the noise multiplier for "gaussian", ρ for "discrete_gaussian".
     """
 
     mechanism: str
@@ -201,13 +190,13 @@ class LabelNoise:
         return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
 
     def exceeded(self, probability: float) -> float:
-        """A number, in steps, that the noise in one sum exceeds with about this probability."""
+        """Compute the number of steps that the noise in one sum exceeds with about this probability."""
         if "gaussian" in self.mechanism:
             return float(math.sqrt(self.variance) * -ndtri(probability))
         return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
 
     def event(self, size: int) -> PrivacyEvent:
-        """What drawing noise for ``size`` sums will cost."""
+        """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
             return GaussianEvent(self.price, size)
         if self.mechanism == "discrete_gaussian":
@@ -217,7 +206,7 @@ class LabelNoise:
         return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
 
     def draw(self, sums: NDArray[Any], release: Release) -> FloatArray:
-        """Noisy sums of integer ``sums``, of the same shape, as float64, in steps."""
+        """Add noise to integer ``sums``; float64, in steps."""
         l1, l2 = self.sensitivity.l1, self.sensitivity.l2
         if self.mechanism == "gaussian":
             noisy = release.gaussian(sums, sensitivity=l2, noise_multiplier=self.price)
@@ -236,30 +225,16 @@ def plan_label_noise(
     *,
     epsilon: float,
     delta: float,
-    mechanism: NoiseName = "auto",
+    mechanism: str = "auto",
     share: float = 1.0,
 ) -> LabelNoise:
     """Choose noise for label sums from public numbers.
 
-    Parameters
-    ----------
-    sensitivity : LabelSensitivity
-    size : int
-        Number of sums.
-    epsilon, delta : float
-        Budget of the whole release.
-    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}
-        "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". Laplace noise on counts is
-        discrete. The two Gaussian mechanisms differ in the accounting only: "gaussian" is drawn on a fine lattice and
-        priced by the exact curve of the Gaussian, "discrete_gaussian" is integer and priced by zero-concentrated
-        privacy.
-    share : float
-        Part of the budget, in (0, 1]; draws of the same mechanism whose shares add up to 1 are within it.
-
-    Raises
-    ------
-    ValueError
-        If the mechanism is unknown, needs ``delta > 0``, or would need noise of a scale that cannot be drawn.
+    "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". Laplace noise on counts is
+    discrete. The two Gaussian mechanisms differ in the accounting only: "gaussian" is drawn on a fine lattice and
+    accounted by the exact curve of the Gaussian, "discrete_gaussian" is integer and accounted by zero-concentrated
+    privacy. ``share`` is a part of the budget, in (0, 1]; draws of one mechanism whose shares add up to 1 are within
+    it.
     """
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {MECHANISMS}, got {mechanism!r}.")
@@ -287,52 +262,31 @@ def plan_label_noise(
 #: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
 _EXPONENTS = np.arange(-30, 41)
 _CELLS = _EXPONENTS.size
-#: A count stands out if noise alone would let one of all cells do so in one fit of a thousand.
-_FALSE_CELLS = 1e-3
+#: Number of counts that find an interval.
+RANGE_COUNTS = 2 * _CELLS + 1
+#: Probability that noise alone makes any count significant.
+_FALSE_POSITIVE_RATE = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
-_HIDDEN = 0.05
+_HIDDEN_SHARE = 0.05
 #: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
-_NATS = 0.75
+_PRIOR_DECAY = 0.75
 #: A guessed interval is too wide with about this probability, at most.
-_CAUTION = 0.1
-#: Share of the budget: so much divided by n·ε, within limits. Few rows need more to be seen.
+_GUESS_QUANTILE = 0.1
+#: Share of the budget: the first number divided by n·ε, within limits. Few rows need a larger share.
 _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
 def range_share(n_rows: int, epsilon: float) -> float:
-    """Share of the budget that finds an interval, by public numbers."""
+    """Choose the budget share that finds an interval, by public numbers."""
     return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
 
 
-def plan_range_noise(
-    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
-) -> LabelNoise:
-    """Noise of the counts that `private_label_bounds` looks at, by the mechanism of the sums themselves.
-
-    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
-    """
-    name: Any = mechanism
-    return plan_label_noise(
-        LabelSensitivity(2, n_outputs),
-        2 * _CELLS + 1,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=name,
-        share=share,
-    )
-
-
-def range_event(noise: LabelNoise) -> PrivacyEvent:
-    """What finding the range with that noise will cost."""
-    return noise.event(2 * _CELLS + 1)
-
-
 def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
-    """Private: how many labels (n_outputs, n_samples) there are between powers of two, of both signs."""
+    """Count labels (n_outputs, n_samples) between powers of two, of both signs; private."""
     numbers = labels.astype(np.float64).ravel()
     place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
     signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
-    return np.bincount(signed + _CELLS, minlength=2 * _CELLS + 1).astype(np.int64, copy=False)
+    return np.bincount(signed + _CELLS, minlength=RANGE_COUNTS).astype(np.int64, copy=False)
 
 
 def private_label_bounds(
@@ -343,36 +297,20 @@ def private_label_bounds(
     *,
     nonnegative: bool = False,
 ) -> Bounds:
-    """The interval between powers of two that spans the counts which stand out of the noise.
+    """Find the interval between powers of two that spans the counts above the noise; within ±2⁴¹.
 
-    Where none of either sign does, counts of absolute labels are tried, and give a symmetric interval. What lies beyond
-    has fewer rows than the noise can hide. Where none of those stands out either, a symmetric interval is guessed from
-    how probable it makes the counts, sizes near 1 being more probable a priori; a warning says so.
-
-    Parameters
-    ----------
-    counts : ndarray of int64
-        From `range_counts`.
-    n_rows : int
-    noise : LabelNoise
-        From `plan_range_noise`.
-    release : Release
-    nonnegative : bool
-        Whether the interval is to begin at 0.
-
-    Returns
-    -------
-    (low, high)
-        Between ±2⁴¹.
+    If no count of either sign is, counts of absolute labels are tried, for a symmetric interval. If none of those is
+    either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning.
+    ``counts`` are private, from `range_counts`.
     """
     noisy = noise.draw(counts, release)
     # From here on everything is released.
-    low, high = _spanned(noisy, noise, n_rows)
+    low, high = _find_interval(noisy, noise, n_rows)
     return (0.0 if nonnegative else low), high
 
 
-def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
-    least = noise.exceeded(_FALSE_CELLS / noisy.size)
+def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
+    least = noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size)
     cells = np.flatnonzero(noisy > least) - _CELLS
     if not cells.size:
         least *= math.sqrt(2.0)
@@ -381,64 +319,69 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.concatenate([-cells, cells])
     if not cells.size:
         n_numbers = n_rows * noise.sensitivity.steps
-        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_numbers)
+        guess = _guess_largest(np.append(noisy[_CELLS], either), noise, n_numbers)
         warn_caller(
-            f"no interval of the labels stands out of the noise; {guess:.3g} was guessed as their largest size: give "
+            f"no interval of the labels exceeds the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
             UserWarning,
         )
         return -guess, guess
     first, last = int(cells.min()), int(cells.max())
-    first, last = _with_hidden(noisy, first, last, noise, n_rows)
-    if least > _HIDDEN * n_rows:
+    first, last = _extend_to_hidden(noisy, first, last, noise, n_rows)
+    if least > _HIDDEN_SHARE * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
-    return -_largest(-first), _largest(last)
+    return -_largest_label(-first), _largest_label(last)
 
 
-def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
-    """The cells first to last, and more where what they leave of all labels is too much to be noise.
+def _extend_to_hidden(
+    noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int
+) -> tuple[int, int]:
+    """Extend the cells first to last where the rest of all labels is too large to be noise.
 
-    Many labels of one number, zero for example, stand out where as many others are spread over several cells.
+    Many labels of one number, zero for example, may exceed the noise while as many others are spread over several
+    cells.
     """
     n_numbers = n_rows * noise.sensitivity.steps
     inside = slice(first + _CELLS, last + _CELLS + 1)
     rest = n_numbers - float(noisy[inside].sum())
     error = math.sqrt(noise.variance * (last - first + 1))
-    if rest <= max(_HIDDEN * n_numbers, _CLEAR * error):
+    if rest <= max(_HIDDEN_SHARE * n_numbers, _SIGNIFICANT_ERRORS * error):
         return first, last
     others = noisy.copy()
     others[inside] = 0.0
     sizes = np.append(others[_CELLS], others[_CELLS + 1 :] + others[_CELLS - 1 :: -1])
-    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest, 0.5), side="left"))
+    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guess_largest(sizes, noise, rest, 0.5), side="left"))
     near = np.arange(max(most - 3, 1), most + 2)
     near = near[near <= _CELLS]
     above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
     # Neither side tells: labels of both signs.
-    clear = _CLEAR * math.sqrt(2.0 * noise.variance * near.size)
+    clear = _SIGNIFICANT_ERRORS * math.sqrt(2.0 * noise.variance * near.size)
     return (
         min(first, 0 if above - below > clear else -most),
         max(last, 0 if below - above > clear else most),
     )
 
 
-def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
-    """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
+def _guess_largest(
+    sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _GUESS_QUANTILE
+) -> float:
+    """Guess a low posterior quantile of the largest label, for labels spread evenly over three powers of two.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
     """
     variance = np.full(sizes.size, 2.0 * noise.variance)
     variance[0] /= 2.0
     sizes = np.clip(sizes, -n_numbers, n_numbers)
-    known = -_NATS * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
+    known = -_PRIOR_DECAY * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
     for cell in range(sizes.size):
         own = slice(max(cell - 2, 0), cell + 1)
         mean = n_numbers / (own.stop - own.start)
         known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
     share = np.cumsum(np.exp(known - known.max()))
-    return _largest(int(np.searchsorted(share, caution * share[-1])))
+    return _largest_label(int(np.searchsorted(share, caution * share[-1])))
 
 
-def _largest(cell: int) -> float:
-    """Largest label of a cell: 2^(k − 30) for the k-th above zero, minus the lower end of the mirrored one below."""
+def _largest_label(cell: int) -> float:
+    """Compute the largest label of a cell: 2^(k − 30) for the k-th above zero, −2^(k − 31) for the k-th below."""
     exponent = int(_EXPONENTS[0]) + cell
     return math.ldexp(1.0, exponent) if cell >= 0 else -math.ldexp(1.0, int(_EXPONENTS[0]) - cell - 1)

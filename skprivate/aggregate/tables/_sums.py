@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,29 @@ from numpy.typing import NDArray
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._labels import (
     LABEL_STEPS,
+    RANGE_COUNTS,
     Bounds,
     LabelNoise,
     LabelSensitivity,
     NoiseName,
     number_contributions,
     plan_label_noise,
-    plan_range_noise,
     private_label_bounds,
     range_counts,
-    range_event,
     range_share,
     square_contributions,
     warn_of_absent,
 )
 from skprivate.partitions import Partitions
-from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    Release,
+    exact_sum,
+    open_release,
+)
 
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
 _BITS, _PARTS = 30, 3
@@ -45,17 +52,7 @@ _LEAST_EXPONENT = -1100
 def exact_number_sums(
     rows: Partitions, bags: Any, n_outputs: int, bounds: Bounds | None, *, with_squares: bool
 ) -> tuple[FloatArray, float | None]:
-    """Sums (n_bags, n_outputs) of numbers, clipped to an interval if there is one, and that of all squares.
-
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks are `Labelled`.
-    bags : LabelBags
-    n_outputs : int
-    bounds : (float, float) or None
-    with_squares : bool
-    """
+    """Sum numbers (n_bags, n_outputs), clipped to an interval if there is one, and all their squares."""
     exponent = rows.gather(partial(_exponent, bounds=bounds), max)
     known = {"bounds": bounds, "exponent": exponent}
     further = partial(_split_squares, **known) if with_squares else None
@@ -66,7 +63,7 @@ def exact_number_sums(
 
 
 def _exponent(block: Any, *, bounds: Bounds | None) -> int:
-    """e such that all numbers are below 2ᵉ."""
+    """Find e such that all numbers are below 2ᵉ."""
     largest = float(np.max(np.abs(_clipped(block.targets, bounds)), initial=0.0))
     return int(math.frexp(largest)[1]) if largest else _LEAST_EXPONENT
 
@@ -86,7 +83,7 @@ def _split_squares(block: Any, _: FloatArray, *, bounds: Bounds | None, exponent
 
 
 def _integers(numbers: FloatArray) -> FloatArray:
-    """Integers of numbers (n_outputs, n_rows) in (-1, 1), of shape (3·n_outputs, n_rows)."""
+    """Split numbers (n_outputs, n_rows) in (-1, 1) into integers of shape (3·n_outputs, n_rows)."""
     parts = []
     for _ in range(_PARTS):
         scaled = numbers * (1 << _BITS)
@@ -97,7 +94,7 @@ def _integers(numbers: FloatArray) -> FloatArray:
 
 
 def _join(sums: NDArray[Any], exponent: int) -> FloatArray:
-    """Sums of numbers from those of their integers, along the last axis."""
+    """Join sums of integers to sums of numbers, along the last axis."""
     total: Any = 0.0
     for part in reversed(np.split(sums.astype(np.float64), _PARTS, axis=-1)):
         total = (total + part) / (1 << _BITS)
@@ -110,7 +107,7 @@ _EXACT_ROWS = 1 << 22
 
 
 def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) -> NDArray[np.int64]:
-    """Exact sums per bag of integers of at most 2³⁰, held as float64, in any order of the rows."""
+    """Sum integers of at most 2³⁰, held as float64, exactly per bag, in any order of the rows."""
     total = np.zeros(n_bags, dtype=np.int64)
     for start in range(0, integers.size, _EXACT_ROWS):
         rows = slice(start, start + _EXACT_ROWS)
@@ -119,17 +116,7 @@ def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) ->
 
 
 class Labelled(NamedTuple):
-    """A block of rows with their labels.
-
-    Attributes
-    ----------
-    size : range
-        As long as there are rows.
-    targets : ndarray of shape (n_outputs, n_rows)
-        Indicators of classes, or numbers.
-    codes : sequence of ndarray of int32, shape (n_rows,)
-        Of the columns, for curated bags.
-    """
+    """Block of rows with their targets (n_outputs, n_rows), and codes of the columns for curated bags."""
 
     size: range
     targets: NDArray[Any]
@@ -137,7 +124,7 @@ class Labelled(NamedTuple):
 
     @classmethod
     def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
-        """Rows of these targets."""
+        """Make a block of these targets."""
         return cls(range(targets.shape[-1]), targets, codes)
 
 
@@ -147,41 +134,13 @@ Integers = Callable[[Labelled], FloatArray]
 Further = Callable[[Labelled, FloatArray], NDArray[np.int64]]
 
 
-class LabelBags(Protocol):
-    """The public half of label sums: which rows are in which bag."""
-
-    @property
-    def n_bags(self) -> int: ...
-
-    @property
-    def bag_sizes(self) -> NDArray[np.int64]:
-        """Rows per bag, shape (n_bags,)."""
-        ...
-
-    def appearances(self) -> int:
-        """Largest number of bags that one row is in."""
-        ...
-
-    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
-        """Private: exact sums per bag, (n_bags, n_outputs) row by row, and ``further`` ones behind them; one pass."""
-        ...
-
-
 def block_sums(
     block: Labelled,
     members: Iterable[tuple[NDArray[Any], NDArray[Any] | None, int]],
     integers: Integers,
     further: Further | None,
 ) -> NDArray[np.int64]:
-    """Sums of one block for `LabelBags.add_up`.
-
-    Parameters
-    ----------
-    block : Labelled
-    members : iterable of (bags, rows, n_bags)
-        For each table: the bag of each of these rows, all of them for None.
-    integers, further : callable
-    """
+    """Sum one block: ``members`` gives, for each table, the bag of each of these rows (None: all) and n_bags."""
     found = integers(block)
     parts = [
         np.stack([add_integers(bags, one if rows is None else one[rows], n_bags) for one in found], axis=1)
@@ -191,22 +150,16 @@ def block_sums(
     return np.concatenate(sums if further is None else [*sums, further(block, found)])
 
 
-def indicators(block: Labelled) -> FloatArray:
-    """Targets that are 0 or 1, as they are."""
+def _targets(block: Labelled) -> FloatArray:
     return block.targets
 
 
-def as_steps(bounds: Bounds) -> Integers:
-    """From numbers to steps of an interval."""
-    return partial(_steps, low=bounds[0], high=bounds[1])
-
-
 def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
+    """Convert numbers to steps of an interval."""
     return number_contributions(block.targets, low, high)
 
 
-def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
-    """Sum of the squares of steps."""
+def _square_steps(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
     return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
 
 
@@ -228,20 +181,11 @@ class ReleasedSums:
 class ClassSums(Mechanism):
     """Counts of labels per bag and class.
 
-    Parameters
-    ----------
-    bags : LabelBags
-    n_outputs : int
-        1 for two classes, else one per class or indicator.
-    noise : LabelNoise or None
-        None for exact counts.
-    classes : tuple
-        Those that were given; nobody is warned of others that have no rows.
-    theorem, assumptions
-        For the guarantee.
+    ``n_outputs`` is 1 for two classes, else one per class or indicator; ``noise=None`` gives exact counts.
+    ``classes`` are those that were given: an absent one of them warns.
     """
 
-    bags: LabelBags
+    bags: Any
     n_outputs: int
     noise: LabelNoise | None
     classes: tuple[Any, ...] = ()
@@ -251,16 +195,16 @@ class ClassSums(Mechanism):
     @classmethod
     def plan(
         cls,
-        bags: LabelBags,
+        bags: Any,
         n_outputs: int,
         moved: int,
         *,
         epsilon: float | None,
-        delta: float,
-        mechanism: NoiseName,
+        delta: float = 0.0,
+        mechanism: NoiseName = "laplace",
         **said: Any,
     ) -> ClassSums:
-        """Counts of which one label moves ``moved`` per bag by 1; ``epsilon=None`` for exact ones."""
+        """Plan counts; one label moves ``moved`` of them per bag by 1. ``epsilon=None`` for exact ones."""
         noise = None
         if epsilon is not None:
             noise = plan_label_noise(
@@ -282,21 +226,18 @@ class ClassSums(Mechanism):
         return 0.0 if self.noise is None else self.noise.variance
 
     def integers(self, rows: Partitions) -> NDArray[Any]:
-        """Private: counts of indicators, (n_bags, n_outputs)."""
-        return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
+        """Count indicators exactly, (n_bags, n_outputs); private."""
+        counts: NDArray[Any] = self.bags.add_up(rows, _targets)
+        return counts.reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Counts without noise of indicators."""
+        """Count indicators without noise."""
         return ReleasedSums(self.integers(rows).astype(np.float64))
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Noisy counts of indicators, zeros and ones."""
-        return self.noisy(self.integers(rows), release)
-
-    def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
-        """Counts (n_bags, n_outputs) with noise."""
+        """Release noisy counts of indicators."""
         assert self.noise is not None
-        sums = self.noise.draw(counts, release)
+        sums = self.noise.draw(self.integers(rows), release)
         warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
         return ReleasedSums(sums, self.noise.variance)
 
@@ -305,24 +246,12 @@ class ClassSums(Mechanism):
 class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
-    Parameters
-    ----------
-    bags : LabelBags
-    n_outputs : int
-        Numbers per row; replacing a row's labels may replace all of them.
-    label_bounds : (float, float) or None
-        Public. With None and noise, a tenth of the budget finds an interval, up to a half for few rows.
-    noise, finding : LabelNoise or None
-        Of the sums, in steps of the interval, and of the counts that find it.
-    nonnegative : bool
-        Whether numbers are at least 0; others count as 0.
-    with_squares : bool
-        Whether the sum of squares is released too, for one output whose every row is in equally many bags.
-    theorem, assumptions
-        For the guarantee.
+    Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
+    finds an interval, up to a half for few rows: ``finding`` is the noise of the counts for it. ``with_squares``
+    releases the sum of squares too, for one output whose every row is in equally many bags.
     """
 
-    bags: LabelBags
+    bags: Any
     n_outputs: int
     label_bounds: Bounds | None
     noise: LabelNoise | None = None
@@ -335,13 +264,13 @@ class NumberSums(Mechanism):
     @classmethod
     def plan(
         cls,
-        bags: LabelBags,
+        bags: Any,
         n_outputs: int,
         label_bounds: Bounds | None,
         *,
         epsilon: float | None,
-        delta: float,
-        mechanism: NoiseName,
+        delta: float = 0.0,
+        mechanism: NoiseName = "laplace",
         with_squares: bool = False,
         **said: Any,
     ) -> NumberSums:
@@ -351,7 +280,7 @@ class NumberSums(Mechanism):
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
-            # In steps of the interval: the price does not depend on it.
+            # In steps of the interval: the cost does not depend on it.
             noise = plan_label_noise(
                 LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
                 bags.n_bags * n_outputs + with_squares,
@@ -361,8 +290,14 @@ class NumberSums(Mechanism):
                 share=1.0 - finding_share,
             )
             if label_bounds is None:
-                finding = plan_range_noise(
-                    n_outputs, epsilon=epsilon, delta=delta, mechanism=noise.mechanism, share=finding_share
+                # All numbers of a row may leave one count together and enter another one.
+                finding = plan_label_noise(
+                    LabelSensitivity(2, n_outputs),
+                    RANGE_COUNTS,
+                    epsilon=epsilon,
+                    delta=delta,
+                    mechanism=noise.mechanism,
+                    share=finding_share,
                 )
         return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **said)
 
@@ -370,7 +305,7 @@ class NumberSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = [] if self.finding is None else [(range_event(self.finding), 1)]
+        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS), 1)]
         return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
 
     @property
@@ -378,30 +313,26 @@ class NumberSums(Mechanism):
         """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
         return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
 
-    def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
-        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and of squares."""
-        return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
-
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Sums without noise, in float64, whatever the order of the rows."""
+        """Sum without noise, in float64, whatever the order of the rows."""
         sums, squares = exact_number_sums(
             rows, self.bags, self.n_outputs, self.label_bounds, with_squares=self.with_squares
         )
         return ReleasedSums(sums, 0.0, self._reported(self.label_bounds), squares)
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Noisy sums of labels, floats or integers."""
+        """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
             counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
             n_rows = int(counts.sum()) // self.n_outputs
             bounds = private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
-        assert bounds is not None
-        return self.noisy(self.integers(rows, bounds), bounds, release)
-
-    def noisy(self, sums: NDArray[Any], bounds: Bounds, release: Release) -> ReleasedSums:
-        """What `integers` gave, with noise, as sums of numbers."""
-        assert self.noise is not None
+        assert bounds is not None and self.noise is not None
+        sums = self.bags.add_up(
+            rows,
+            partial(_steps, low=bounds[0], high=bounds[1]),
+            _square_steps if self.with_squares else None,
+        )
         shape = (self.bags.n_bags, self.n_outputs)
         noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
@@ -420,11 +351,38 @@ class NumberSums(Mechanism):
         )
 
     def _square_sum(self, share: float, half: float, middle: float, total: float) -> float:
-        """Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
-        n = int(self.bags.bag_sizes.sum()) // self.bags.appearances()
+        """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
+        n = int(self.bags.bag_sizes.sum() // self.bags.appearances())
         around = min(max(share, 1e-3 * n), float(n)) * half**2
         return around + 2 * middle * total + n * middle**2
 
     @staticmethod
     def _reported(bounds: Sequence[float] | None) -> Bounds | None:
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+
+def release_sums(
+    mechanism: Any,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    random_state: Any,
+    ledger: PrivacyLedger | None,
+    label: str,
+) -> tuple[Any, PrivacyGuarantee]:
+    """Run a mechanism of label sums in a release of its own."""
+    with open_release(
+        epsilon=epsilon,
+        delta=delta,
+        unit="label",
+        adjacency="replace-one",
+        random_state=random_state,
+        ledger=ledger,
+        label=label,
+        theorem=mechanism.theorem,
+        assumptions=mechanism.assumptions,
+        plan=mechanism.events,
+    ) as release:
+        released = mechanism.run(data, release)
+    return released, release.close()

@@ -1,4 +1,4 @@
-"""Bound (6) of Theorem 2 on the excess risk of learning from random bags."""
+"""Theory: bound (6) of Theorem 2 on the excess risk of learning from random bags."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import public_generator, warn_caller
+
+__all__ = ["empirical_rademacher", "excess_risk_bound"]
 
 #: Below this share of rows outside a bag the factors of the bound are beyond any use.
 _SMALL_REST = 0.01
@@ -55,7 +57,7 @@ def excess_risk_bound(
 
     Examples
     --------
-    >>> from skprivate.aggregate import excess_risk_bound
+    >>> from skprivate.aggregate.theory import excess_risk_bound
     >>> bounds = [
     ...     excess_risk_bound(
     ...         n_samples=10**6, n_bags=10**5, bag_size=m, rademacher_bags=1e-3, rademacher_samples=1e-4
