@@ -19,39 +19,25 @@ from skprivate.audit.certificates._theory import (
     theorem3_gap,
     theorem_bound,
 )
-from skprivate.audit.claims._draw_audit import DrawAudit, audit_draws
-from skprivate.audit.claims._draw_laws import LawTest
-from skprivate.audit.claims._estimator_audit import audit_estimator
-from skprivate.audit.claims._estimator_report import EstimatorAudit
-from skprivate.audit.claims._function_audit import ReleaseAudit, audit_function, audit_outputs
-from skprivate.audit.claims._label_audit import LabelAudit, audit_labels
-from skprivate.audit.claims._violations import ViolationReport, find_violation
+from skprivate.audit.claims import EstimatorAudit, ViolationReport, audit_estimator, find_violation
 
 __all__ = [
     "AttackReport",
     "AttributeInferenceAttack",
     "AttributeReport",
     "AuditReport",
-    "DrawAudit",
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
-    "LabelAudit",
-    "LawTest",
     "LiRAAttack",
     "LossThresholdAttack",
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
-    "ReleaseAudit",
     "TheoremBound",
     "ViolationReport",
     "attack_probabilities",
     "attack_report",
-    "audit_draws",
     "audit_estimator",
-    "audit_function",
-    "audit_labels",
-    "audit_outputs",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",
