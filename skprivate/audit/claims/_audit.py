@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -271,7 +271,8 @@ def audit_estimator(
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     if recording is None:
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
-        claim = claim.at(distance)
+        adaptive = getattr(stated if guarantee is None else guarantee, "adaptive", False)
+        claim = replace(claim, events=() if adaptive else claim.events).at(distance)
         found = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
         if not given:

@@ -222,9 +222,8 @@ class Subject:
         if math.isnan(epsilon):
             return None
         metric = str(first("metric", "")) if adjacency == "metric" else ""
-        # Numbers of one's own have no events, and adaptive releases none in advance.
-        numbers = given["epsilon"] is not None or given["delta"] is not None or metric
-        events = () if numbers or getattr(guarantee, "adaptive", False) else getattr(guarantee, "events", ())
+        numbers = given["epsilon"] is not None or given["delta"] is not None  # have no events
+        events = () if numbers else getattr(guarantee, "events", ())
         return Claim(
             epsilon, float(first("delta", 0.0)), str(first("unit", "row")), adjacency, metric, events
         )
