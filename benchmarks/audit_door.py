@@ -150,8 +150,6 @@ def lines(only):
                 recipe = make(epsilon) if takes else make()
                 if name == "UserLevelSelector":  # a tie would hide how much noise there is
                     recipe["fit"] = (np.ones((2, 1)), np.ones(2))
-                if name == "MetricPrivatizer":
-                    recipe["fit"] = (recipe["fit"][0][:1], None)
                 yield name + variant, cls, recipe, epsilon
 
 

@@ -120,7 +120,9 @@ def test_faults_of_the_statistic_are_found_by_replay(kind, fault):
 
 
 def test_wrong_norm_is_found_where_it_is_wrong():
-    assert audit(Counts(kind="discrete_laplace", fault="norm")).evidence.largest_share == pytest.approx(math.sqrt(2))
+    assert audit(Counts(kind="discrete_laplace", fault="norm")).evidence.largest_share == pytest.approx(
+        math.sqrt(2)
+    )
     assert audit(Counts(kind="discrete_laplace", fault="norm")).violated
     assert not audit(Counts(kind="discrete_gaussian", fault="norm")).violated
 
@@ -185,7 +187,12 @@ def test_attained_epsilon_is_that_of_the_densities(kind, epsilon):
 def test_report_names_its_limits():
     found = audit(Counts())
     text = str(found)
-    for part in ("not refuted", "replay: attains epsilon", "1 draws replayed on 1 neighbours", "not seen here"):
+    for part in (
+        "not refuted",
+        "replay: attains epsilon",
+        "1 draws replayed on 1 neighbours",
+        "not seen here",
+    ):
         assert part in text
     assert found.epsilon_lower_bound == pytest.approx(1.0)
     assert found.method == "replay" and found.confidence == 1 - 1e-6

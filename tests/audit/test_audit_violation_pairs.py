@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
-
-from skprivate.audit import find_violation
 from skprivate.audit.claims._violations_pairs import Pair, Recipes, Surroundings
 from skprivate.audit.claims._violations_search import Search
 from skprivate.audit.claims._violations_target import Claim, Inputs, Target
+
+from skprivate.audit import find_violation
 
 GIVEN = ("epsilon", "delta", "unit", "adjacency", "metric")
 

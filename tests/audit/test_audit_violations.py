@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator
-
-from skprivate.audit import find_violation
 from skprivate.audit.claims._violations_laws import (
     _lattice_step,
     epsilon_bound,
@@ -20,6 +18,8 @@ from skprivate.audit.claims._violations_laws import (
 from skprivate.audit.claims._violations_metric import halves, setting_variants, with_distance
 from skprivate.audit.claims._violations_pairs import Pair, Recipes, Surroundings
 from skprivate.audit.claims._violations_target import Claim, Inputs, Target, table
+
+from skprivate.audit import find_violation
 
 
 class Sums(BaseEstimator):

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from skprivate.audit.claims._violations_door import door_share
 
 from skprivate import MetricPrivatizer, PPMHalfspaceClassifier
 from skprivate.audit import find_violation
-from skprivate.audit.claims._violations_door import door_share
 from skprivate.privacy import open_release
 
 ROWS = np.array([[0.1], [0.4], [0.4], [0.9], [0.6], [0.1]])
