@@ -63,9 +63,10 @@ def released_sums(model):
 
 
 def recipe_bags(epsilon, regression=False):
-    # Two bags, so that the labels that one bit decides are in one sum. Few rows: fits are fast.
+    # Two bags, so that the labels that one bit decides are in one sum. Few rows: fits are fast. A regressor pays for
+    # the sum of squares as well: with two columns two bags show the same label, and that is a third of the budget.
     n = 8 if epsilon <= 1 else 2
-    X, y = np.repeat(["a", "b"], n // 2)[:, None], np.arange(n) % 2
+    X, y = np.tile(np.repeat(["a", "b"], n // 2)[:, None], 2 if regression else 1), np.arange(n) % 2
     bounds = {"label_bounds": (0.0, 1.0)} if regression else {"classes": [0, 1]}
     parameters = {
         "delta": 0.0,

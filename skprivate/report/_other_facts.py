@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.audit import EstimatorAudit, ViolationReport
-from skprivate.audit.claims import ReplayEvidence
+from skprivate.audit.claims import EstimatorAudit, ReplayEvidence, ViolationReport
 from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy.ledger import NOTHING, Totals
 

@@ -146,7 +146,7 @@ def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) ->
 
     Examples
     --------
-    >>> from skprivate.audit import gaussian_mixture_barron_constant
+    >>> from skprivate.audit.certificates import gaussian_mixture_barron_constant
     >>> gaussian_mixture_barron_constant(0.1)
     0.1
     """
@@ -172,7 +172,7 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
 
     Examples
     --------
-    >>> from skprivate.audit import gaussian_mixture_loss
+    >>> from skprivate.audit.certificates import gaussian_mixture_loss
     >>> round(gaussian_mixture_loss(0.1), 4)
     0.9904
     """
@@ -216,7 +216,7 @@ def barron_constant(
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivate.audit import barron_constant
+    >>> from skprivate.audit.certificates import barron_constant
     >>> round(barron_constant(lambda t: np.tanh(0.5 * t), -60, 60), 4)
     0.5
     """

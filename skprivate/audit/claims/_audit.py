@@ -71,7 +71,7 @@ class EstimatorAudit:
     unit, adjacency : str
     method : {"replay", "black-box"}
     epsilon_lower_bound : float
-        "replay": ε, at the claimed δ, that the worst neighbour attains over all results if the draws have their declared
+        "replay": ε, at the claimed δ, that the worst neighbour attains over all results if draws have their declared
         laws; no statistics enter. "black-box": true ε, at the claimed δ, is at least this with probability
         ``confidence``.
     p_value : float
@@ -112,10 +112,11 @@ class EstimatorAudit:
     def __str__(self) -> str:
         delta = f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         found = "attains epsilon" if self.method == "replay" else "epsilon >="
+        verdict = "VIOLATED" if self.violated else "not refuted"
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} ({self.adjacency}): "
-            f"{'VIOLATED' if self.violated else 'not refuted'}\n  {self.method}: {found} {self.epsilon_lower_bound:.4g}, "
-            f"p = {self.p_value:.2g}, confidence {self.confidence:.7g}\n{self.evidence}"
+            f"{verdict}\n  {self.method}: {found} {self.epsilon_lower_bound:.4g}, p = {self.p_value:.2g}, confidence "
+            f"{self.confidence:.7g}\n{self.evidence}"
         )
 
 
@@ -144,11 +145,11 @@ def audit_estimator(
 ) -> EstimatorAudit:
     """Audit the claimed guarantee of an estimator.
 
-    ``"replay"`` is exact, and costs a few fits. The fit is recorded, and repeated on neighbouring data with the recorded
-    results in the place of draws. It must then make the same draws at the same cost, all of them charged, and end in the
-    same state. Only the statistics may differ, each by no more than its sensitivity, and their losses together must not
-    exceed the claim. The draws are then repeated, and compared with the laws that follow from their events: size,
-    variance, centre, whole law, independence.
+    ``"replay"`` is exact, and costs a few fits. The fit is recorded, and repeated on neighbouring data with the
+    recorded results in the place of draws. It must then make the same draws at the same cost, all of them charged, and
+    end in the same state. Only the statistics may differ, each by no more than its sensitivity, and their losses
+    together must not exceed the claim. The draws are then repeated, and compared with the laws that follow from their
+    events: size, variance, centre, whole law, independence.
 
     ``"black-box"`` looks at what is released, and needs some hundred fits. A fair bit decides which of two neighbouring
     inputs is fitted. From what a fit releases the auditor forecasts the bit, bets on it against the claim, and learns.
@@ -208,8 +209,8 @@ def audit_estimator(
     Raises
     ------
     ValueError
-        If there is no claim to audit, nothing is drawn through a release (``"replay"``), no neighbour can be built, or a
-        parameter is out of range or at odds with the claim.
+        If there is no claim to audit, nothing is drawn through a release (``"replay"``), no neighbour can be built, or
+        a parameter is out of range or at odds with the claim.
 
     Notes
     -----
@@ -233,35 +234,25 @@ def audit_estimator(
     ...         self.count_ = int((X > 0.5).sum() + rng.geometric(p) - rng.geometric(p))
     ...         return self
     >>> X = np.linspace(0.0, 1.0, 10)[:, None]
-    >>> audit_estimator(GeometricCount(), X, random_state=0).violated
+    >>> audit_estimator(GeometricCount(), X, simulate=True, random_state=0).violated
     False
-    >>> audit_estimator(GeometricCount(share=0.5), X, random_state=0).violated  # half the noise
+    >>> audit_estimator(GeometricCount(share=0.5), X, simulate=True, random_state=0).violated  # half the noise
     True
     """
-    if method not in ("auto", "replay", "black-box"):
-        raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
-    at_least("n_neighbours", n_neighbours, 1)
-    at_least("n_runs", n_runs, _PRACTICE[0])
-    if max_seconds is not None and not max_seconds > 0.0:
-        raise ValueError(must_be("max_seconds", "positive or None", max_seconds))
-    if confidence is not None:
-        number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
-    if observable is not None and not callable(observable):
-        raise ValueError(must_be("observable", "a callable or None", observable))
-    if distance is not None:
-        positive("distance", distance)
+    _check_options(method, observable, distance, n_neighbours, n_runs, max_seconds, confidence)
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
     recording = None
-    if method != "black-box" and (method == "replay" or observable is None):
+    if method == "replay" or (method == "auto" and observable is None):
         recording = draws_something(subject, data, seed)
-        if recording is None and method == "replay":
-            raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
+    if recording is None and method == "replay":
+        raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     stated = subject.guarantee(data, {}, said)
-    claim = subject.claim(stated if guarantee is None else guarantee, {}, said)
+    source = stated if guarantee is None else guarantee
+    claim = subject.claim(source, {}, said)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
         raise ValueError(
             f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
@@ -270,19 +261,17 @@ def audit_estimator(
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     if recording is None:
+        claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
-        adaptive = getattr(stated if guarantee is None else guarantee, "adaptive", False)
-        claim = replace(claim, events=() if adaptive else claim.events).at(distance)
-        found = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
+        bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
         if not given:
             if not isinstance(data.X, np.ndarray):
                 raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
-            relation = _relation(claim, stated if guarantee is None else guarantee)
-            given = neighbours_of(estimator, data, relation, n_neighbours, rng)
-        secure = random_state is None
-        found = audit_by_replay(subject, recording, data, seed, given, claim, stated, 1.0 - sure, secure, rng)
-    bound, p_value, evidence = found
+            given = neighbours_of(estimator, data, _relation(claim, source), n_neighbours, rng)
+        bound, p_value, evidence = audit_by_replay(
+            subject, recording, data, seed, given, claim, stated, 1.0 - sure, random_state is None, rng
+        )
     return EstimatorAudit(
         name=subject.name,
         claimed_epsilon=claim.epsilon,
@@ -295,6 +284,29 @@ def audit_estimator(
         confidence=sure,
         evidence=evidence,
     )
+
+
+def _check_options(
+    method: Any,
+    observable: Any,
+    distance: Any,
+    n_neighbours: Any,
+    n_runs: Any,
+    max_seconds: Any,
+    confidence: Any,
+) -> None:
+    if method not in ("auto", "replay", "black-box"):
+        raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
+    if observable is not None and not callable(observable):
+        raise ValueError(must_be("observable", "a callable or None", observable))
+    at_least("n_neighbours", n_neighbours, 1)
+    at_least("n_runs", n_runs, _PRACTICE[0])
+    if distance is not None:
+        positive("distance", distance)
+    if max_seconds is not None and not max_seconds > 0.0:
+        raise ValueError(must_be("max_seconds", "positive or None", max_seconds))
+    if confidence is not None:
+        number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
 
 
 def _array(X: Any) -> Any:

@@ -30,7 +30,7 @@ from skprivate.utils import (
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
 #: Noisy numbers of a draw that are drawn again, and how many times that choices are, which tell less each.
-_NUMBERS, _CHOICES = 300, 5
+_NUMBERS, _CHOICES = 300, 10
 #: Draws of one kind and cost that are looked at.
 _EACH = 3
 #: p-values below which a first look is repeated, how much longer the last look is, and the end of all looks.

@@ -233,14 +233,16 @@ class Subject:
     ) -> Claim:
         """Read the claim, from runs on plain data where it is not given in full."""
         error: Exception | None = None
+        guarantee: Any = None
         for inputs in _plain_inputs(example, labels, has_target):
             try:
-                claim = self.claim(self.guarantee(inputs, settings, given), settings, given)
+                guarantee = self.guarantee(inputs, settings, given)
+                break
             except Exception as refusal:
                 error = refusal
-                continue
-            if claim is not None:
-                return claim
+        claim = self.claim(guarantee, settings, given)
+        if claim is not None:
+            return claim
         raise ValueError(
             f"{self.name} claims nothing that can be searched: pass epsilon=, unit= and adjacency=, or X and y that it "
             "accepts."

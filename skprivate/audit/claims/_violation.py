@@ -170,8 +170,8 @@ def find_violation(
 
     Neighbours are built from worst cases for arithmetic and counts, freely combined: values that are subnormal, huge,
     tied, duplicated, collinear or far from zero, one row more, one user with two rows, row counts around multiples of
-    the number of columns, flipped labels, several outputs, identifiers of mixed types. Each pair is run a few times with
-    the same simulated noise on both sides, where only the data can make a difference. The pairs whose outputs move
+    the number of columns, flipped labels, several outputs, identifiers of mixed types. Each pair is run a few times
+    with the same simulated noise on both sides, where only the data can make a difference. The pairs whose outputs move
     furthest relative to the noise are changed a little and tried again. Where draws pass this package's release, each
     pair is also replayed with the results of the first input, which shows how far every statistic moves. The strongest
     pairs are tested by bets on fresh runs, as in `audit_estimator` with ``method="black-box"``. Under a metric, the way
