@@ -77,7 +77,7 @@ def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a page says: the parts of every kind of audit."""
+    """Parts of a page, for every kind of audit."""
 
     title: str
     subject: str
@@ -91,7 +91,7 @@ class Findings:
 
 
 def findings(audit: Any) -> Findings:
-    """The findings of any report, by what it has."""
+    """Read the findings of any report, by its attributes."""
     if hasattr(audit, "claimed_epsilon"):
         return _claim(audit)
     return _certificate(audit) if hasattr(audit, "accuracy_upper_bound") else _attack(audit)

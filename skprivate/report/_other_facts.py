@@ -200,7 +200,7 @@ def _finite(value: float) -> float | None:
 
 
 def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """What was done and found; lower bounds rounded down, the claim up."""
+    """Describe the audit and its findings; lower bounds are rounded down, the claim up."""
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     bound = "∞" if found is None else rounded_down(found, 4)
     claim = f"claimed is ε ≤ {'∞' if claimed is None else rounded_up(claimed)}"
@@ -228,7 +228,7 @@ def audit_in_words(audit: Mapping[str, Any]) -> str:
 
 
 def audit_verdict(audit: Mapping[str, Any]) -> tuple[str, str]:
-    """Whether the claim is refuted, and what is to be said of that."""
+    """Judge the claim: the verdict, and a remark on it."""
     found, claimed = (
         math.inf if audit[name] is None else audit[name]
         for name in ("epsilon_lower_bound", "claimed_epsilon")

@@ -64,7 +64,7 @@ def test_tables_as_programs_write_them(tmp_path, capsys, encoding, delimiter, en
         (b"\xff\xfes\x00c\x00", [], "'score' is missing"),
         ("score,member\n1,1\n2,1\n", [], "both members and non-members"),
         ("score,member\n1,1\n2,0\n", ["--epsilon", "-1"], "--epsilon must be"),
-        ("score,member\n1,1\n2,0\n", ["--coin", "0.2", "--design", "independent"], "--coin belongs"),
+        ("score,member\n1,1\n2,0\n", ["--p-member", "0.2", "--design", "independent"], "--p-member belongs"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, capsys, rows, more, message):

@@ -104,7 +104,7 @@ class EstimatorAudit:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted."""
+        """True if the claim is refuted."""
         if self.method == "replay":
             return bool(self.evidence.failures)
         return self.p_value <= 1.0 - self.confidence
@@ -243,21 +243,15 @@ def audit_estimator(
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
-    recording = None
-    if method == "replay" or (method == "auto" and observable is None):
-        recording = draws_something(subject, data, seed)
+    replays = method == "replay" or (method == "auto" and observable is None)
+    recording = draws_something(subject, data, seed) if replays else None
     if recording is None and method == "replay":
         raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     stated = subject.guarantee(data, {}, said)
     source = stated if guarantee is None else guarantee
-    claim = subject.claim(source, {}, said)
-    if claim is None or not 0.0 < claim.epsilon < math.inf:
-        raise ValueError(
-            f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
-            "epsilon= to audit a claim."
-        )
+    claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     if recording is None:
@@ -307,6 +301,17 @@ def _check_options(
         raise ValueError(must_be("max_seconds", "positive or None", max_seconds))
     if confidence is not None:
         number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
+
+
+def _stated_claim(subject: Subject, source: Any, said: dict[str, Any]) -> Claim:
+    """Read a claim with a positive finite ε."""
+    claim = subject.claim(source, {}, said)
+    if claim is None or not 0.0 < claim.epsilon < math.inf:
+        raise ValueError(
+            f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
+            "epsilon= to audit a claim."
+        )
+    return claim
 
 
 def _array(X: Any) -> Any:

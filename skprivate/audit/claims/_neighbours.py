@@ -77,7 +77,7 @@ def group_size(data: Inputs, unit: str, wanted: int) -> int:
 
 
 def opposite_pairs(data: Inputs, unit: str, adjacency: str, n_units: int = 1) -> list[tuple[Inputs, Inputs]]:
-    """Build pairs of inputs that differ in n units, all of which change alike.
+    """Build pairs of inputs that differ in n units, which all change alike.
 
     Under add-remove the first input lacks the units, else they have opposite values.
     """

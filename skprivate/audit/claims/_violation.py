@@ -115,7 +115,7 @@ class ViolationReport:
 
     @property
     def violated(self) -> bool:
-        """Whether a pair refutes the claim; for a sound subject with probability at most ``1 − confidence``."""
+        """True if a pair refutes the claim; for a sound subject with probability at most ``1 − confidence``."""
         return self.p_value <= 1.0 - self.confidence
 
     @property
