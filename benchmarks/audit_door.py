@@ -1,4 +1,4 @@
-"""Audits at the door: broken copies of every private estimator, and sound ones; sound functions, from outside.
+"""Audits at the release: broken copies of every private estimator, and sound ones; sound functions, as black boxes.
 
 python benchmarks/audit_door.py [--sound N] [--only NAME]
 
@@ -18,7 +18,7 @@ import numpy as np
 from _common import parse_args, write_table
 from audit_estimators import EPSILONS, RECIPES
 
-from skprivate.audit import audit_draws, audit_function
+from skprivate.audit import audit_estimator, find_violation
 from skprivate.privacy import gaussian_noise_multiplier
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.noise._lattice import as_integers
@@ -36,7 +36,7 @@ METHODS = (
 )
 #: Of the functions' audits.
 DELTA, CONFIDENCE = 1e-5, 0.999
-#: Of the audits at the door: their default, stated here.
+#: Of the audits at the release: their default, stated here.
 LEVEL = 1e-6
 LOCAL = ("k_norm", "nearest")
 
@@ -84,7 +84,7 @@ def drawn_twice():
 
     def twice(self, draw, sample):
         if self._tape is not None:
-            self._tape.draw(draw, sample)
+            self._tape.draw(draw, lambda: sample(draw.statistic))
         return perform(self, draw, sample)
 
     with mock.patch.object(_draws.Draws, "_perform", twice):
@@ -128,14 +128,15 @@ def audit(cls, recipe, name, epsilon, spent=None):
     known = inspect.signature(cls.__init__).parameters
     parameters = {key: value for key, value in recipe["parameters"].items() if key in known}
     metric = recipe.get("claim", {}).get("adjacency") == "metric" or "(wasserstein)" in name
-    return audit_draws(
+    return audit_estimator(
         cls(**parameters, epsilon=spent or epsilon),
         *recipe["fit"],
         neighbours=neighbour(name, recipe),
         fit_params=recipe.get("fit_params"),
         distance=recipe.get("distance", 1.0) if metric else None,
         epsilon=epsilon if spent else None,
-        false_alarm=LEVEL,
+        method="replay",
+        confidence=1 - LEVEL,
     )
 
 
@@ -149,8 +150,6 @@ def lines(only):
                 recipe = make(epsilon) if takes else make()
                 if name == "UserLevelSelector":  # a tie would hide how much noise there is
                     recipe["fit"] = (np.ones((2, 1)), np.ones(2))
-                if name == "MetricPrivatizer":
-                    recipe["fit"] = (recipe["fit"][0][:1], None)
                 yield name + variant, cls, recipe, epsilon
 
 
@@ -187,7 +186,7 @@ def audit_sound_functions(at_least):
     while made < at_least:
         for name, function, epsilon, delta in sound_functions(rng):
             options = {"epsilon": epsilon, "delta": delta, "confidence": CONFIDENCE, "random_state": made}
-            found = audit_function(function, 0, 1, n_runs=500, **options)
+            found = find_violation(function, pairs=[((0,), (1,))], max_pairs=1, **options)
             made, refuted = made + 1, refuted + found.violated
             if found.violated:
                 print(name, found, flush=True)
@@ -221,8 +220,8 @@ def audit_sound(every, at_least):
         for name, cls, recipe, epsilon in every:
             found = audit(cls, recipe, name, epsilon)
             made, refuted = made + 1, refuted + found.violated
-            if found.law_tests:
-                largest = max(largest, found.law_tests[0].z)
+            if found.evidence.law_tests:
+                largest = max(largest, found.evidence.law_tests[0].z)
             if found.violated:
                 print(found, flush=True)
     print("largest z of a sound law", round(largest, 2), flush=True)
@@ -236,7 +235,7 @@ if __name__ == "__main__":
     table = list(audit_faults(every))
     for name, (made, refuted, seconds), level in (
         ("none (sound)", audit_sound(every, args.sound), LEVEL),
-        ("none (sound), audit_function", audit_sound_functions(args.sound), 1 - CONFIDENCE),
+        ("none (sound), find_violation", audit_sound_functions(args.sound), 1 - CONFIDENCE),
     ):
         table.append([name, made, refuted, seconds, f"{level * made:.3g}"])
         print(table[-1], flush=True)

@@ -2,15 +2,18 @@
 
 Usage: python benchmarks/find_violation.py [--old CHECKOUT] [--only NAME ...] [--seconds S] [--seeds K ...] [--small]
 
-``CHECKOUT`` is a worktree of that commit; known faults of it are searched for. Today's modules of the search are loaded
-beside the old package: the search needs nothing of it but binomial intervals and public randomness. Without it, every
-private estimator of the package is searched, where nothing should be found.
+``CHECKOUT`` is a worktree of that commit; known faults of it are searched for. The old package is imported first and
+kept by its subjects; today's is then imported in its place. Without it, every private estimator of the package is
+searched, where nothing should be found.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
+import pkgutil
 import sys
 import time
 import warnings
@@ -21,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 
 def search(name, subject, arguments, seconds, seed, out):
     """One search, whose outcome is added to a file."""
-    from skprivate.audit.claims._violations import find_violation
+    from skprivate.audit import find_violation
 
     begun = time.time()
     try:
@@ -33,37 +36,52 @@ def search(name, subject, arguments, seconds, seed, out):
     results = json.loads(out.read_text()) if out.exists() else {}  # several may run side by side
     results[f"{name}, seed {seed}"] = {
         "violated": report.violated,
-        "cpu_seconds": round(report.seconds, 1),
+        "cpu_seconds": round(report.counts.seconds, 1),
         "claimed_epsilon": report.claimed_epsilon,
         "epsilon_lower_bound": round(report.epsilon_lower_bound, 3),
         "p_value": report.p_value,
-        "counts": report.counts,
-        "pairs": report.n_pairs,
-        "refused": report.n_refused,
-        "tested": report.n_tested,
-        "how": report.how[:500],
-        "door_share": report.door_share,
-        "door_pair": report.door_pair[:300],
-        "watched": report.n_watched,
+        "pairs": report.counts.n_pairs,
+        "refused": report.counts.n_refused,
+        "tested": report.counts.n_tested,
+        "replayed": report.counts.n_replayed,
+        "pair": str(report.pair)[:500],
+        "largest_share": report.largest_share,
+        "share_pair": str(report.share_pair)[:300],
         "one_sided_refusals": report.one_sided_refusals[:3],
-        "unit": report.unit,
-        "event": report.event,
+        "unit": report.claim.unit,
     }
     out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def only_small_data():
     """At most 20 columns and 400 users, so that subjects whose fits are slow are given many neighbours."""
-    from skprivate.audit.claims import _violations_pairs as pairs
+    from skprivate.audit.claims import _recipes
 
-    every = pairs.gene_values
+    every = _recipes.gene_values
 
     def few_columns(place):
         genes = every(place)
         return {**genes, "d": tuple(d for d in genes["d"] if d == "given" or d <= 20)}
 
-    pairs.gene_values, pairs._CROWDS = few_columns, (400,)
-    pairs.Recipes._wide = lambda self, recipe: None
+    _recipes.gene_values, _recipes._CROWDS = few_columns, (400,)
+    _recipes.Recipes._wide = lambda self, recipe: None
+
+
+def subjects_of(checkout):
+    """Import the old package and build its subjects, then forget its name."""
+    sys.path.insert(0, checkout)
+    old = importlib.import_module("skprivate")
+    for module in pkgutil.walk_packages(old.__path__, "skprivate."):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+    from _violation_subjects import old_subjects
+
+    subjects = old_subjects()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "skprivate"]:
+        del sys.modules[name]
+    sys.path.remove(checkout)
+    sys.path.insert(0, str(HERE.parent))
+    return subjects
 
 
 def main():
@@ -77,17 +95,16 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.old:
-        sys.path.insert(0, options.old)
-        import skprivate.audit
+        subjects = subjects_of(options.old)
+    else:
+        from _violation_subjects import current_subjects
 
-        skprivate.audit.__path__.append(str(HERE.parent / "skprivate" / "audit"))
-    from _violation_subjects import current_subjects, old_subjects
-
+        subjects = current_subjects()
     if options.small:
         only_small_data()
     name = "find_violation_old.json" if options.old else "find_violation.json"
     out = Path(options.out or HERE / "results" / name)
-    for name, (subject, arguments) in (old_subjects() if options.old else current_subjects()).items():
+    for name, (subject, arguments) in subjects.items():
         if options.only and not any(part in name for part in options.only):
             continue
         for seed in options.seeds:

@@ -104,7 +104,8 @@ def audited(where, noise, seconds):
             search,
             X,
             y,
-            neighbour=(X_other, y_other),
+            method="black-box",
+            neighbours=(X_other, y_other),
             observable=seen,
             n_runs=10**6,
             max_seconds=seconds,
@@ -115,10 +116,10 @@ def audited(where, noise, seconds):
         where,
         noise,
         EPSILON,
-        found.n_fits,
+        found.evidence.n_runs,
         found.epsilon_lower_bound,
         found.violated,
-        round(found.seconds),
+        round(found.evidence.seconds),
     ]
     print(*row, flush=True)
     return row

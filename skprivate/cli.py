@@ -67,13 +67,13 @@ def add_audit(groups: Any) -> None:
         "--design",
         required=True,
         choices=tuple(_METHODS),
-        help="one-run: all scores from one run, into which each record was put by its own coin; independent: each "
+        help="one-run: all scores from one run, into which each record was put at random; independent: each "
         "score from an independent run of its own",
     )
     parser.add_argument("--epsilon", type=float, required=True, help="the claim")
     parser.add_argument("--delta", type=float, default=0.0, help="the claim, default: 0")
     parser.add_argument(
-        "--coin", type=float, default=0.5, help="one-run: probability of a member, default: 0.5"
+        "--p-member", type=float, default=0.5, help="one-run: probability of a member, default: 0.5"
     )
     parser.add_argument("--confidence", type=float, default=0.95, help="default: 0.95")
     parser.add_argument(
@@ -95,9 +95,9 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
 
     if not (math.isfinite(options.epsilon) and options.epsilon > 0):
         raise ValueError(f"--epsilon must be a positive finite number, got {options.epsilon!r}.")
-    if options.design == "independent" and options.coin != 0.5:
+    if options.design == "independent" and options.p_member != 0.5:
         raise ValueError(
-            "--coin belongs to --design one-run: independent runs may have any number of members."
+            "--p-member belongs to --design one-run: independent runs may have any number of members."
         )
     scores, members = _read(Path(options.path), options.score, options.member)
     bound = epsilon_lower_bound(
@@ -107,7 +107,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
         delta=options.delta,
         confidence=options.confidence,
         random_state=options.seed,
-        **({} if options.design == "independent" else {"coin": options.coin}),
+        **({} if options.design == "independent" else {"p_member": options.p_member}),
     )
     refuted = bound > options.epsilon
     found = {
@@ -134,7 +134,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]:
-    """Read two columns of a CSV file; messages name rows, never their entries."""
+    """Read two columns of a CSV file; messages name rows, never their values."""
     scores, members = [], []
     lines = io.StringIO(_decoded(path.read_bytes()), newline="")
     header = lines.readline()

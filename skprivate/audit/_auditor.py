@@ -312,7 +312,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return np.array(bounds)
 
     def report(self) -> AuditReport:
-        """The findings as an `AuditReport`, readable in plain words."""
+        """Summarise the findings as an `AuditReport`, readable in plain words."""
         check_is_fitted(self)
         return AuditReport(
             loss=self.loss,
@@ -440,7 +440,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError(
                 "assumption='barron' needs a bounded support: give support=radius or (low, high), with "
                 "truncate=True if "
-                "T can lie outside."
+                "T can be outside."
             )
 
     def _restrict(self, X, s):
@@ -451,7 +451,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return X, s
         if not self.truncate:
             raise ValueError(
-                f"{int((~inside).sum())} of {inside.size} rows of T lie outside support={self.support!r}. "
+                f"{int((~inside).sum())} of {inside.size} rows of T are outside support={self.support!r}. "
                 "Widen the support, or audit the truncated output with truncate=True."
             )
         self.n_truncated_ = int((~inside).sum())

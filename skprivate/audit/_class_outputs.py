@@ -1,4 +1,4 @@
-"""What an audited model puts out, made ready for an adversary: class probabilities, and predicted labels."""
+"""Outputs of an audited model as an adversary reads them: class probabilities, and predicted labels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ROUNDING = 0.05
 def output_summary(
     outputs: npt.ArrayLike, labels: npt.ArrayLike, *, classes: npt.ArrayLike | None = None, n_top: int = 4
 ) -> Array:
-    """What class probabilities say of membership: that of the true label, and the largest ones in order.
+    """Summarise class probabilities for a membership attack: that of the true label, and the largest in order.
 
     Which class is the largest hardly matters to an adversary who wants to know whether a record was trained on; how
     sure the model is, and whether it is right, does. A defence that adds noise to the probabilities but keeps the
-    predicted label shows in how the largest ones lie to each other.
+    predicted label shows in the relations of the largest ones.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def output_summary(
 def class_columns(
     labels: npt.ArrayLike, n_classes: int, classes: npt.ArrayLike | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The column of each label, and whether it has one."""
+    """Find the column of each label, and whether it has one."""
     values = as_labels(labels, "labels")
     names = np.unique(values) if classes is None else as_labels(classes, "classes")
     if names.size != n_classes:
-        told = "labels" if classes is None else "classes"
+        wrong = "labels" if classes is None else "classes"
         advice = "Name the classes of the columns: classes=model.classes_." if classes is None else ""
         raise ValueError(
-            must_be(told, f"{n_classes} distinct ones, as many as outputs has columns", names.size, advice)
+            must_be(wrong, f"{n_classes} distinct ones, as many as outputs has columns", names.size, advice)
         )
     order = np.argsort(names, kind="stable")
     if names.dtype.kind != values.dtype.kind and "U" in (names.dtype.kind, values.dtype.kind):
@@ -126,10 +126,7 @@ def _flat(values: Any) -> npt.NDArray[Any]:
 
 
 def as_labels(values: Any, name: str = "X") -> npt.NDArray[Any]:
-    """Labels as an array of text, booleans or numbers, one each row; never a mixture, never with gaps.
-
-    Lists, arrays, Series of pandas and polars, categorical ones and those with nullable types are the same.
-    """
+    """Read labels as an array of text, booleans or numbers; mixtures and gaps are refused."""
     array = _flat(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must hold labels of shape (n,) or (n, 1), got shape {array.shape}.")
@@ -158,7 +155,7 @@ _GAPS = (
 
 
 def is_labels(outputs: Any) -> bool:
-    """Whether outputs are predicted labels: one column that holds no floats, or no numbers at all."""
+    """Check that outputs are predicted labels: one column without floats, or without numbers."""
     if hasattr(outputs, "nnz"):
         return False
     array = np.asarray(outputs)
@@ -174,10 +171,10 @@ def is_labels(outputs: Any) -> bool:
 
 
 def _is_gappy_series(outputs: Any) -> bool:
-    """Whole numbers with gaps come out of a Series as floats; its own type still tells."""
+    """Check the type of a Series: whole numbers with gaps come out of it as floats."""
     return hasattr(outputs, "dtype") and str(outputs.dtype).startswith(("Int", "UInt", "Boolean"))
 
 
 def is_float_series(outputs: Any) -> bool:
-    """Whether outputs are a Series of real numbers: a scalar T with a name."""
+    """Check that outputs are a Series of real numbers: a scalar T with a name."""
     return hasattr(outputs, "to_frame") and len(np.shape(outputs)) == 1 and not is_labels(outputs)

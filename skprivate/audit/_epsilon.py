@@ -1,13 +1,10 @@
-"""Lower bounds on ε from an attack: what is leaked for certain.
+"""Lower bounds on ε from the scores of an attack.
 
 ``clopper-pearson``
     Scores of independent runs, membership known. (ε, δ)-DP forces ``TPR ≤ e^ε FPR + δ`` and ``TNR ≤ e^ε FNR +
     δ`` for every threshold; exact binomial bounds on both rates give ``ε ≥ ln((TPR_low − δ)/FPR_high)``.
-``one-run``, ``one-run-fdp``
-    Scores of one run whose members were drawn by coins: `_one_run`.
-
 ``one-run``
-    m records, each put into one training run by a coin; the attacker names the membership of some of them. Steinke,
+    m records, each put into one training run at random; the attacker names the membership of some of them. Steinke,
     Nasr and Jagielski (2023): with W* ~ Binomial(r, e^ε/(1 + e^ε)), ``P(correct ≥ v) ≤ P(W* ≥ v) + 2 m δ max_i
     P(v > W* ≥ v − i)/i``.
 ``one-run-fdp``
@@ -52,9 +49,9 @@ Mask = npt.NDArray[np.bool_]
 _MAX_EPSILON = 50.0
 
 
-def _unfair_p_value(epsilon: float, coin: float, guesses: tuple[int, int], correct: int) -> float:
-    """Largest probability of ``correct`` or more right guesses under pure ε-DP, by coins of probability ``coin``."""
-    logit = math.log(coin / (1.0 - coin))
+def _unfair_p_value(epsilon: float, p_member: float, guesses: tuple[int, int], correct: int) -> float:
+    """Bound the probability of ``correct`` or more right guesses under pure ε-DP, with members of probability p."""
+    logit = math.log(p_member / (1.0 - p_member))
     first = np.arange(guesses[0] + 1)
     chances = binom.pmf(first, guesses[0], expit(epsilon + logit))
     # P(first + second ≥ correct), summed over the first: all terms are positive.
@@ -62,15 +59,15 @@ def _unfair_p_value(epsilon: float, coin: float, guesses: tuple[int, int], corre
     return min(1.0, float(np.sum(chances * tails)))
 
 
-def _fair_part(member: Mask, coin: float, rng: np.random.Generator) -> Mask:
-    """Which records to keep so that those left are fair coins."""
-    likely = member if coin > 0.5 else ~member
-    keep = min(coin, 1.0 - coin) / max(coin, 1.0 - coin)
+def _fair_part(member: Mask, p_member: float, rng: np.random.Generator) -> Mask:
+    """Choose records to keep so that those left are members with probability ½."""
+    likely = member if p_member > 0.5 else ~member
+    keep = min(p_member, 1.0 - p_member) / max(p_member, 1.0 - p_member)
     return ~likely | (rng.random(member.size) < keep)
 
 
 def _one_run_p_value(epsilon: float, delta: float, m: int, guesses: int, correct: int) -> float:
-    """Largest probability of ``correct`` or more right guesses under (ε, δ)-DP."""
+    """Bound the probability of ``correct`` or more right guesses under (ε, δ)-DP."""
     q = 1.0 / (1.0 + math.exp(-epsilon))
     tail = float(binom.sf(correct - 1, guesses, q))
     if delta == 0.0 or correct == 0:
@@ -81,7 +78,7 @@ def _one_run_p_value(epsilon: float, delta: float, m: int, guesses: int, correct
 
 
 def _gaussian_parameter(epsilon: float, delta: float) -> float:
-    """The μ of the Gaussian trade-off curve that is exactly (ε, δ)-DP."""
+    """Find μ of the Gaussian trade-off curve that is exactly (ε, δ)-DP."""
 
     def excess(mu: float) -> float:
         tail = math.exp(min(epsilon, 700.0)) * float(ndtr(-epsilon / mu - mu / 2.0))
@@ -94,7 +91,7 @@ def _gaussian_parameter(epsilon: float, delta: float) -> float:
 
 
 def _inverse_blow_up(epsilon: float, delta: float, trade_off: str) -> Callable[[float], float]:
-    """``F^{-1}``: the smallest probability of the wrong event that allows probability y of the right one."""
+    """Make ``F^{-1}``: the smallest probability of the wrong event that allows probability y of the right one."""
     if trade_off == "gaussian":
         mu = _gaussian_parameter(epsilon, delta)
         return lambda y: float(ndtr(ndtri(min(y, 1.0)) - mu)) if y > 0.0 else 0.0
@@ -105,7 +102,7 @@ def _inverse_blow_up(epsilon: float, delta: float, trade_off: str) -> Callable[[
 def _fdp_is_refuted(
     epsilon: float, delta: float, trade_off: str, m: int, guesses: int, correct: int, alpha: float
 ) -> bool:
-    """Whether ``P(correct guesses ≥ correct) ≥ alpha`` is impossible under the trade-off curve."""
+    """Check that ``P(correct guesses ≥ correct) ≥ alpha`` is impossible under the trade-off curve."""
     inverse = _inverse_blow_up(epsilon, delta, trade_off)
     right, wrong = alpha * correct / m, alpha * (guesses - correct) / m
     total = guesses / m
@@ -121,7 +118,7 @@ def _fdp_is_refuted(
 
 
 def _largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """Largest ε that is refuted, by bisection from below; 0 if none is."""
+    """Find the largest ε that is refuted, by bisection from below; 0 if none is."""
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
@@ -137,7 +134,7 @@ def _largest_refuted(refuted: Callable[[float], bool]) -> float:
 
 
 Counts = npt.NDArray[np.integer[Any]]
-#: Coins that are less likely than this are not the coins that were stated.
+#: Memberships that are less likely than this were not drawn with the stated probability.
 _IMPOSSIBLE = 1e-9
 _METHODS = ("clopper-pearson", "one-run", "one-run-fdp")
 
@@ -156,7 +153,7 @@ class Threshold(NamedTuple):
 def _two_rate_bound(
     hits: Counts, n_hits: int, errors: Counts, n_errors: int, delta: float, alpha: float, share: float
 ) -> Array:
-    """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
+    """Compute ``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha * (1.0 - share)), 0.0)
     high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha * share)
     high = np.where(errors < n_errors, high, 1.0)
@@ -175,7 +172,7 @@ def _bound_at(scores: Array, member: Mask, threshold: Threshold, delta: float, a
 
 
 def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -> Threshold:
-    """The threshold, direction and split that do best on calibration data."""
+    """Choose the threshold, direction and split that do best on calibration data."""
     candidates = np.unique(scores)
     if candidates.size > 2000:
         candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 2000), method="nearest"))
@@ -226,7 +223,7 @@ def _one_run_bound(
     alpha: float,
     method: str,
     trade_off: str,
-    coin: float = 0.5,
+    p_member: float = 0.5,
 ) -> float:
     n_in, n_out = guesses
     m, total = scores.size, n_in + n_out
@@ -234,8 +231,8 @@ def _one_run_bound(
     order = np.argsort(scores, kind="stable")
     right = int(member[order[m - n_in :]].sum()) if n_in else 0
     right += int((~member[order[:n_out]]).sum())
-    if coin != 0.5:
-        return _largest_refuted(lambda e: _unfair_p_value(e, coin, guesses, right) < alpha)
+    if p_member != 0.5:
+        return _largest_refuted(lambda e: _unfair_p_value(e, p_member, guesses, right) < alpha)
     if method == "one-run":
         return _largest_refuted(lambda e: _one_run_p_value(e, delta, m, total, right) < alpha)
     test = partial(
@@ -244,19 +241,19 @@ def _one_run_bound(
     return _largest_refuted(test)
 
 
-def _default_guesses(m: int, coin: float = 0.5) -> list[tuple[int, int]]:
-    """A short list of ways to guess: all records, half of them, a quarter …, of both kinds as often as they are."""
+def _default_guesses(m: int, p_member: float = 0.5) -> list[tuple[int, int]]:
+    """List numbers of guesses: all records, half of them, a quarter …, of both kinds as often as they are."""
     ways = []
     size = m // 2
     while size >= max(10, m // 64):
-        n_in = round(2 * size * coin)
+        n_in = round(2 * size * p_member)
         ways.append((n_in, 2 * size - n_in))
         size //= 2
     return ways or [(m // 2, m // 2)]
 
 
 def _choose_guesses(scores: Array, member: Mask, alpha: float) -> tuple[float, float, float]:
-    """Shares of records to name members and non-members that do best on calibration data, and their bound."""
+    """Choose the shares of records to guess that do best on calibration data, and their bound."""
     m = scores.size
     sizes = np.unique(np.concatenate([[0], np.geomspace(1, m, 40).astype(int)]))
     ordered = member[np.argsort(scores, kind="stable")]
@@ -286,7 +283,7 @@ def epsilon_lower_bound(
     *,
     delta: float = 0.0,
     method: str | None = None,
-    coin: float = 0.5,
+    p_member: float = 0.5,
     confidence: float = 0.95,
     threshold: float | None = None,
     n_guesses: int | tuple[int, int] | None = None,
@@ -312,8 +309,8 @@ def epsilon_lower_bound(
     method : {"clopper-pearson", "one-run", "one-run-fdp"}
         How the scores came about; no default, for a test of the wrong design proves nothing. ``"clopper-pearson"``:
         each in an independent run of its own. ``"one-run"``, ``"one-run-fdp"``: all in one run, into which each record
-        was put, or not, by its own coin.
-    coin : float, default=0.5
+        was put, or not, by its own p_member.
+    p_member : float, default=0.5
         One-run methods: probability with which a record became a member, in (0, 1).
     confidence : float, default=0.95
         In (0, 1).
@@ -367,23 +364,23 @@ def epsilon_lower_bound(
     scores, member = _check_pair(scores, membership, "scores", "membership")
     for name, value, low, high in (("delta", delta, 0.0, 1.0), ("confidence", confidence, 0.0, 1.0)):
         if not (low <= value < high) or (name == "confidence" and value == 0.0):
-            raise ValueError(f"{name} must lie in {'[' if name == 'delta' else '('}0, 1); got {value!r}.")
+            raise ValueError(f"{name} must be in {'[' if name == 'delta' else '('}0, 1); got {value!r}.")
     if method is None:
         raise ValueError(
             "method must be stated: 'clopper-pearson' if each score comes from an independent run of its own, "
-            "'one-run' or 'one-run-fdp' if all come from one run whose members were drawn by coins; got None."
+            "'one-run' or 'one-run-fdp' if all come from one run whose members were drawn at random; got None."
         )
     _check_option("method", method, _METHODS)
-    if not 0.0 < coin < 1.0:
-        raise ValueError(f"coin must lie in (0, 1); got {coin!r}.")
+    if not 0.0 < p_member < 1.0:
+        raise ValueError(f"p_member must be in (0, 1); got {p_member!r}.")
     _check_option("trade_off", trade_off, ("approximate", "gaussian"))
     if calibration is not None:
         calibration = _check_pair(*calibration, "calibration scores", "calibration membership")
     alpha = 1.0 - confidence
     rng = public_generator(random_state)
     if method == "clopper-pearson":
-        if n_guesses is not None or coin != 0.5:
-            wrong = "coin" if n_guesses is None else "n_guesses"
+        if n_guesses is not None or p_member != 0.5:
+            wrong = "p_member" if n_guesses is None else "n_guesses"
             raise ValueError(f"{wrong} belongs to the one-run methods; got method='clopper-pearson'.")
         return _clopper_pearson_bound(scores, member, delta, alpha, threshold, calibration, rng)
     if threshold is not None:
@@ -394,35 +391,36 @@ def epsilon_lower_bound(
         raise ValueError(
             "trade_off='gaussian' needs delta > 0: a Gaussian mechanism is never (epsilon, 0)-DP."
         )
-    _check_coins(member, coin)
+    _check_coins(member, p_member)
     if n_guesses is not None:
         n_guesses = _check_guesses(n_guesses, scores.size)
     # In the order that data come in, members may stand together: equal scores must not be told apart by it.
     order = rng.permutation(scores.size)
     scores, member = scores[order], member[order]
-    if coin != 0.5 and (delta > 0.0 or method == "one-run-fdp" or calibration is not None):
-        kept, m = _fair_part(member, coin, rng), scores.size
-        scores, member, coin = scores[kept], member[kept], 0.5
+    if p_member != 0.5 and (delta > 0.0 or method == "one-run-fdp" or calibration is not None):
+        kept, m = _fair_part(member, p_member, rng), scores.size
+        scores, member, p_member = scores[kept], member[kept], 0.5
         if scores.size < 2:
             return 0.0
         if n_guesses is not None:
             n_guesses = _guesses_from_shares((n_guesses[0] / m, n_guesses[1] / m), scores.size)
-    bound = partial(_one_run_bound, delta=delta, method=method, trade_off=trade_off, coin=coin)
+    bound = partial(_one_run_bound, delta=delta, method=method, trade_off=trade_off, p_member=p_member)
     if n_guesses is not None:
         return bound(scores, member, n_guesses, alpha=alpha)
     if calibration is not None:
         shares = _choose_guesses(*calibration, alpha)[:2]
         return bound(scores, member, _guesses_from_shares(shares, scores.size), alpha=alpha)
-    ways = _default_guesses(scores.size, coin)
+    ways = _default_guesses(scores.size, p_member)
     return max(bound(scores, member, way, alpha=alpha / len(ways)) for way in ways)
 
 
-def _check_coins(member: Mask, coin: float) -> None:
-    """Refuse memberships that coins of this probability would not give."""
+def _check_coins(member: Mask, p_member: float) -> None:
+    """Refuse memberships that this probability would not give."""
     count, m = int(member.sum()), member.size
-    if min(binom.cdf(count, m, coin), binom.sf(count - 1, m, coin)) < _IMPOSSIBLE:
+    if min(binom.cdf(count, m, p_member), binom.sf(count - 1, m, p_member)) < _IMPOSSIBLE:
         raise ValueError(
-            f"coin must be the probability with which records became members; got {coin!r}, but {count} of {m} are."
+            f"p_member must be the probability with which records became members; got {p_member!r}, but {count} of "
+            f"{m} are."
         )
 
 

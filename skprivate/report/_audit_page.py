@@ -27,7 +27,6 @@ _SILENT = (
     "claimed_epsilon",
     "claimed_delta",
     "epsilon_lower_bound",
-    "epsilon_attained",
     "confidence",
 )
 _CAVEATS = (
@@ -92,30 +91,25 @@ class Findings:
 
 
 def findings(audit: Any) -> Findings:
-    """Collect the findings of a report of any class."""
+    """Read the findings of any report, by its attributes."""
     if hasattr(audit, "claimed_epsilon"):
         return _claim(audit)
     return _certificate(audit) if hasattr(audit, "accuracy_upper_bound") else _attack(audit)
 
 
 def _claim(audit: Any) -> Findings:
-    exact, claimed = getattr(audit, "epsilon_attained", None), float(audit.claimed_epsilon)
-    found = float(audit.epsilon_lower_bound if exact is None else exact)
-    delta = float(audit.claimed_delta)
+    exact = getattr(audit, "method", "") == "replay"
+    claimed, found, delta = (
+        float(getattr(audit, name)) for name in ("claimed_epsilon", "epsilon_lower_bound", "claimed_delta")
+    )
     figures = [
         (
             f"ε ≥ {rounded_down(found, 4)}",
-            "was found" if exact is None else "is attained, if draws have the laws that they declare",
+            "is attained, if draws have the laws that they declare" if exact else "was found",
         ),
         (f"ε ≤ {rounded_up(claimed, 4)}", f"is claimed, with δ = {small(delta)}"),
     ]
-    if hasattr(audit, "confidence"):
-        figures.append((f"{audit.confidence:g}", "confidence of what was found"))
-    if hasattr(audit, "reconstruction_advantage"):
-        more = f"{100 * audit.reconstruction_advantage:.1f} points"
-        figures.append(
-            (more, "reconstruction advantage: labels guessed right with the release, less without")
-        )
+    figures.append((f"{rounded_down(audit.confidence, 7)}", "confidence of the findings"))
     return Findings(
         "Audit of a claim",
         audit.name,
@@ -125,13 +119,13 @@ def _claim(audit: Any) -> Findings:
         audit_chart(claimed, found, broken=bool(audit.violated))
         if max(claimed, found) < float("inf")
         else "",
-        facts=_rest(audit),
+        facts=_rest(audit) + _rest(getattr(audit, "evidence", None) or audit.counts),
         caveats=_CAVEATS,
     )
 
 
 def _rest(audit: Any) -> tuple[tuple[str, str], ...]:
-    """List further fields that are short: numbers, words, flags."""
+    """List all further fields that are short: numbers and words."""
     shown = []
     for name in (part.name for part in fields(audit)):
         value = getattr(audit, name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.audit import DrawAudit, EstimatorAudit, ReleaseAudit
+from skprivate.audit.claims import EstimatorAudit, ReplayEvidence, ViolationReport
 from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy.ledger import NOTHING, Totals
 
@@ -132,54 +132,54 @@ def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, A
     }
 
 
-Audit = EstimatorAudit | DrawAudit | ReleaseAudit
+Audit = EstimatorAudit | ViolationReport
 
 
 def audit_facts(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> dict[str, Any]:
-    """Convert an audit to plain data: a lower bound beside the claim, and whether it is about the same guarantee.
+    """Put a lower bound beside the claim, and check that it is about the same guarantee.
 
-    ``subject`` is the class of the model that the report is about, where it is about one.
+    ``subject`` is the class of the model that the report is about, if it is about one.
     """
-    of_fits, of_draws = isinstance(audit, EstimatorAudit), isinstance(audit, DrawAudit)
-    if isinstance(audit, DrawAudit):
-        found, number = audit.epsilon_attained, audit.n_neighbours
-        confidence, failures = 1 - audit.false_alarm, [str(text) for text in audit.failures]
+    if isinstance(audit, ViolationReport):
+        kind, number, failures = "runs", audit.counts.n_pairs, []
+        family = "approximate" if audit.claimed_delta else "pure"
+        unit, adjacency = audit.claim.unit, audit.claim.adjacency
     else:
-        found, confidence, failures = audit.epsilon_lower_bound, audit.confidence, []
-        number = audit.n_fits if isinstance(audit, EstimatorAudit) else audit.n_runs
-    unit, adjacency = getattr(audit, "unit", None), getattr(audit, "adjacency", None)
+        unit, adjacency, failures = audit.unit, audit.adjacency, list(audit.evidence.failures)
+        if isinstance(audit.evidence, ReplayEvidence):
+            kind, number = "draws", audit.evidence.n_neighbours
+            family = "approximate" if audit.claimed_delta else "pure"
+        else:
+            kind, number, family = "fits", audit.evidence.n_runs, audit.evidence.family
     return {
-        "kind": "fits" if of_fits else "draws" if of_draws else "runs",
+        "kind": kind,
         "name": str(audit.name),
-        "unit": None if unit is None else str(unit),
-        "adjacency": None if adjacency is None else str(adjacency),
+        "unit": unit,
+        "adjacency": adjacency,
         "claimed_epsilon": _finite(audit.claimed_epsilon),
         "claimed_delta": float(audit.claimed_delta),
-        "epsilon_lower_bound": _finite(found),
-        "family": getattr(audit, "family", "approximate" if audit.claimed_delta else "pure"),
-        "p_value": min(float(audit.p_value), 1.0) if isinstance(audit, EstimatorAudit) else None,
-        "design": getattr(audit, "design", None),
-        "observable": getattr(audit, "observable", None),
+        "epsilon_lower_bound": _finite(audit.epsilon_lower_bound),
+        "family": family,
+        "p_value": None if kind == "draws" else min(float(audit.p_value), 1.0),
         "violated": bool(audit.violated),
         "failures": failures,
         "n_fits": int(number),
-        "confidence": float(confidence),
-        "same_claim": _same(audit, guarantee, subject),
+        "confidence": float(audit.confidence),
+        "same_claim": _same(audit, guarantee, subject, (unit, adjacency)),
     }
 
 
-def _same(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> bool:
-    if guarantee is None or audit.claimed_delta != guarantee.delta:
+def _same(
+    audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None, protects: tuple[str, str]
+) -> bool:
+    if guarantee is None or audit.claimed_delta != guarantee.delta or subject not in (None, audit.name):
         return False
-    metric = guarantee.adjacency is Adjacency.METRIC
-    if isinstance(audit, ReleaseAudit):
-        return metric or audit.claimed_epsilon == guarantee.epsilon
-    if (audit.unit, audit.adjacency) != (str(guarantee.unit), str(guarantee.adjacency)):
+    if protects != (str(guarantee.unit), str(guarantee.adjacency)):
         return False
-    if subject not in (None, audit.name):
-        return False
-    # Under a metric an audit of fits claims ε times the distance of its pair, which may be any.
-    return (metric and isinstance(audit, EstimatorAudit)) or audit.claimed_epsilon == guarantee.epsilon
+    # Under a metric an audit of runs claims ε times the distance of its pair, which may be any.
+    exact = isinstance(audit, EstimatorAudit) and audit.method == "replay"
+    metric = guarantee.adjacency is Adjacency.METRIC and not exact
+    return metric or audit.claimed_epsilon == guarantee.epsilon
 
 
 def _finite(value: float) -> float | None:
@@ -187,7 +187,7 @@ def _finite(value: float) -> float | None:
 
 
 def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """Describe what was done and found; lower bounds rounded down, the claim up."""
+    """Describe the audit and its findings; lower bounds are rounded down, the claim up."""
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     bound = "∞" if found is None else rounded_down(found, 4)
     claim = f"claimed is ε ≤ {'∞' if claimed is None else rounded_up(claimed)}"
@@ -202,7 +202,10 @@ def audit_in_words(audit: Mapping[str, Any]) -> str:
             f"{at} if they have the laws that they declare, which was tested as well; {claim}.{wrong}"
         )
     if audit["kind"] == "runs":
-        return f"{name}: {number} runs on two neighbouring inputs show ε ≥ {bound} {sure}, {at}; {claim}."
+        return (
+            f"{name}: a search among {number} pairs of inputs that differ in {of} shows ε ≥ {bound} {sure}, {at}; "
+            f"{claim}. The p-value of the claim is {small(audit['p_value'])}."
+        )
     among = " among mechanisms with Gaussian noise" if audit["family"] == "gaussian" else ""
     pair = " for the audited pair" if audit["adjacency"] == "metric" else ""
     return (
@@ -212,7 +215,7 @@ def audit_in_words(audit: Mapping[str, Any]) -> str:
 
 
 def audit_verdict(audit: Mapping[str, Any]) -> tuple[str, str]:
-    """Describe the verdict on the claim, and what has to be added."""
+    """Judge the claim: the verdict, and a remark on it."""
     found, claimed = (
         math.inf if audit[name] is None else audit[name]
         for name in ("epsilon_lower_bound", "claimed_epsilon")

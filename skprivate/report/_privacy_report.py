@@ -264,7 +264,7 @@ def _checked_audits(audits: Any) -> list[Audit]:
     every = list(audits) if isinstance(audits, list | tuple) else [audits]
     for audit in every:
         if not isinstance(audit, Audit):
-            allowed = "what audit_estimator, audit_draws, audit_function or audit_outputs returned, or a list"
+            allowed = "the result of audit_estimator or find_violation, or a list of them"
             raise TypeError(must_be("audit", allowed, type(audit).__name__))
     return every
 
@@ -291,8 +291,8 @@ def privacy_report(
         Where the report is written: the page for a name that ends in ".html", its JSON for one in ".json".
     ledger : PrivacyLedger, optional
         The budget of the data; by default those that the model was given.
-    audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
-        Results of `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs`, shown beside the claim.
+    audit : EstimatorAudit, ViolationReport or list of these, optional
+        Findings of `audit_estimator` or `find_violation`, shown beside the claim.
     title : str, optional
         Heading of the page.
     answers : mapping of str to str, optional

@@ -5,15 +5,14 @@ import pytest
 from _audit_laws import SCALAR_LAWS
 from scipy.stats import norm
 
-from skprivate.audit import (
-    FiniteAdversaryAuditor,
+from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
+from skprivate.audit.certificates import (
     barron_constant,
     gaussian_mixture_barron_constant,
     gaussian_mixture_loss,
     theorem1_gap,
     theorem2_gap,
     theorem3_gap,
-    theorem_bound,
 )
 from skprivate.audit.certificates._concentration import (
     LN2,

@@ -165,14 +165,14 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
 NULLS = {
     "ties": ({"method": "one-run"}, 0.5, True),
     "ties, independent": ({"method": "clopper-pearson"}, 0.5, True),
-    "few members": ({"method": "one-run", "coin": 0.1}, 0.1, False),
-    "many members": ({"method": "one-run", "coin": 0.9, "n_guesses": (100, 10)}, 0.9, True),
+    "few members": ({"method": "one-run", "p_member": 0.1}, 0.1, False),
+    "many members": ({"method": "one-run", "p_member": 0.9, "n_guesses": (100, 10)}, 0.9, True),
     "unfair coins, delta": (
-        {"method": "one-run", "coin": 0.7, "delta": 1e-5, "n_guesses": (30, 30)},
+        {"method": "one-run", "p_member": 0.7, "delta": 1e-5, "n_guesses": (30, 30)},
         0.7,
         False,
     ),
-    "unfair coins, curve": ({"method": "one-run-fdp", "coin": 0.3, "n_guesses": 60}, 0.3, True),
+    "unfair coins, curve": ({"method": "one-run-fdp", "p_member": 0.3, "n_guesses": 60}, 0.3, True),
     "unequal groups": ({"method": "clopper-pearson"}, 0.05, False),
 }
 
@@ -218,7 +218,7 @@ def test_bound_stays_below_a_true_epsilon_under_unfair_coins():
                     scores,
                     member,
                     method="one-run",
-                    coin=coin,
+                    p_member=coin,
                     n_guesses=guesses,
                     confidence=0.9,
                     random_state=run,
@@ -240,10 +240,10 @@ def test_unfair_coins_still_show_a_leak():
     rng = np.random.default_rng(24)
     member = rng.random(4000) < 0.8
     scores = randomized_response(member, 3.0, rng)
-    options = {"method": "one-run", "coin": 0.8, "random_state": 0}
+    options = {"method": "one-run", "p_member": 0.8, "random_state": 0}
     assert 1.5 < epsilon_lower_bound(scores, member, n_guesses=(3000, 600), **options) < 3.0
     assert 1.0 < epsilon_lower_bound(scores, member, n_guesses=(1500, 1500), delta=1e-6, **options) < 3.0
-    with pytest.raises(ValueError, match="coin must be the probability"):
+    with pytest.raises(ValueError, match="p_member must be the probability"):
         epsilon_lower_bound(scores, member, method="one-run")
 
 
@@ -292,8 +292,8 @@ def test_number_of_guesses_from_calibration_data():
         ({"method": "magic"}, "method"),
         ({"method": None}, "method must be stated: 'clopper-pearson' if each"),
         ({"n_guesses": 3}, "n_guesses"),
-        ({"coin": 0.3}, "coin belongs"),
-        ({"method": "one-run", "coin": 1.0}, "coin"),
+        ({"p_member": 0.3}, "coin belongs"),
+        ({"method": "one-run", "p_member": 1.0}, "coin"),
         ({"method": "one-run", "threshold": 0.0}, "threshold"),
         ({"method": "one-run", "n_guesses": 11}, "n_guesses"),
         ({"method": "one-run-fdp", "trade_off": "gaussian"}, "delta"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from skprivate.audit.claims._violations_pairs import box_of
+from skprivate.audit.claims._neighbours import box_of
 from skprivate.metric import Ball, MetricPrivateSynthesizer, MetricPrivatizer
 from skprivate.metric._domains import BallBox, check_domain
 from skprivate.partitions import Blocks

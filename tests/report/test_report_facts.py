@@ -194,18 +194,21 @@ def test_details_are_for_the_house(tmp_path):
 
 def test_audits_stand_beside_the_claim():
     model = UserLevelMean(epsilon=1.0, bound=1.0, tau=0.5)
-    audit = audit_estimator(model, X[:40], fit_params={"user_ids": np.arange(40)}, n_runs=20, random_state=0)
+    options = {"fit_params": {"user_ids": np.arange(40)}, "n_runs": 20, "random_state": 0}
+    audit = audit_estimator(model, X[:40], method="black-box", **options)
     fitted = model.fit(X[:40], user_ids=np.arange(40))
     report = privacy_report(fitted, audit=audit)
     (found,) = valid(report)["audits"]
-    assert found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_fits"] == audit.n_fits
+    assert (
+        found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_fits"] == audit.evidence.n_runs
+    )
     assert found["same_claim"] and not any("audit" in text for text in report.findings)
     assert f"ε ≥ {rounded_down(audit.epsilon_lower_bound, 4)}" in report.to_html()
     other = privacy_report(UserLevelMean(epsilon=2.0).fit(X, user_ids=USERS), audit=[audit])
     assert other.verdict == "caution" and "tested another claim" in other.findings[0]
-    refuted = type(audit)(**{**vars(audit), "violated": True})
+    refuted = type(audit)(**{**vars(audit), "p_value": 1e-9})
     assert privacy_report(fitted, audit=refuted).verdict == "stop"
-    with pytest.raises(TypeError, match="audit must be what audit_estimator, audit_draws"):
+    with pytest.raises(TypeError, match="audit must be the result of audit_estimator or find_violation"):
         privacy_report(fitted, audit=0.5)
 
 

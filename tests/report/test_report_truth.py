@@ -11,7 +11,8 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
 from skprivate import MetricPrivatizer, UserLevelMean, UserLevelSGDRegressor
-from skprivate.audit import EstimatorAudit, audit_draws, audit_outputs
+from skprivate.audit import audit_estimator, find_violation
+from skprivate.audit.claims import BlackBoxEvidence, EstimatorAudit
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import (
     ApproximateEvent,
@@ -155,23 +156,17 @@ def test_what_is_spent_is_no_bound_for_who_stops_by_results():
     assert said.endswith("ε = 4, δ = 10⁻⁵") and "chosen by their results" in said
 
 
-def audit_of(name="UserLevelMean", **how):
+def audit_of(name="UserLevelMean", family="approximate", **how):
     plain = {
         "claimed_epsilon": 1.0,
         "claimed_delta": 1e-6,
-        "epsilon_lower_bound": 0.9996,
-        "violated": False,
-        "confidence": 0.99999999,
-        "p_value": 0.5,
-        "family": "approximate",
         "unit": "user",
         "adjacency": "replace-one",
-        "design": "pair",
-        "observable": "all",
-        "n_coins": 1,
-        "n_units": 1,
-        "n_fits": 60,
-        "seconds": 1.0,
+        "method": "black-box",
+        "epsilon_lower_bound": 0.9996,
+        "p_value": 0.5,
+        "confidence": 0.99999999,
+        "evidence": BlackBoxEvidence(family, 1, 60, 1.0),
     }
     return EstimatorAudit(name=name, **{**plain, **how})
 
@@ -200,7 +195,7 @@ def test_an_audit_is_no_stronger_in_words_than_in_numbers():
     for seen in all_texts(report):
         assert "among mechanisms with Gaussian noise" in seen and "between the two numbers" not in seen
     assert 'class="fill broken"' not in report.to_html()
-    report = audited(audit_of(violated=True))
+    report = audited(audit_of(p_value=1e-12))
     assert report.verdict == "stop" and "the claim as a whole" in report.to_html()
     assert 'class="fill broken"' in report.to_html()
 
@@ -212,32 +207,26 @@ def test_an_audit_of_another_model_or_claim_says_so():
         assert all("nother" in seen for seen in all_texts(report))
 
 
-def test_audits_of_draws_and_of_runs_stand_there_too():
+def test_replays_and_searches_are_shown_too():
     model = UserLevelMean(epsilon=1.0).fit(X[:30], user_ids=np.arange(30))
-    how = {
-        "fit_params": {"user_ids": np.arange(30)},
-        "n_neighbours": 2,
-        "n_repetitions": 60,
-        "random_state": 0,
-    }
-    draws = audit_draws(UserLevelMean(epsilon=1.0), X[:30], guarantee=model.privacy_guarantee_, **how)
-    report = privacy_report(model, audit=draws)
+    how = {"fit_params": {"user_ids": np.arange(30)}, "n_neighbours": 2, "random_state": 0}
+    replay = audit_estimator(UserLevelMean(epsilon=1.0), X[:30], guarantee=model.privacy_guarantee_, **how)
+    report = privacy_report(model, audit=replay)
     (found,) = valid(report)["audits"]
     assert found["kind"] == "draws" and found["same_claim"] and "audit" not in str(report.findings)
     assert (
-        f"replayed on {draws.n_neighbours} neighbours" in report.to_html()
+        f"replayed on {replay.evidence.n_neighbours} neighbours" in report.to_html()
         and "p-value" not in report.to_html()
     )
-    broken = replace(draws, failures=("half the noise",))
+    broken = replace(replay, evidence=replace(replay.evidence, failures=("half the noise",)))
     report = privacy_report(model, audit=[broken])
     assert report.verdict == "stop" and "Wrong: half the noise." in report.to_html()
-    sides = np.arange(400) % 2 == 0
-    runs = audit_outputs(
-        np.where(sides, 9.0, 0.0), sides, epsilon=0.5, design="groups", name="sum", random_state=0
+    search = find_violation(
+        lambda x: 9.0 * x, pairs=[((0.0,), (1.0,))], epsilon=0.5, max_pairs=1, random_state=0
     )
-    report = privacy_report(draw(), audit=runs)
+    report = privacy_report(draw(), audit=search)
     assert report.verdict == "stop" and valid(report)["audits"][0]["kind"] == "runs"
-    assert "runs on two neighbouring inputs show" in report.to_html()
+    assert "a search among 1 pairs of inputs" in report.to_html()
 
 
 METRIC = PrivacyGuarantee(2.0, 0.0, "row", "metric", metric="l2", events=((LaplaceEvent(2.0), 1),))

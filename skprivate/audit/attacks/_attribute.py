@@ -32,7 +32,7 @@ class AttributeReport:
 
     @property
     def advantage(self) -> float:
-        """What access to the model adds to the accuracy."""
+        """Accuracy that access to the model adds."""
         return self.accuracy - self.baseline_accuracy
 
 

@@ -1,4 +1,4 @@
-"""What membership attacks share: reference models, and scores for the records of a pool."""
+"""Base of membership attacks: reference models, and scores for the records of a pool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Array = npt.NDArray[np.float64]
 
 
 def has_classes(model: Any) -> bool:
-    """Whether a model, or what was recorded of it, gives probabilities of classes rather than numbers."""
+    """Check that a model, or its record, gives probabilities of classes rather than numbers."""
     return hasattr(model, "classes_") or _is_recorded(model)
 
 

@@ -1,4 +1,4 @@
-"""What an attack achieved, with exact intervals."""
+"""Results of an attack, with exact intervals."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def attack_report(
     rates = []
     for target in fpr:
         if not 0.0 <= target < 1.0:
-            raise ValueError(f"fpr must lie in [0, 1); got {target!r}.")
+            raise ValueError(f"fpr must be in [0, 1); got {target!r}.")
         rank = int(np.floor(target * n_out + 1e-9)) + 1  # the rank-th largest non-member is not exceeded
         cut = float(outside[rank - 1])
         hits = n_in - int(np.searchsorted(inside, cut, side="right"))

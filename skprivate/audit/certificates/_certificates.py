@@ -52,7 +52,7 @@ class StepFunction(NamedTuple):
 
 
 class LookupTable(NamedTuple):
-    """One value for each code 0 … d − 1; the last entry stands for codes never seen."""
+    """One value for each code 0 … d − 1; the last entry is for codes never seen."""
 
     values: Array
 
@@ -212,7 +212,7 @@ def support_diameter(support: Any, n_features: int) -> float:
 
 
 def inside_support(points: Array, support: Any) -> npt.NDArray[np.bool_]:
-    """Which rows of ``points`` lie in the support."""
+    """Find the rows of ``points`` in the support."""
     if isinstance(support, Real):
         return np.asarray(np.linalg.norm(points, axis=1) <= float(support))
     low, high = _cube(support)

@@ -76,7 +76,7 @@ def bernstein_lower_bound(empirical_loss: float, n: int, confidence: float) -> f
 
 
 def squared_loss_lower_bound(empirical_loss: float, n: int, confidence: float, method: str = "auto") -> float:
-    """The requested bound on the minimum mean squared error; ``"auto"`` is the larger of the two."""
+    """Compute the requested bound on the minimum mean squared error; ``"auto"`` is the larger of the two."""
     if method == "hoeffding":
         return hoeffding_lower_bound(empirical_loss, n, confidence)
     if method == "bernstein":
@@ -95,7 +95,7 @@ def binary_entropy(p: float) -> float:
 
 
 def inverse_binary_entropy(entropy: float) -> float:
-    """The p in [0, 1/2] whose binary entropy (nats) is ``entropy``, rounded up by less than 1e-12."""
+    """Find p in [0, 1/2] whose binary entropy (nats) is ``entropy``, rounded up by less than 1e-12."""
     if entropy <= 0.0:
         return 0.0
     if entropy >= LN2:

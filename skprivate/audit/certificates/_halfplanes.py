@@ -117,7 +117,7 @@ class Turns:
         return found
 
     def aligned(self, pivot: Any, one: Any, other: Any) -> npt.NDArray[np.bool_]:
-        """Whether two points lie on one line with the pivot; indices of one shape."""
+        """Check that two points are on one line with the pivot; indices of one shape."""
         result = np.ones(np.shape(one), dtype=bool)
         for residue in self._turns(pivot, one, other):
             result &= residue == 0
@@ -160,7 +160,7 @@ class Turns:
         return order, close & self.aligned(pivot[place], point[place], point[after])
 
     def _leading(self, residues: list[Ints]) -> Array:
-        """The integers with these residues, over the product of the moduli."""
+        """Reconstruct the integers with these residues, over the product of the moduli."""
         digits: list[Ints] = []
         for residue, modulus in zip(residues, self._moduli, strict=True):
             for digit, earlier in zip(digits, self._moduli, strict=False):
@@ -172,7 +172,7 @@ class Turns:
         return value
 
     def _by_hand(self, order: Any, close: Any, pivot: Any, point: Any, above: Any) -> None:
-        """Sort, in Python's integers, what lies close together and is not all on one line."""
+        """Sort, in Python's integers, points that are close together and not all on one line."""
         place, after = order[:-1], order[1:]
         wrong = close.copy()
         wrong[close] = ~self.aligned(pivot[place[close]], point[place[close]], point[after[close]])
@@ -308,7 +308,7 @@ class TurningLine:
         return best, upper, np.array([self._normal(pivot, passed, weights, total) for pivot in pivots])
 
     def _extents(self, block: slice, passed: Array, pivot: Array, total: float) -> tuple[Array, Any]:
-        """The largest magnitudes for some pivots, and the ranks after which they are reached."""
+        """Find the largest magnitudes for some pivots, and the ranks after which they are attained."""
         sums = passed.take(self._passed[block], mode="clip")
         np.cumsum(sums, axis=1, out=sums)
         # On the left of the line before it turns: the points above. Passing one of them takes it away.
@@ -443,7 +443,7 @@ def largest_halfspace_sum(
 
 
 class _Boxes:
-    """Bounds on what a half-space holds whose normal lies in a box, for batches of boxes."""
+    """Bounds on the mass of half-spaces with a normal in a box, for batches of boxes."""
 
     def __init__(self, points: Array, r: Array) -> None:
         n, q = points.shape

@@ -146,7 +146,7 @@ def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) ->
 
     Examples
     --------
-    >>> from skprivate.audit import gaussian_mixture_barron_constant
+    >>> from skprivate.audit.certificates import gaussian_mixture_barron_constant
     >>> gaussian_mixture_barron_constant(0.1)
     0.1
     """
@@ -172,7 +172,7 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
 
     Examples
     --------
-    >>> from skprivate.audit import gaussian_mixture_loss
+    >>> from skprivate.audit.certificates import gaussian_mixture_loss
     >>> round(gaussian_mixture_loss(0.1), 4)
     0.9904
     """
@@ -216,7 +216,7 @@ def barron_constant(
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivate.audit import barron_constant
+    >>> from skprivate.audit.certificates import barron_constant
     >>> round(barron_constant(lambda t: np.tanh(0.5 * t), -60, 60), 4)
     0.5
     """
@@ -257,7 +257,7 @@ class Network(NamedTuple):
 
 
 def _summary(points: Array, s: Array, limit: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Points, targets and weights that stand for the sample during training."""
+    """Choose points, targets and weights that represent the sample during training."""
     n, q = points.shape
     if n <= limit:
         return points, s, np.full(n, 1.0 / n)
@@ -364,7 +364,7 @@ def fit_network(
 
 @dataclass(frozen=True)
 class TheoremBound:
-    """What one of the paper's three theorems says.
+    """Bound by one of the paper's three theorems.
 
     Attributes
     ----------
@@ -400,7 +400,7 @@ def theorem_bound(
     confidence: float = 0.99,
     random_state: int | None = None,
 ) -> TheoremBound:
-    """The paper's own lower bound on the loss of every adversary; `FiniteAdversaryAuditor` has a sharper one.
+    """Compute the paper's own lower bound on the loss of every adversary; `FiniteAdversaryAuditor` has a sharper one.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def theorem_bound(
             "Theorem 1 needs barron_constant and support: no finite sample bounds them from above."
         )
     if not inside_support(points, support).all():
-        raise ValueError(f"T must lie inside support={support!r}.")
+        raise ValueError(f"T must be inside support={support!r}.")
     variation = float(barron_constant) * support_diameter(support, points.shape[1])
     _, empirical = fit_network(points, s, n_neurons, public_generator(random_state), n_restarts=n_restarts)
     gap = theorem1_gap(s.size, n_neurons, variation, confidence)

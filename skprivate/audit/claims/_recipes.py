@@ -1,98 +1,33 @@
-"""Neighbouring inputs from a handful of genes: worst cases for arithmetic, counts and identifiers, freely combined.
+"""Recipes of neighbouring inputs: worst cases for arithmetic, counts and identifiers, freely combined.
 
 A recipe names, for each gene, one of its values; it is drawn, changed in a gene or two, and built into two inputs that
-differ in one unit. Nothing here knows an estimator: what an estimator does not accept is learnt from its refusals.
+differ in one unit. Nothing here depends on an estimator: what an estimator does not accept is learnt from refusals.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from skprivate.audit.claims._violations_target import Claim, Inputs
+from skprivate.audit.claims._neighbours import Pair, Surroundings, box_of, random_size
+from skprivate.audit.claims._runs import Inputs
 from skprivate.privacy import public_generator
 
-#: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
-LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
-#: Where the squares of numbers end.
+#: Sizes whose squares underflow or overflow.
 SQUARES = (1.5e-162, 1.34e154)
-#: Values with which to fill rows.
+#: Values to fill rows with.
 EXTREMES = (0.0, 1.0, -1.0, 0.5, 5e-324, 1e-310, 1.5e-162, 1e-9, 1e9, 2.0**53, 1.6e154, 1e300, -1.7e308)
 COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 400, 400, 1000)
-#: What takes a crowd to show: everybody's contribution moves, each by no more than one may.
+#: Numbers of users where everybody's contribution moves, each by no more than one may.
 _CROWDS = (400, 1000, 3000, 6000)
-#: Numbers in X: most pairs are small, so that many of them are looked at.
+#: Numbers in X: most pairs are small, so that many are looked at.
 _CELLS = (300, 300, 3_000, 3_000, 30_000)
 _MANY_CELLS = 120_000
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two inputs that differ in one unit.
-
-    Attributes
-    ----------
-    first, second : Inputs
-    settings : dict
-        Public parameters under which they are run.
-    distance : float or None
-        Under a metric.
-    genes : dict
-        How they were made.
-    """
-
-    first: Inputs
-    second: Inputs
-    settings: dict[str, Any] = field(default_factory=dict)
-    distance: float | None = None
-    genes: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        parts = [f"{name} {_short(value)}" for name, value in self.genes.items() if name != "seed"]
-        return ", ".join(parts) or "as given"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-@dataclass
-class Surroundings:
-    """What pairs are made for.
-
-    Attributes
-    ----------
-    claim : Claim
-    example : Inputs
-        Data that were given, or empty ones.
-    labels : ndarray or None
-        The classes, for a target of labels; None for numbers.
-    has_target, has_users, has_private, several_outputs : bool
-    make_data : callable or None
-        ``make_data(rng, n) -> (X, y, params)``.
-    """
-
-    claim: Claim
-    example: Inputs
-    labels: Any
-    has_target: bool
-    has_users: bool
-    has_private: bool
-    several_outputs: bool = False
-    make_data: Any = None
-
-
-def random_size(rng: Any) -> float:
-    """A limit of arithmetic, or within a factor of ten of one; or any size."""
-    if rng.random() < 0.7:
-        factor = 2.0 ** rng.uniform(-3, 3) if rng.random() < 0.6 else 1.0
-        return float(min(float(rng.choice(LIMITS)) * factor, 1.7e308))
-    return float(10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.3 else rng.uniform(-320, 308)))
-
-
+_KINDS = ("zero", "constant", "one axis", "uniform", "normal", "few different", "collinear", "extremes")
 _VICTIMS = (
     "like others",
     "zero",
@@ -102,28 +37,18 @@ _VICTIMS = (
     "last bit",
     "random signs",
     "normal",
-    "one entry larger",
 )
+_VICTIMS += ("one entry larger",)
 #: Genes that are sizes: mostly one of them is extreme at a time.
 _SIZES = ("size", "victim size", "target size")
 _ENDS = ("low", "high", "middle", "like others", "random", "another size")
 
 
 def gene_values(place: Surroundings) -> dict[str, Any]:
-    """Values of every gene that applies: a tuple to choose from, or a function of the randomness."""
+    """List the values of every gene that applies: a tuple to choose from, or a function of the randomness."""
     given = place.example.X is not None or place.make_data is not None
     genes: dict[str, Any] = {"n": COUNTS, "seed": lambda rng: int(rng.integers(2**31))}
-    genes["rows"] = (
-        "zero",
-        "constant",
-        "one axis",
-        "uniform",
-        "normal",
-        "few different",
-        "collinear",
-        "extremes",
-    )
-    genes["rows"] += ("given",) * 4 if given else ()
+    genes["rows"] = _KINDS + (("given",) * 4 if given else ())
     genes["d"] = ("given",) * 5 + (1, 2, 7, 30, 1000) if given else (1, 1, 2, 3, 7, 20, 100, 1000, 4000)
     genes["size"] = genes["victim size"] = random_size
     genes["cells"] = _CELLS
@@ -138,7 +63,7 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
         if unit != "private row":
             genes["victim target"] = genes["other target"] = _ENDS
         if place.labels is None:
-            genes["outputs"] = (0, 0, 0, 0, 2, 5, 30) if place.several_outputs else (0,)
+            genes["outputs"] = (0, 0, 0, 0, 2, 5, 30)
     if place.has_users and unit == "user":
         genes["users"] = ("absent", "one row each", "two rows each", "five rows each", "unequal")
         genes["victim rows"] = ((1, 1), (1, 2), (1, 3), (2, 1), (5, 1), (1, 50), (2, 2))
@@ -148,7 +73,7 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
 
 
 class Recipes:
-    """Draws and changes recipes; values that were refused come up less often."""
+    """Draws and changes recipes; values that are refused come up less often."""
 
     def __init__(self, place: Surroundings, settings: list[dict[str, Any]], rng: Any) -> None:
         self.place, self.rng = place, rng
@@ -158,7 +83,7 @@ class Recipes:
         self.tried: dict[tuple[str, Any], list[int]] = {}
 
     def draw(self) -> dict[str, Any]:
-        """A new recipe; in half of them the target, or the rows, are plain, so that few genes meet at a time."""
+        """Draw a recipe; in most only one size is extreme, so that few genes meet at a time."""
         recipe = {name: self._value(name) for name in self.genes}
         if self.rng.random() < 0.5:
             recipe["settings"] = 0
@@ -176,7 +101,7 @@ class Recipes:
         return recipe
 
     def _crowd(self, recipe: dict[str, Any]) -> None:
-        """Many equal users, and one that has a row more or less: does it change how the others are computed?"""
+        """Set many equal users, and one with a row more or less, which may change how the others are computed."""
         few: dict[str, tuple[Any, ...]] = {"n": _CROWDS, "users": ("one row each", "two rows each")}
         few |= {"victim": ("zero", "like others"), "rows": ("constant",), "victim rows": ((1, 2), (2, 1))}
         few |= {"target": ("high", "alternating"), "d": (1, 1, 2), "victim target": ("middle", "like others")}
@@ -186,7 +111,7 @@ class Recipes:
             recipe["other target"] = recipe["victim target"]
 
     def _wide(self, recipe: dict[str, Any]) -> None:
-        """One row of very many entries, all close to where squares end, against its opposite or nothing."""
+        """Set one row of many entries, all close to where squares end, against its opposite or nothing."""
         recipe |= {"cells": _MANY_CELLS, "n": 30, "victim": "one entry larger"}
         factor = 2.0 ** self.rng.uniform(-1, 1) if self.rng.random() < 0.5 else 1.0
         recipe["victim size"] = float(self.rng.choice(SQUARES)) * factor
@@ -200,7 +125,7 @@ class Recipes:
             recipe["target"] = str(self.rng.choice(["low", "middle"]))
 
     def change(self, recipe: dict[str, Any]) -> dict[str, Any]:
-        """The recipe with one to three genes changed; sizes also by a step."""
+        """Change one to three genes of a recipe; sizes also by a step."""
         changed = dict(recipe)
         for _ in range(int(self.rng.integers(1, 4))):
             name = str(self.rng.choice(list(self.genes)))
@@ -213,6 +138,7 @@ class Recipes:
         return changed
 
     def learn(self, recipe: dict[str, Any], valid: bool) -> None:
+        """Count a recipe that was accepted or refused."""
         for name, values in self.genes.items():
             if isinstance(values, tuple):
                 counts = self.tried.setdefault((name, recipe[name]), [0, 0])
@@ -228,24 +154,13 @@ class Recipes:
         return values[int(self.rng.choice(len(values), p=weights / weights.sum()))]
 
     def build(self, recipe: dict[str, Any]) -> Pair:
-        return build(recipe, self.place, self.settings[recipe["settings"]])
+        """Make the two inputs of a recipe."""
+        with np.errstate(all="ignore"):
+            rng = public_generator(recipe["seed"])
+            return _build(recipe, self.place, self.settings[recipe["settings"]], rng)
 
 
 # --- from genes to data --------------------------------------------------------------------------------------------
-
-
-def build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any]) -> Pair:
-    """Two neighbouring inputs from a recipe.
-
-    Parameters
-    ----------
-    recipe : dict
-    place : Surroundings
-    settings : dict
-        Public parameters; ``bounds`` and ``label_bounds`` among them say where values lie.
-    """
-    with np.errstate(all="ignore"):
-        return _build(recipe, place, settings, public_generator(recipe["seed"]))
 
 
 def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any], rng: Any) -> Pair:
@@ -255,7 +170,6 @@ def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any]
         X, y, params = (*place.make_data(rng, max(n, 4)), None, {})[:3]
         example = Inputs(np.asarray(X), None if y is None else np.asarray(y), dict(params or {}))
     given = recipe["rows"] == "given" and example.X is not None
-    # Of the victim's rows, too.
     d = np.shape(example.X)[1] if given or recipe["d"] == "given" else recipe["d"]
     n = max(1, min(n, recipe["cells"] // max(1, d)))
     sizes = _rows_of_users(recipe, n, d)  # of the others
@@ -301,13 +215,6 @@ def _rows_of_users(recipe: dict[str, Any], n: int, d: int) -> list[int]:
         if 0 < missing * d < 2 * recipe["cells"]:
             sizes[0] += missing
     return sizes
-
-
-def box_of(bounds: Any, d: int) -> tuple[Any, Any] | None:
-    if bounds is None or isinstance(bounds, str):
-        return None
-    low, high = (np.broadcast_to(np.asarray(v, dtype=float), (d,)) for v in getattr(bounds, "cube", bounds))
-    return low, high
 
 
 def _rows(kind: str, n: int, d: int, size: float, bounds: Any, rng: Any) -> Any:
@@ -413,7 +320,7 @@ def _put(
     recipe: dict[str, Any],
     place: Surroundings,
 ) -> Inputs:
-    """Others' rows with the victim's among them."""
+    """Insert the victim's rows among the others'."""
     n = len(others)
     at = {"first": 0, "last": n}.get(recipe["place"], n // 2)
     X = np.insert(others, at, np.broadcast_to(row, (times, others.shape[1])), axis=0) if times else others
@@ -426,8 +333,7 @@ def _put(
         params["user_ids"] = _names(codes, recipe["ids"])
     elif times > 1:
         X, y = (
-            np.delete(X, range(at + 1, at + times), axis=0),
-            None if y is None else np.delete(y, range(at + 1, at + times), axis=0),
+            None if part is None else np.delete(part, range(at + 1, at + times), axis=0) for part in (X, y)
         )
     if place.has_private and place.claim.unit == "private row":
         label_of_victim = np.unique(target)[-1] if target is not None else None
@@ -436,7 +342,7 @@ def _put(
 
 
 def _names(codes: Any, kind: str) -> Any:
-    """Identifiers whose joint conversion to one type would merge some of them, or not."""
+    """Name users so that a conversion to one type would merge some of them, or not."""
     if kind == "strings":
         return np.array([f"user {code}" for code in codes])
     if kind == "beyond 2**63":

@@ -1,9 +1,10 @@
-"""The declared law of a draw: numbers that are uniform on [0, 1] if what came out has it, and tests of that.
+"""Test results of draws against the declared law of their mechanism.
 
-Every result is put through the distribution function of its declared law, randomised where the law is discrete. Then
-all tests below are exact for every kind of draw alike: sums of exponential and of squared normal scores, signs, the
-Kolmogorov-Smirnov distance, and products of signs, which are fair coins if coordinates and repetitions are independent.
-The law is worked out from the price of the draw and its sensitivity alone, apart from the code that draws.
+Every result is put through the distribution function of its declared law, randomised where the law is discrete. The
+numbers are then uniform on [0, 1], and all tests are exact for every kind of draw: sums of exponential and of squared
+normal scores, signs, the Kolmogorov-Smirnov distance, and products of signs, which are fair bits if coordinates and
+repetitions are independent. The law follows from the event of the draw and its sensitivity, apart from the code that
+draws.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from scipy.special import betainc, gammainc, gammaincc, ndtr, ndtri
 from scipy.stats import binom, kstest
 
 from skprivate.privacy.draws import Draw
-from skprivate.utils import _size, exact
+from skprivate.utils import NOISE, _size, exact
 
 Array = npt.NDArray[np.float64]
 #: Beyond this share of a statistic its float64 sum with the noise has too few digits of the noise left.
@@ -29,27 +30,11 @@ _DIGITS = 2.0**-40
 _TABLED = 2000.0
 #: Most categories of a selection by permute-and-flip whose law is worked out.
 _MOST_CATEGORIES = 4096
-_NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 
 @dataclass(frozen=True)
 class LawTest:
-    """One test of the results of one draw, or of all draws of the transcript together.
-
-    Attributes
-    ----------
-    draw : str
-        What was drawn.
-    test : str
-        "less noise", "more noise", "variance", "centre", "law", "coordinates", "repetitions", or how often it is "less
-        often unlike the likeliest" or "more often".
-    n : int
-        Numbers that it rests on.
-    p_value : float
-        Exact under the declared law.
-    z : float
-        The p-value as standard deviations of a normal variable.
-    """
+    """A test of the results of one kind of draw, or of the whole transcript, on n numbers."""
 
     draw: str
     test: str
@@ -58,6 +43,7 @@ class LawTest:
 
     @property
     def z(self) -> float:
+        """Express the p-value in standard deviations of a normal variable."""
         return float(-ndtri(min(max(self.p_value, 1e-300), 1.0)))
 
     def __str__(self) -> str:
@@ -65,52 +51,29 @@ class LawTest:
 
 
 def uniforms(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
-    """Independent uniform numbers, if the results have the declared law of the draw.
+    """Map results (categories for selections) to numbers that are uniform and independent under the declared law.
 
-    Parameters
-    ----------
-    draw : Draw
-    results : sequence
-        Of repetitions of the draw; categories (`categories_of`) for selections.
-    rng : numpy.random.Generator
-        Public randomness.
-
-    Returns
-    -------
-    list of ndarray of shape (n_repetitions, n_coordinates)
-        Empty where the law is not known here.
+    One array of shape (n_repetitions, n_coordinates) a part; none where the law is not known here.
     """
-    if draw.kind in _NOISE:
+    if draw.kind in NOISE:
         return _of_noise(draw, results, rng)
-    if draw.kind in ("select", "select_parts"):
-        return _of_selection(draw, np.asarray(results), rng)
-    if draw.kind == "k_norm":
-        return _of_k_norm(draw, np.asarray(results, dtype=np.float64))
-    if draw.kind == "nearest":
-        return _of_nearest(draw, np.asarray(results), rng)
-    if draw.kind == "channel":
-        weights = np.asarray(draw.options["weights"], dtype=np.float64)[np.asarray(draw.statistic)]
-        return [_categorical(weights / weights.sum(axis=1, keepdims=True), np.asarray(results), rng)]
-    if draw.kind == "flow_laplace":
-        return _of_flow(draw, results, rng)
-    return _of_repetitions(draw, results, rng) if draw.kind == "repetitions" else []
+    laws = {
+        "select": _of_selection,
+        "select_parts": _of_selection,
+        "k_norm": _of_k_norm,
+        "nearest": _of_nearest,
+        "channel": _of_channel,
+        "flow_laplace": _of_flow,
+        "repetitions": _of_repetitions,
+    }
+    return laws[draw.kind](draw, results, rng) if draw.kind in laws else []
 
 
 def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, float]]:
-    """How often results of coarse laws are not the likeliest ones: (count, of how many, probability).
+    """Count results of coarse laws that are not the likeliest: (count, of how many, probability).
 
     Noise far below one step, and choices between candidates far apart, are nearly always the same. The numbers of
     `uniforms` then hardly depend on the law, but this count does.
-
-    Parameters
-    ----------
-    draw : Draw
-    results : sequence
-        As for `uniforms`.
-
-    Returns
-    -------
-    list of (int, int, float)
     """
     if draw.kind.startswith("discrete") and (scale := _size(draw)) < 8.0:
         values, _ = exact(draw.statistic)
@@ -136,7 +99,7 @@ def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, floa
 
 
 def categories_of(draw: Draw, result: Any) -> Any:
-    """The category (of each part) that a result stands in; None where only a candidate is known."""
+    """Find the category (of each part) of a result; None where only a candidate is known."""
     if draw.kind == "select" and draw.options["multiplicity"] is None:
         return [int(result)]
     if draw.kind == "select" and not draw.options["located"]:
@@ -147,22 +110,7 @@ def categories_of(draw: Draw, result: Any) -> Any:
 def law_tests_of(
     name: str, parts: list[Array], *, repeated: bool, rare: Sequence[tuple[int, int, float]] = ()
 ) -> list[LawTest]:
-    """Tests that numbers are uniform and independent.
-
-    Parameters
-    ----------
-    name : str
-        What was drawn.
-    parts : list of ndarray of shape (n_repetitions, n_coordinates)
-    repeated : bool
-        Whether rows are repetitions of one draw.
-    rare : sequence of (int, int, float)
-        From `rare_values`.
-
-    Returns
-    -------
-    list of LawTest
-    """
+    """Test that numbers are uniform and independent; ``repeated`` if rows are repetitions of one draw."""
     found = []
     for count, n, chance in rare:
         found += [
@@ -183,21 +131,21 @@ def law_tests_of(
             "less noise": float(gammainc(n, sizes)),
             "more noise": float(gammaincc(n, sizes)),
             "variance": 2.0 * float(min(gammainc(n / 2, squares / 2), gammaincc(n / 2, squares / 2))),
-            "centre": _coins(above, n),
+            "centre": _fair_bits(above, n),
             "law": float(kstest(flat, "uniform").pvalue),
         }
         signs = part > 0.5
         if part.shape[1] > 1:
-            values["coordinates"] = _coins(int((signs[:, 1:] == signs[:, :-1]).sum()), signs[:, 1:].size)
+            values["coordinates"] = _fair_bits(int((signs[:, 1:] == signs[:, :-1]).sum()), signs[:, 1:].size)
         if repeated and part.shape[0] > 1:
-            values["repetitions"] = _coins(int((signs[1:] == signs[:-1]).sum()), signs[1:].size)
+            values["repetitions"] = _fair_bits(int((signs[1:] == signs[:-1]).sum()), signs[1:].size)
         found += [LawTest(name, test, n, min(1.0, p)) for test, p in values.items()]
     return found
 
 
-def _coins(heads: int, n: int) -> float:
-    """Two-sided p-value of a number of heads among fair coins."""
-    return 2.0 * float(min(binom.cdf(heads, n, 0.5), binom.sf(heads - 1, n, 0.5)))
+def _fair_bits(count: int, n: int) -> float:
+    """Compute the two-sided p-value of a count among fair bits."""
+    return 2.0 * float(min(binom.cdf(count, n, 0.5), binom.sf(count - 1, n, 0.5)))
 
 
 # --- noise on numbers -----------------------------------------------------------------------------------------------
@@ -226,7 +174,7 @@ def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
 
 
 def real_uniforms(kind: str, noise: Array, scale: float) -> Array:
-    """Continuous noise through its distribution function."""
+    """Put continuous noise through its distribution function."""
     if kind == "gaussian":
         return np.asarray(ndtr(noise / scale))
     tail = 0.5 * np.exp(-np.abs(noise) / scale)
@@ -234,7 +182,7 @@ def real_uniforms(kind: str, noise: Array, scale: float) -> Array:
 
 
 def integer_uniforms(kind: str, noise: Array, scale: float, rng: np.random.Generator) -> Array:
-    """Integer noise through its distribution function, with a uniform part of each step."""
+    """Put integer noise through its distribution function, with a uniform part of each step."""
     part = rng.random(noise.shape)
     if kind == "laplace":
         # P(K ≥ k) = q^k/(1 + q) for k ≥ 0, and each next tail is q times the one before.
@@ -243,21 +191,20 @@ def integer_uniforms(kind: str, noise: Array, scale: float, rng: np.random.Gener
         return np.where(noise >= 0, 1.0 - tail, tail)
     if scale > _TABLED:
         return np.asarray(ndtr((noise - 0.5 + part) / scale))
-    pmf = _gaussian_table(scale)
-    return _from_table(pmf, noise, part)
+    return _from_table(_gaussian_table(scale), noise, part)
 
 
 @lru_cache(maxsize=16)
 def _gaussian_table(scale: float) -> Array:
-    reach = max(8, math.ceil(40 * scale))
-    points = np.arange(-reach, reach + 1)
+    width = max(8, math.ceil(40 * scale))
+    points = np.arange(-width, width + 1)
     pmf = np.exp(-0.5 * (points / scale) ** 2)
     return np.asarray(pmf / pmf.sum())
 
 
 def _from_table(pmf: Array, noise: Array, part: Array) -> Array:
-    reach = pmf.size // 2
-    place = np.clip(noise, -reach, reach).astype(np.int64) + reach
+    width = pmf.size // 2
+    place = np.clip(noise, -width, width).astype(np.int64) + width
     below = np.concatenate([[0.0], np.cumsum(pmf)])
     return np.asarray(below[place] + part * pmf[place])
 
@@ -266,16 +213,21 @@ def _from_table(pmf: Array, noise: Array, part: Array) -> Array:
 
 
 def _categorical(probabilities: Array, chosen: npt.NDArray[Any], rng: np.random.Generator) -> Array:
-    """Choices (…, n_rows) through the distribution functions of the rows, in their order of columns."""
+    """Put choices (…, n_rows) through the distribution functions of the rows, in their order of columns."""
     ends = np.cumsum(probabilities, axis=1)
     rows = np.arange(probabilities.shape[0])
     mass = probabilities[rows, chosen]
     return np.asarray(ends[rows, chosen] - mass * rng.random(chosen.shape))
 
 
-def _of_selection(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) -> list[Array]:
-    """Categories of shape (n_repetitions, n_parts)."""
-    laws = selection_laws(draw)
+def _of_channel(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    weights = np.asarray(draw.options["weights"], dtype=np.float64)[np.asarray(draw.statistic)]
+    return [_categorical(weights / weights.sum(axis=1, keepdims=True), np.asarray(results), rng)]
+
+
+def _of_selection(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    """Use categories of shape (n_repetitions, n_parts)."""
+    laws, chosen = selection_laws(draw), np.asarray(results)
     if laws is None:
         return []
     columns = []
@@ -290,7 +242,7 @@ def _of_selection(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator
 
 
 def selection_laws(draw: Draw) -> list[Array] | None:
-    """Probability of each category, one array for each part; None where it is not worked out."""
+    """Compute the probability of each category, one array for each part; None where it is not known."""
     values, _ = exact(draw.statistic)
     scores = values - values.max() if values.dtype == object else values
     real = np.array([float(score) for score in scores.tolist()])
@@ -299,25 +251,19 @@ def selection_laws(draw: Draw) -> list[Array] | None:
     (event,) = draw.events
     rate = event.pure_epsilon / (float(draw.sensitivity) * (1 if draw.options["monotone"] else 2))
     if draw.kind == "select_parts":
+        if not members.all():  # the part of an empty category is not recorded
+            return None
         laws, ends = [], np.cumsum(members)
         for size, end in zip(draw.options["parts"], np.cumsum(draw.options["parts"]), strict=True):
-            inside = (ends <= end) & (ends > end - size) & (members > 0)
-            law = _exponential(rate * real[inside], members[inside])
-            # Categories are numbered within their part, those without members included.
-            laws.append((np.flatnonzero(inside), law))
-        return _by_part(draw, laws, members)
+            inside = (ends <= end) & (ends > end - size)
+            laws.append(_exponential(rate * real[inside], members[inside]))
+        return laws
     if draw.options["rule"] == "exponential":
         return [_exponential(rate * real, members)]
     if real.size > _MOST_CATEGORIES:
         return None
     best = real[members > 0].max()
     return [permute_and_flip_law(np.exp(np.minimum(rate * (real - best), 0.0)), members)]
-
-
-def _by_part(draw: Draw, laws: list[Any], members: Array) -> list[Array] | None:
-    if not members.all():  # which part an empty category stands in is not recorded
-        return None
-    return [law for _, law in laws]
 
 
 def _exponential(exponents: Array, members: Array) -> Array:
@@ -329,7 +275,7 @@ def _exponential(exponents: Array, members: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _panels() -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1): Gauss-Legendre on halves of halves, for integrands that fall at any rate."""
+    """Make Gauss-Legendre nodes on halves of halves of (0, 1), for integrands that fall at any rate."""
     nodes, weights = np.polynomial.legendre.leggauss(24)
     ends = np.concatenate([[0.0], 2.0 ** np.arange(-40, 1)])
     width = np.diff(ends)[:, None]
@@ -337,10 +283,9 @@ def _panels() -> tuple[Array, Array]:
 
 
 def permute_and_flip_law(heads: Array, members: Array) -> Array:
-    """Probability of each category, given the probability of heads of each of its members.
+    """Compute the probability of each category, given the probability of heads of each of its members.
 
-    The winner is uniform among those that show heads: p_i·E[1/(1 + others)] = p_i·∫ Π_{j≠i}(1 − p_j·s) ds over s in
-    (0, 1).
+    The winner is uniform among those with heads: p_i·E[1/(1 + others)] = p_i·∫ Π_{j≠i}(1 − p_j·s) ds over s in (0, 1).
     """
     s, weights = _panels()
     with np.errstate(divide="ignore"):
@@ -351,7 +296,8 @@ def permute_and_flip_law(heads: Array, members: Array) -> Array:
     return np.asarray(law / law.sum())
 
 
-def _of_nearest(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) -> list[Array]:
+def _of_nearest(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    chosen = np.asarray(results)
     lower, upper = draw.options["bounds"]
     rows = np.clip(np.asarray(draw.statistic, dtype=np.float64), lower, upper)
     points = np.asarray(draw.options["points"], dtype=np.float64)
@@ -369,7 +315,7 @@ def _of_nearest(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) 
 
 
 def _of_repetitions(draw: Draw, results: Sequence[Sequence[int]], rng: np.random.Generator) -> list[Array]:
-    """How many evaluations, and of which candidates: these are uniform whatever their number."""
+    """Use the number of evaluations, and their candidates, which are uniform whatever that number."""
     law, n_candidates = draw.options["repetitions"], len(draw.options["plans"])
     found = []
     if n_candidates > 1:
@@ -391,12 +337,12 @@ def _of_repetitions(draw: Draw, results: Sequence[Sequence[int]], rng: np.random
 # --- noise shaped by a norm, and flows -------------------------------------------------------------------------------
 
 
-def _of_k_norm(draw: Draw, results: Array) -> list[Array]:
+def _of_k_norm(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
     rows = np.asarray(draw.statistic, dtype=np.float64)
     (event,) = draw.events
     scale = 1.0 / event.pure_epsilon
     kept = np.abs(rows).max(axis=1) * _DIGITS < scale
-    noise = (results - rows)[:, kept]
+    noise = (np.asarray(results, dtype=np.float64) - rows)[:, kept]
     d = rows.shape[1]
     if not noise.size:
         return []
@@ -438,9 +384,9 @@ def _of_flow(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> li
 
 @lru_cache(maxsize=16)
 def _sum_table(scale: float, count: int) -> Array:
-    """Law of the sum of discrete Laplace variables."""
-    reach = max(8, math.ceil(45 * scale))
-    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    """Tabulate the law of the sum of discrete Laplace variables."""
+    width = max(8, math.ceil(45 * scale))
+    one = np.exp(-np.abs(np.arange(-width, width + 1)) / scale)
     one /= one.sum()
     law = one
     for _ in range(count - 1):

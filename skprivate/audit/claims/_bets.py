@@ -1,0 +1,397 @@
+"""Test a claim by bets on which of two inputs a run had: e-values that hold at any time and after any choice.
+
+A fair bit that the auditor draws decides the input of each run. From what a run releases the auditor forecasts its bit,
+bets on it against the claim, and learns. Whatever is bet may depend on former runs and on the clock. A wealth that
+starts at 1 and is a nonnegative supermartingale under the claim exceeds 1/α at any time with probability at most α
+(Ville's inequality); so does an average of such wealths by weights that are fixed before the first bet.
+
+``ε, δ = 0``
+    Given the output, the bit has odds within e^±ε (Bayes' rule). A bet multiplies the wealth by q/p if it is won and by
+    (1 − q)/(1 − p) if not, with p = e^ε/(1 + e^ε) and any q ≥ p: its expectation is at most 1.
+
+a curve ``δ(·)``
+    A guess of the bit, or none, pays Y = 1 if right and −λ if wrong, λ = e^{ε'}. The curve allows E[Y] ≤ δ(ε'), since
+    guessing is an attack on this pair. So 1 + c(Y − δ) with 0 ≤ c ≤ 1/(λ + δ) has expectation at most 1.
+
+One bit may decide several units at once: a claim for one unit is a claim for groups of them, larger and therefore told
+apart from its double in fewer runs (μ = .12 needs thousands of runs, 17μ = 2 a hundred).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+from sklearn.isotonic import isotonic_regression
+
+from skprivate.audit._epsilon import _gaussian_parameter
+from skprivate.audit.claims._runs import Claim, Runs
+from skprivate.privacy import (
+    ApproximateEvent,
+    GaussianEvent,
+    PrivacyEvent,
+    ZeroConcentratedEvent,
+    compose_delta,
+)
+from skprivate.privacy.accounting import gaussian_delta
+
+Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Score = Callable[[Array], Array]
+#: Shares of the largest stake that bets on a curve use.
+_STAKES = np.array([0.03, 0.1, 0.3, 0.9])
+#: ε' of the curve bets, as shares of ε.
+_AT = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
+#: Runs that are enough to learn a score from, and columns.
+_ENOUGH, _MOST_COLUMNS = 8000, 400
+#: Folds of the practice, and numbers of groups of equal size that scores are sorted into, one expert each.
+_FOLDS, _GROUPS = 4, (2, 5, 40, 14)
+#: The experts: the groups of equal size, and groups that isotonic regression finds.
+N_EXPERTS = len(_GROUPS) + 1
+#: Place of the claim of half the ε among the claims that are bet against, after the stated one.
+_HALF = 10
+#: Total variation at which few runs tell the claim from one twice as large, and the largest group.
+_APART, _LARGEST_GROUP = 0.8, 64
+
+
+# --- claims --------------------------------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """Limits of one bit: ε of its odds where δ is 0 (else infinite), and δ(ε') at the ε' of the bets."""
+
+    epsilon: float
+    deltas: Array
+
+
+def of_group(event: PrivacyEvent, units: int) -> PrivacyEvent:
+    """Scale an event to inputs that differ in several units, changed one at a time.
+
+    Privacy losses along the chain of inputs add up, and so do the lengths of their ranges. Gaussian trade-off curves
+    add up μ (Dong, Roth, Su 2022, theorem 2.14), and zCDP costs the square.
+    """
+    if units == 1:
+        return event
+    if isinstance(event, GaussianEvent):
+        return GaussianEvent(event.noise_multiplier / units, event.size)
+    if isinstance(event, ZeroConcentratedEvent):
+        return ZeroConcentratedEvent(event.rho * units**2, event.mechanism)
+    if isinstance(event, ApproximateEvent):
+        delta = min(delta_of_group(event.epsilon, event.delta, units), 1.0 - 2.0**-50)
+        return ApproximateEvent(event.epsilon * units, delta, event.mechanism)
+    return replace(event, epsilon=event.pure_epsilon * units)  # type: ignore[call-arg]
+
+
+def delta_of_group(epsilon: float, delta: float, units: int) -> float:
+    """Compute δ of a group at ``units·ε``: Σ_j δe^{jε}."""
+    return min(1.0, delta * sum(math.exp(min(j * epsilon, 700.0)) for j in range(units)))
+
+
+def claimed_curve(claim: Claim, at: Array, units: int = 1) -> Curve:
+    """Evaluate a claim for a group: (ε, δ), and the privacy profile of its events where they are known."""
+    epsilon, delta = units * claim.epsilon, delta_of_group(claim.epsilon, claim.delta, units)
+    # The worst (ε, δ) pair reveals all with probability δ, and is randomised response else.
+    leak = -np.expm1(np.minimum(at - epsilon, 0.0)) / (1.0 + math.exp(-epsilon))
+    deltas = delta + (1.0 - delta) * leak
+    if claim.events:
+        together = [(of_group(event, units), count) for event, count in claim.events]
+        deltas = np.minimum(deltas, [compose_delta(together, float(x)) for x in at])
+    return Curve(epsilon if delta == 0.0 else math.inf, deltas)
+
+
+def curves_of_family(name: str, epsilons: Array, delta: float, at: Array, units: int = 1) -> list[Curve]:
+    """Evaluate claims of growing ε at one δ, of any mechanism or of Gaussian noise."""
+    if name != "gaussian":
+        return [claimed_curve(Claim(float(epsilon), delta), at, units) for epsilon in epsilons]
+    means = [units * _gaussian_parameter(float(epsilon), delta) for epsilon in epsilons]
+    return [Curve(math.inf, np.array([gaussian_delta(mu, float(x)) for x in at])) for mu in means]
+
+
+def units_apart(claim: Claim) -> int:
+    """Find how many units make the claimed total variation large; 1 where claims for groups are unknown."""
+    try:
+        for event, _ in claim.events:
+            of_group(event, 2)
+    except TypeError:
+        return 1
+    apart = claimed_curve(claim, np.zeros(1)).deltas[0]
+    return int(np.clip(round(_APART / max(float(apart), 1e-9)), 1, _LARGEST_GROUP))
+
+
+# --- bets ----------------------------------------------------------------------------------------------------------
+
+
+class Bets:
+    """The logarithms of all wealths of the bets against a list of claims."""
+
+    def __init__(self, curves: list[Curve], at: Array):
+        self.odds = np.array([curve.epsilon for curve in curves])
+        self.deltas = np.array([curve.deltas for curve in curves])
+        self.ratio = np.exp(at)
+        self.on_odds = np.zeros((len(curves), N_EXPERTS))
+        self.on_curve = np.zeros((len(curves), at.size, _STAKES.size))
+        # Half on guesses of every bit, which tell most of Gaussian noise; half on odds, where the claim bounds them.
+        weights = np.where(np.arange(at.size) == 0, 0.5, 0.5 / max(at.size - 1, 1)) / _STAKES.size
+        curve = np.repeat(weights, _STAKES.size) * np.where(np.isinf(self.odds), 1.0, 0.5)[:, None]
+        odds = np.repeat(np.where(np.isinf(self.odds), 0.0, 0.5 / N_EXPERTS)[:, None], N_EXPERTS, axis=1)
+        self._weights = np.hstack([odds, curve])
+
+    def favour(self, practice: Bets) -> None:
+        """Move half of the wealth, before the first bet, to where it would have been after practice."""
+        after = np.where(self._weights > 0.0, practice._all(), -np.inf)
+        self._weights = 0.5 * self._weights + 0.5 * np.exp(after - logsumexp(after, axis=1, keepdims=True))
+
+    def _all(self) -> Array:
+        return np.hstack([self.on_odds, self.on_curve.reshape(len(self.odds), -1)])
+
+    def settle(self, forecast: Array, sides: Mask) -> None:
+        """Bet on runs by the experts' probabilities (n_experts, n_runs), and look at their bits."""
+        sure, right = np.maximum(forecast, 1.0 - forecast), (forecast > 0.5) == sides
+        p = 1.0 / (1.0 + np.exp(-self.odds))
+        live = np.flatnonzero(p < 1.0)
+        for expert, (belief, hit) in enumerate(zip(sure, right, strict=True)):
+            q, place = np.unique(belief, return_inverse=True)
+            hits, misses = np.bincount(place, hit, q.size), np.bincount(place, ~hit, q.size)
+            with np.errstate(divide="ignore"):
+                gain = hits * np.log(q / p[live, None]) + misses * np.log((1.0 - q) / (1.0 - p[live, None]))
+            self.on_odds[live, expert] += np.where(q > p[live, None], gain, 0.0).sum(axis=1)
+        for k, ratio in enumerate(self.ratio):
+            delta = self.deltas[:, k, None]
+            stake = 0.999 * _STAKES / (ratio + delta)
+            guessed = sure[-1] > ratio / (1.0 + ratio)
+            won, lost = int((guessed & right[-1]).sum()), int((guessed & ~right[-1]).sum())
+            gain = won * np.log1p(stake * (1.0 - delta)) + lost * np.log1p(stake * (-ratio - delta))
+            self.on_curve[:, k] += gain + (sides.size - won - lost) * np.log1p(-stake * delta)
+
+    def log_wealth(self) -> Array:
+        """Average the wealths of each claim by their weights."""
+        return np.asarray(logsumexp(self._all(), axis=1, b=self._weights))
+
+
+class Game:
+    """Bets on the runs of one pair of inputs.
+
+    Parameters
+    ----------
+    runs : Runs
+        The budget.
+    sample : callable
+        From bits to what runs on the first (False) or second input release, one row each.
+    claim : Stated
+        For one unit.
+    n_units : int
+        Units that the inputs differ in.
+    """
+
+    def __init__(self, runs: Runs, sample: Any, claim: Claim, n_units: int, rng: Any):
+        self.runs, self.sample, self.claim, self.n_units, self.rng = runs, sample, claim, n_units, rng
+        at = n_units * claim.epsilon * _AT
+        steps = claim.epsilon * np.concatenate([np.arange(1, 30) / 20, np.geomspace(1.5, 12.0, 20)])
+        beyond = np.geomspace(0.01, 12.0, 30)  # a tiny claim may be missed by far
+        self.epsilons = np.concatenate([steps, beyond[beyond > 12.0 * claim.epsilon]])
+        others = curves_of_family(claim.family, self.epsilons, claim.delta, at, n_units)
+        self._curves, self._at = [claimed_curve(claim, at, n_units), *others], at
+        self._bets = Bets(self._curves, at)
+        self._peaks = np.zeros(len(self._curves))
+        self._rows: list[Array] = []
+        self._sides: list[Mask] = []
+        self._learned = 0
+        self._cost = 0.0
+        self._forecaster: Any = None
+
+    def practise(self, n: int, block: int, seconds: float) -> float:
+        """Learn from runs without bets; return the growth per second of bets against half the claim."""
+        start, made = self.runs.seconds(), 0
+        while made < n and (not made or self.runs.seconds() - start < seconds):
+            sides = self.rng.random(min(block, n - made)) < 0.5
+            self._remember(self.sample(sides), sides)
+            made += sides.size
+        cost = max(self.runs.seconds() - start, 1e-9)
+        self._cost = cost / made
+        self._learn()
+        rehearsed = Bets(self._curves, self._at)
+        rehearsed.settle(self._forecaster.practice, np.concatenate(self._sides))
+        self._bets.favour(rehearsed)
+        return float(rehearsed.log_wealth()[_HALF]) / cost
+
+    def play(self, n: int) -> None:
+        """Run and bet n times, or less often where there is no time."""
+        affordable = self.runs.left() / max(self._cost, 1e-9)
+        sides = self.rng.random(max(1, n if affordable > n else int(affordable))) < 0.5
+        rows = self.sample(sides)
+        self._bets.settle(self._forecaster(rows), sides)
+        self._peaks = np.maximum(self._peaks, self._bets.log_wealth())
+        self._remember(rows, sides)
+        if sum(map(len, self._sides)) >= 1.6 * self._learned:
+            self._learn()
+
+    def _remember(self, rows: Array, sides: Mask) -> None:
+        if self._learned < _ENOUGH:
+            self._rows.append(rows)
+            self._sides.append(sides)
+
+    def _learn(self) -> None:
+        rows, sides = np.vstack(self._rows), np.concatenate(self._sides)
+        self._forecaster, self._learned = Forecaster(rows, sides, self.rng), sides.size
+
+    @property
+    def log_wealth(self) -> float:
+        """Show the present wealth against the stated claim."""
+        return float(self._bets.log_wealth()[0])
+
+    @property
+    def p_value(self) -> float:
+        return math.exp(-self._peaks[0])
+
+    def epsilon_lower_bound(self, level: float) -> float:
+        """Find the largest ε of the family up to which all are refuted at the level."""
+        standing = np.flatnonzero(self._peaks[1:] < -math.log(level))
+        first = standing[0] if standing.size else self.epsilons.size
+        return float(self.epsilons[first - 1]) if first else 0.0
+
+
+# --- forecasts -----------------------------------------------------------------------------------------------------
+
+
+class Forecaster:
+    """Learns a scalar score of what runs release, and how often runs of such a score had the second input.
+
+    ``practice`` holds forecasts of the known runs by scores that did not see them.
+    """
+
+    def __init__(self, rows: Array, sides: Mask, rng: np.random.Generator):
+        prepare = _prepared(rows)
+        z = prepare(rows)
+        if min(sides.sum(), (~sides).sum()) < 2 * _FOLDS:
+            z = z[:, :0]  # too few to learn from: no opinion
+        fold = np.zeros(sides.size, dtype=int)
+        for side in (np.flatnonzero(sides), np.flatnonzero(~sides)):
+            fold[rng.permutation(side)] = np.arange(side.size) % _FOLDS
+        best: Any = None
+        for learn in _views(z, sides):
+            scores = np.empty(sides.size)
+            for f in range(_FOLDS):
+                inside = fold != f
+                scores[~inside] = learn(z[inside], sides[inside])(z[~inside])
+            second = _histogram(scores, sides, 14)(scores)
+            loss = float(-np.log(np.where(sides, second, 1.0 - second)).mean())
+            if best is None or loss < best[0]:
+                best = loss, learn, scores
+        _, learn, scores = best
+        score = learn(z, sides)
+        self._score: Score = lambda new: score(prepare(new))
+        self._experts = _experts(scores, sides)
+        self.practice = np.empty((N_EXPERTS, sides.size))
+        for f in range(_FOLDS):
+            inside = fold != f
+            learned = _experts(scores[inside], sides[inside])
+            self.practice[:, ~inside] = [expert(scores[~inside]) for expert in learned]
+
+    def __call__(self, rows: Array) -> Array:
+        """Forecast the bits of new runs: one row an expert."""
+        scores = self._score(rows)
+        return np.array([expert(scores) for expert in self._experts])
+
+
+def _prepared(rows: Array) -> Score:
+    """Select the coordinates that vary most, and put them on one scale."""
+    centre = np.median(rows, axis=0)
+    low, high = np.quantile(rows, [0.25, 0.75], axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.nan_to_num(rows.std(axis=0), nan=1e300, posinf=1e300)
+    keep = np.flatnonzero(rows.min(axis=0) < rows.max(axis=0))
+    if keep.size > _MOST_COLUMNS:
+        keep = np.sort(keep[np.argsort(spread[keep])[-_MOST_COLUMNS:]])
+    scale = np.where(high > low, high - low, np.where(spread > 0, spread, 1.0))
+
+    def prepare(new: Array) -> Array:
+        return np.asarray(np.clip((new[:, keep] - centre[keep]) / scale[keep], -1e12, 1e12))
+
+    return prepare
+
+
+def _histogram(scores: Array, sides: Mask, groups: int) -> Score:
+    """Count second inputs among scores alike; one more on each side keeps the share from 0 and 1."""
+    groups = int(np.clip(scores.size // 25, 2, groups))
+    edges = np.unique(np.quantile(scores, np.arange(1, groups) / groups, method="nearest"))
+    group = np.searchsorted(edges, scores, side="left")
+    total = np.bincount(group, minlength=edges.size + 1)
+    second = (np.bincount(group, sides, edges.size + 1) + 0.5) / (total + 1.0)
+    return lambda new: second[np.searchsorted(edges, new, side="left")]
+
+
+def _experts(scores: Array, sides: Mask) -> list[Score]:
+    """Learn the experts, from a score to a probability; the last one also guesses."""
+    return [*(_histogram(scores, sides, groups) for groups in _GROUPS), _steps(scores, sides)]
+
+
+def _steps(scores: Array, sides: Mask) -> Score:
+    """Fit monotone steps (isotonic regression), whose edges are where the sides change."""
+    values, place = np.unique(scores, return_inverse=True)
+    total, second = np.bincount(place), np.bincount(place, sides)
+    ranks = (np.cumsum(total) - 0.5 * total)[place]
+    rising = ranks[sides].mean() >= ranks[~sides].mean() if 0 < sides.sum() < sides.size else True
+    level = isotonic_regression(second / total, sample_weight=total, increasing=bool(rising))
+    block = np.concatenate([[0], np.cumsum(np.diff(level) != 0.0)])
+    shares = (np.bincount(block, second) + 0.5) / (np.bincount(block, total) + 1.0)
+    last = np.flatnonzero(np.diff(block))
+    edges = 0.5 * (values[last] + values[last + 1])
+    return lambda new: shares[np.searchsorted(edges, new, side="left")]
+
+
+def _views(z: Array, sides: Mask) -> list[Callable[[Array, Mask], Score]]:
+    """List ways to learn a score: discriminants, likelihood ratios of Laplace noise, single coordinates."""
+    p = z.shape[1]
+    if p == 0:
+        return [lambda rows, side: lambda new: np.zeros(len(new))]  # no opinion
+    ways: list[Callable[[Array, Mask], Score]] = []
+    if p > 1:
+        ways += [lambda rows, side: lambda new: new.mean(axis=1)]
+        ways += [lambda rows, side, r=ridge: _discriminant(rows, side, r) for ridge in (1e-2, 1.0, np.inf)]
+        sizes = sorted({min(k, p) for k in (3, 10, 40)})
+        ways += [lambda rows, side, k=k: _laplace_ratio(rows, side, k) for k in sizes]
+    spread = z.std(axis=0)
+    gap = np.abs(z[sides].mean(axis=0) - z[~sides].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    ways += [lambda rows, side, j=j: lambda new: new[:, j] for j in np.argsort(gap)[::-1][:5]]
+    return ways
+
+
+def _both(z: Array) -> Array:
+    """Add magnitudes to the coordinates, which tell wide laws from narrow ones."""
+    squashed = np.arcsinh(z)
+    return np.hstack([squashed, np.abs(squashed)])
+
+
+def _discriminant(z: Array, sides: Mask, ridge: float) -> Score:
+    """Find a linear discriminant of coordinates and magnitudes."""
+    z = _both(z)
+    z = z / np.maximum(z.std(axis=0), 1e-9) if np.isinf(ridge) else z
+    difference = z[sides].mean(axis=0) - z[~sides].mean(axis=0)
+    within = np.vstack([z[sides] - z[sides].mean(axis=0), z[~sides] - z[~sides].mean(axis=0)])
+    n, p = within.shape
+    if np.isinf(ridge):
+        direction = difference
+    elif p <= n:
+        direction = np.linalg.solve(within.T @ within / n + ridge * np.eye(p), difference)
+    else:
+        gram = within @ within.T / n + ridge * np.eye(n)
+        direction = (difference - within.T @ np.linalg.solve(gram, within @ difference) / n) / ridge
+    norm = float(np.linalg.norm(direction))
+    direction = direction / norm if norm > 0 else direction
+    return lambda new: np.asarray(_both(new) @ direction)
+
+
+def _laplace_ratio(z: Array, sides: Mask, k: int) -> Score:
+    """Sum ``(|x_j − a_j| − |x_j − b_j|)/s_j`` with a and b the medians of the two sides, over the k clearest j."""
+    a, b = np.median(z[~sides], axis=0), np.median(z[sides], axis=0)
+    scale = 0.5 * (np.abs(z[~sides] - a).mean(axis=0) + np.abs(z[sides] - b).mean(axis=0))
+    scale = np.where(scale > 0.0, scale, np.inf)
+    j = np.argsort(np.abs(a - b) / scale)[::-1][:k]
+    return lambda new: np.asarray(
+        ((np.abs(new[:, j] - a[j]) - np.abs(new[:, j] - b[j])) / scale[j]).sum(axis=1)
+    )

@@ -1,0 +1,312 @@
+"""Audit an estimator at its release: replay it on neighbours, and test the laws of its draws."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from skprivate.audit.claims._laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
+from skprivate.audit.claims._runs import Claim, Inputs, Subject
+from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
+from skprivate.privacy.accounting import compose_epsilon
+from skprivate.privacy.draws import Draw, run_tape
+from skprivate.utils import (
+    CheckData,
+    Neighbour,
+    Recording,
+    Replay,
+    changes,
+    differing_results,
+    evenly,
+    excess,
+)
+
+#: Relative rounding of a composed ε.
+_ROUNDING = 1e-9
+#: Noisy numbers of a draw that are drawn again, and how many times that choices are, which tell less each.
+_NUMBERS, _CHOICES = 300, 10
+#: Draws of one kind and cost that are looked at.
+_EACH = 3
+#: p-values below which a first look is repeated, how much longer the last look is, and the end of all looks.
+_ODD, _MORE, _CERTAIN = 0.02, 4, 1e-15
+
+
+@dataclass(frozen=True)
+class ReplayEvidence:
+    """Findings of an audit at the release.
+
+    Attributes
+    ----------
+    n_draws, n_neighbours : int
+        Draws of one fit, and neighbours on which it was replayed.
+    largest_share : float
+        Largest change of a statistic as a share of its declared sensitivity.
+    law_tests : tuple of LawTest
+        Tests of the results of draws against their declared laws, least p-value first.
+    untested : tuple of str
+        Kinds of draws whose law was not tested.
+    failures : tuple of str
+        All that was wrong.
+    """
+
+    n_draws: int
+    n_neighbours: int
+    largest_share: float
+    law_tests: tuple[LawTest, ...] = field(repr=False)
+    untested: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    def __str__(self) -> str:
+        worst = f"{self.law_tests[0]} of {len(self.law_tests)}" if self.law_tests else "none"
+        lines = [
+            f"  {self.n_draws} draws replayed on {self.n_neighbours} neighbours; largest share of a sensitivity: "
+            f"{self.largest_share:.4g}",
+            f"  worst test of a law: {worst}",
+            *(f"  WRONG: {text}" for text in self.failures),
+            *([f"  law not tested: {', '.join(self.untested)}"] if self.untested else []),
+            "  not seen here: noise drawn elsewhere, time, files, logs, errors, other neighbours (method='black-box')",
+        ]
+        return "\n".join(lines)
+
+
+def draws_something(subject: Subject, data: Inputs, seed: int) -> Recording | None:
+    """Record the draws of a fit; None if nothing passes a release."""
+    recording = Recording(lambda inputs: subject.everything(inputs, {}, seed), data)
+    return recording if recording.draws else None
+
+
+def audit_by_replay(
+    subject: Subject,
+    recording: Recording,
+    data: Inputs,
+    seed: int,
+    neighbours: Sequence[Neighbour],
+    claim: Claim,
+    stated: PrivacyGuarantee | None,
+    level: float,
+    secure: bool,
+    rng: np.random.Generator,
+) -> tuple[float, float, ReplayEvidence]:
+    """Compare draws on neighbours and with their laws: the attained ε, the p-value of the laws, the evidence.
+
+    ``secure`` draws again from the operating system's entropy.
+    """
+    failures, pairs = [], []
+    if (
+        stated is not None
+        and stated.delta <= claim.delta
+        and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
+    ):
+        failures.append(
+            f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
+        )
+    for other in neighbours:
+        again = Replay(recording, lambda inputs: subject.everything(inputs, {}, seed), other.data)
+        pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
+        pairs.append(pair)
+        found = list(pair.complaints)
+        if again.failure:
+            found.append(again.failure)
+        elif not found:
+            found += differing_results(recording.result, again.result)
+        if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
+            found.append(
+                f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
+            )
+        unpaid = Counter(pair.differing) - Counter(dict(claim.events))
+        if claim.events and unpaid:
+            found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
+        failures += [f"on {other.name}, {text}" for text in found]
+    failures += _unpaid_kinds(recording.draws, claim)
+    tape = _LawTape(rng)
+    with run_tape(tape):
+        subject.everything(data, {}, None if secure else int(rng.integers(2**31 - 1)))
+    tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
+    p_value = min(1.0, tests[0].p_value * len(tests)) if tests else 1.0
+    if p_value < level:
+        failures.append(f"the results of draws do not have the declared law: {tests[0]}")
+    evidence = ReplayEvidence(
+        n_draws=len(recording.draws),
+        n_neighbours=len(pairs),
+        largest_share=max((pair.share for pair in pairs), default=0.0),
+        law_tests=tuple(tests),
+        untested=tuple(sorted(tape.untested - {test.draw for test in tests})),
+        failures=tuple(failures),
+    )
+    return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
+
+
+def neighbours_of(
+    estimator: Any, data: Inputs, claim: PrivacyGuarantee, n_neighbours: int, rng: Any
+) -> list[Neighbour]:
+    """Change single units of numeric data as the guarantee allows, worst cases first."""
+    source = CheckData(data.X, data.y, data.params)
+    steps = evenly(changes(estimator, source, claim, rng, 1), n_neighbours)
+    made = [(step, step.apply(source)) for step in steps]
+    return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
+
+
+def _unpaid_kinds(draws: Sequence[Draw], claim: Claim) -> list[str]:
+    """Find draws of an event that was never charged, whatever the neighbours show of them."""
+    inside = any(draw.kind == "repetitions" for draw in draws)
+    paid = {event for event, _ in claim.events}
+    unpaid = {event for draw in draws for event in draw.events} - paid
+    return (
+        [f"these draws are not paid for: {sorted(map(str, unpaid))}"]
+        if paid and unpaid and not inside
+        else []
+    )
+
+
+# --- losses --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairLoss:
+    """The draws of two runs with the same results.
+
+    ``epsilon`` is the worst case over all results at the δ asked for: the events, each at the share of its sensitivity
+    that this pair attains, composed. ``differing`` counts the events of draws whose statistics differ.
+    """
+
+    epsilon: float
+    share: float
+    differing: dict[PrivacyEvent, int]
+    complaints: tuple[str, ...]
+
+
+def pair_loss(
+    first: Sequence[Draw],
+    second: Sequence[Draw],
+    results: Sequence[Any],
+    distance: float | None,
+    delta: float,
+) -> PairLoss:
+    """Compose the losses of the draws that two runs have in common."""
+    largest, length = 0.0, 1.0 if distance is None else distance
+    attained: Counter[PrivacyEvent] = Counter()
+    differing: Counter[PrivacyEvent] = Counter()
+    complaints = []
+    evaluations = _Evaluations()
+    for number, (one, other, result) in enumerate(zip(first, second, results, strict=False)):
+        share, complaint = excess(one, other, distance)
+        if complaint:
+            complaints.append(f"draw {number} ({one.kind}) is not private: {complaint}")
+        largest = max(largest, share)
+        if evaluations.pays_for(one, result, share):
+            continue
+        if share > 0:
+            differing.update(one.events)
+            for event, count in one.events.items():
+                attained.update({at_share(event, share * length): count} if share < math.inf else {})
+    attained.update(evaluations.attained)
+    differing.update(evaluations.attained)
+    # At this distance, and only then per unit of it: under a δ the one is not a multiple of the other.
+    epsilon = compose_epsilon(attained, delta) / length if attained else 0.0
+    return PairLoss(math.inf if largest == math.inf else epsilon, largest, dict(differing), tuple(complaints))
+
+
+class _Evaluations:
+    """Private selection from private candidates: the cost of the repetitions covers what its evaluations draw."""
+
+    def __init__(self) -> None:
+        self.attained: Counter[PrivacyEvent] = Counter()
+        self._event: PrivacyEvent | None = None
+        self._planned: set[PrivacyEvent] = set()
+        self._left: Counter[PrivacyEvent] = Counter()
+
+    def pays_for(self, draw: Draw, result: Any, share: float) -> bool:
+        """Decide whether the draw belongs to repetitions, or is them, by the plans of the evaluated candidates.
+
+        An evaluation may fit models that draw from releases of their own, which check what they draw themselves: what
+        is in no plan counts as theirs.
+        """
+        if draw.kind == "repetitions":
+            (self._event,) = draw.events
+            self._left = Counter()
+            for candidate in result:
+                self._left.update(dict(draw.options["plans"][candidate]))
+            self._planned = set(self._left)
+            return True
+        if self._event is None or share == 0:
+            return False
+        planned = Counter({event: count for event, count in draw.events.items() if event in self._planned})
+        if not planned <= self._left:
+            return False
+        self._left -= planned
+        self.attained[self._event] = 1
+        return True
+
+
+def at_share(event: PrivacyEvent, share: float) -> PrivacyEvent:
+    """Scale the event of a draw to a statistic that moves by a share of its sensitivity."""
+    if isinstance(event, GaussianEvent):
+        return dataclasses.replace(event, noise_multiplier=event.noise_multiplier / share)
+    if isinstance(event, ZeroConcentratedEvent):
+        return dataclasses.replace(event, rho_=event.rho * share * share)
+    return dataclasses.replace(event, epsilon=event.pure_epsilon * share)  # type: ignore[call-arg]
+
+
+# --- laws ----------------------------------------------------------------------------------------------------------
+
+
+class _LawTape:
+    """A tape that repeats every draw, and tests its law."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.tests: list[LawTest] = []
+        self.untested: set[str] = set()
+        self._rng = rng
+        self._conclusive = False
+        self._seen: Counter[Any] = Counter()
+
+    def draw(self, draw: Draw, sample: Any) -> Any:
+        key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
+        self._seen[key] += 1
+        if self._seen[key] <= _EACH and not self._conclusive:
+            self._look(draw, sample)
+        return sample()
+
+    def _look(self, draw: Draw, sample: Any) -> None:
+        selects = draw.kind.startswith("select")
+        width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
+        times = max(2, math.ceil(_NUMBERS * (_CHOICES if selects else 1) / width))
+        tests = self._again(draw, sample, times)
+        if not tests:
+            self.untested.add(draw.kind)
+            return
+        # An odd first look does not count: fresh draws decide, at twice their p-values, for there are two more looks.
+        for more in (1, _MORE):
+            if min(test.p_value for test in tests) >= _ODD:
+                break
+            again = self._again(draw, sample, more * times)
+            tests = [replace(test, p_value=min(1.0, 2.0 * test.p_value)) for test in again]
+            if min(test.p_value for test in tests) < _CERTAIN:
+                self._conclusive = True
+                break
+        self.tests += tests
+
+    def _again(self, draw: Draw, sample: Any, times: int) -> list[LawTest]:
+        one = sample
+        if draw.kind.startswith("select"):
+            one = draw.categories if draw.categories is not None else lambda: categories_of(draw, sample())
+        results = [one() for _ in range(times)]
+        numbers = uniforms(draw, results, self._rng)
+        return law_tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
+
+
+def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[LawTest]:
+    """Test one number for each noisy number of the recorded fit, whatever draw it came from."""
+    numbers = []
+    for draw, output in zip(recording.draws, recording.outputs, strict=True):
+        result = categories_of(draw, output) if draw.kind.startswith("select") else output
+        if result is not None:
+            numbers += [part.ravel() for part in uniforms(draw, [result], rng)[:1]]
+    parts = [np.concatenate(numbers)[None, :]] if numbers else []
+    return law_tests_of("the whole transcript", parts, repeated=False)
