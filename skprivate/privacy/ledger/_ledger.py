@@ -27,10 +27,7 @@ from skprivate.privacy.ledger._entries import (
     entries_html,
 )
 from skprivate.privacy.ledger._prices import Price
-from skprivate.privacy.ledger._store import DamagedLedgerError, FileStore, MemoryStore, record
-
-__all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
-
+from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
 
 #: Units that leave a part of a row, or other rows, unprotected.
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
@@ -42,10 +39,9 @@ _ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger"
 
 @contextmanager
 def charged_only_to(identity: str) -> Iterator[None]:
-    """Refuse charges to all other ledgers while the block runs: who asks for a price pays nothing.
+    """Refuse charges to all other ledgers while the block runs, but not in threads and processes that it starts.
 
-    A part of a model may hold a ledger where nobody finds it. Threads and processes that the block starts are not
-    seen to.
+    Who asks for a price pays nothing, and a part of a model may hold a ledger where nobody finds it.
     """
     token = _ONLY.set(identity)
     try:
@@ -122,22 +118,21 @@ class PrivacyLedger:
     interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; `parallel` makes
     use of disjoint folds.
 
-    *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
-    that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
+    *Exact sums.* Prices are added in exact decimal arithmetic. A float counts as the decimal number that it prints as,
+    so ten releases at 0.1 fill a budget of 1 exactly, in any order.
 
-    *Units.* A release that protects another unit is charged its price for the ledger's: a larger unit protects its
-    parts; so many smaller ones in a row make a larger one (group privacy of each event); to replace is to remove and
-    to add, so ε under add-remove is 2ε under replace-one; ε per unit of distance times the largest distance is ε.
-    Each entry says what was converted and why. What does not follow is refused with the reason.
+    *Units.* A release that protects another unit is charged its price for the ledger's. A larger unit protects its
+    parts. Several smaller ones make a larger one, by group privacy of each event. To replace is to remove and to add,
+    so ε under add-remove is 2ε under replace-one. ε per unit of distance times the largest distance is ε. Each entry
+    says what was converted and why. What does not follow is refused with the reason.
 
     *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
     release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
     *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
-    system. Nothing is overwritten: each change is a record that seals the one before, so a record that was changed or
-    taken out is noticed by whoever reads it, and an older copy by every handle that has seen a newer record (a fitted
-    model's among them). Opening reads the records from the last checkpoint on, a thousand at most; `entries` and
-    `seals` read and check them all.
+    system. Nothing is overwritten: each change is a record that seals the one before. So whoever opens a ledger notices
+    a record that was changed or taken out, and every handle that has seen a newer record (a fitted model's among them)
+    notices an older copy.
 
     References
     ----------
@@ -186,7 +181,7 @@ class PrivacyLedger:
             simulation=simulation,
             dry_run=dry_run,
         )
-        first = record(None, {"kind": "terms", **terms._asdict()})
+        first = record(None, {"kind": "terms", **terms.to_dict()})
         if path is None:
             self._bind(Book(MemoryStore(first)))
             return
@@ -240,7 +235,7 @@ class PrivacyLedger:
         return _handle(self._book, self._identity, reservation, self._note, self._data, parts)
 
     def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
-        """A handle to the same ledger whose releases carry a note.
+        """Return a handle to the same ledger whose releases carry a note.
 
         Parameters
         ----------
@@ -275,7 +270,7 @@ class PrivacyLedger:
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from every other."""
+        """Identifier of the ledger, unlike that of any other."""
         return self._identity
 
     @property
@@ -323,29 +318,29 @@ class PrivacyLedger:
         return seal
 
     def seals(self) -> list[str]:
-        """The seals of all records, oldest first; every record is read and checked for it.
+        """Read the seals of all records, oldest first.
 
         Returns
         -------
         seals : list of str
             The last of them is `seal`.
         """
-        with self._book.transaction(write=False, complete=True) as (journal, _):
+        with self._book.transaction(write=False) as (journal, _):
             return [found.seal for found in journal.since(0)]
 
     def entries(self) -> list[LedgerEntry]:
-        """All entries, oldest first.
+        """Read all entries, oldest first.
 
         Returns
         -------
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        with self._book.transaction(write=False, complete=True) as (_, state):
+        with self._book.transaction(write=False) as (_, state):
             return list(state.entries.values())
 
     def to_frame(self) -> Any:
-        """The entries as a table.
+        """Make a table of the entries.
 
         Returns
         -------
@@ -370,27 +365,27 @@ class PrivacyLedger:
 
     @property
     def composition(self) -> str:
-        """How prices add up: "filter", "basic" or "zcdp"."""
+        """Composition of prices: "filter", "basic" or "zcdp"."""
         return self._book.terms.composition
 
     @property
     def rows_per_user(self) -> int | None:
-        """Most rows that one user has, as declared; None where nothing was."""
-        return self._book.terms.rows_per_user
+        """Largest number of rows of one user, as declared; None where nothing was."""
+        return self._book.terms.account.rows_per_user
 
     @property
     def public_features(self) -> bool:
-        """Whether everything in a row but its label was declared public."""
-        return self._book.terms.public_features
+        """True where everything in a row but its label was declared public."""
+        return self._book.terms.account.public_features
 
     @property
     def simulation(self) -> bool:
-        """Whether the ledger is for trials with seeded noise."""
+        """True for a ledger for trials with seeded noise."""
         return self._book.terms.simulation
 
     @property
     def dry_run(self) -> bool:
-        """Whether what is charged here draws simulated noise only."""
+        """True where releases charged here draw simulated noise only."""
         return self._book.terms.dry_run
 
     @contextmanager
@@ -562,18 +557,16 @@ class PrivacyLedger:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        if (
-            _ONLY.get() not in (None, self.identity) and not self.dry_run
-        ):  # a dry run draws nothing in earnest
+        if _ONLY.get() not in (None, self.identity) and not self.dry_run:  # a dry run draws simulated noise
             raise ValueError(
-                f"{label or 'a release'} would be charged to a ledger in earnest while its price is asked for: it is "
-                "frozen, or its ledger stands where a quote does not find it. Fit it before, or give it no ledger. "
+                f"{label or 'a release'} would really be charged to a ledger while its price is asked for: it is "
+                "frozen, or holds its ledger where a quote does not find it. Fit it before, or give it no ledger. "
                 "Nothing was drawn or spent."
             )
         if str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten and self.unit is None:
             warn_caller(
                 f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
-                f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "
+                f"budget per {unit}, which does not protect whole rows or users. Name the unit when the ledger is "
                 "created, PrivacyLedger(…, unit='user').",
                 LedgerUnitWarning,
             )
