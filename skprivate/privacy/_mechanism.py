@@ -59,7 +59,7 @@ class Mechanism(ABC):
 
     @property
     def n_draws(self) -> int:
-        """How many events `run` draws, for progress; another number only where branches share a plan. Public."""
+        """Number of events that `run` draws, for progress; public. Another one only where branches share a plan."""
         return sum(count_events(self.events).values())
 
     @abstractmethod

@@ -1,7 +1,6 @@
-"""What a draw is, and a place from which all draws of a release can be watched and replayed.
+"""Descriptions of draws, and tapes that watch and replay all draws of a release.
 
-Every draw of every release passes through `Draw` objects, so a test harness sees all of them without knowing any
-estimator. While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
+While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
 
 
 def running_tape() -> Tape | None:
-    """The tape that watches releases opened now, if any."""
+    """Return the tape that watches releases opened now, if any."""
     return _RUNNING.get()
 
 
