@@ -50,7 +50,7 @@ _SIGMAS = 6.5
 
 
 def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """On neighbouring data, with the released values frozen, a fit makes the same draws within their sensitivities.
+    """Check that a fit on neighbours, with the released values frozen, makes the same draws within their sensitivities.
 
     Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
     sensitivity, in exact arithmetic, and the fitted estimator must be the same. Neighbours are the worst one unit can
@@ -61,7 +61,7 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_dat
 
 
 def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """What one unit adds to a noised sum does not depend, to the last bit, on who else is in it.
+    """Check that the share of one unit in a noised sum does not depend on the other units, to the last bit.
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
     and on other data, in which all other units are shuffled, alike, or extreme.
@@ -72,7 +72,7 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
 
 
 def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """The noise of the draws is as wide as their events and sensitivities say.
+    """Check that the noise of the draws is as wide as their events and sensitivities say.
 
     Draws are sampled 400 times; the mean size of the noise must not be below what its price says by 6.5 standard
     errors (1e-10), nor the mean cost of a selection by the exponential mechanism.
@@ -86,7 +86,7 @@ def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData 
 
 
 def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iterator[Any]:
-    """The estimator under each adjacency that it has; nothing if it releases nothing."""
+    """Yield the estimator under each adjacency that it has; nothing if it releases nothing."""
     if not (releases_something(estimator) or releases_in_transform(estimator)):
         return
     allowed = getattr(estimator, "_parameter_constraints", {}).get("adjacency", ())
@@ -105,7 +105,7 @@ def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iter
 
 
 def fit_and_release(estimator: Any, data: CheckData) -> Any:
-    """All that a seeded fit leaves, and what it returns where it releases in ``transform``."""
+    """Collect all that a seeded fit leaves, and what it returns where it releases in ``transform``."""
     fitted = fit_clone(estimator, data, random_state=0)
     if not releases_in_transform(estimator):
         return fitted.leaves()
@@ -198,12 +198,12 @@ def isolation_failures(
 
 
 def _begin(seed: int) -> float:
-    """Where the changes begin that are chosen: other seeds, other changes."""
+    """Choose where the changes begin: other seeds, other changes."""
     return seed * 0.6180339887498949 % 1.0
 
 
 def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:
-    """The estimator, knowing the classes where the adjacency hides them; data; what it promises."""
+    """Prepare the estimator (with the classes where the adjacency hides them), data, and its guarantee."""
     data = make_data(estimator, public_generator(seed), n_rows)
     parameters = estimator.get_params(deep=False)
     if parameters.get("adjacency") == "add-remove" and "classes" in parameters and data.y is not None:
@@ -212,7 +212,7 @@ def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any
 
 
 def different_changes(name: str, here: Any, there: Any) -> list[str]:
-    """Complaints where a change has another effect on the sums of one pair of runs than on those of another."""
+    """List complaints where a change has another effect on the sums of one pair of runs than on those of another."""
     for each in (here[1], *there):
         if each.failure:
             return [f"on {name} or other environments, {each.failure}"]
@@ -291,7 +291,7 @@ def _size(draw: Draw) -> float:
 
 
 def _mean_and_deviation(draw: Draw) -> tuple[float, float]:
-    """Of the absolute value of one coordinate of the noise, in steps."""
+    """Compute mean and deviation of the absolute value of one coordinate of the noise, in steps."""
     size = _size(draw)
     if draw.kind.endswith("gaussian"):
         if draw.kind == "discrete_gaussian" and size < 4.0:
@@ -407,7 +407,7 @@ def check_mechanism(
 
 
 def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency: Adjacency | str) -> None:
-    """A change of one row changes noised sums by the same amount whatever the other rows are."""
+    """Check that a change of one row changes noised sums by the same amount in all environments."""
     recording = Recording(run, data)
     steps = list(_changes(data, adjacency))
     for place, apply in steps[:: max(1, len(steps) // 12)]:
@@ -419,7 +419,7 @@ def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency:
 
 
 def default_neighbours(data: Any, adjacency: Adjacency | str) -> Iterator[Any]:
-    """Neighbours of an array, or of a tuple of arrays, with one row for each unit."""
+    """Yield neighbours of an array, or of a tuple of arrays, with one row for each unit."""
     for _, apply in _changes(data, adjacency):
         yield apply(data)
 
@@ -429,7 +429,7 @@ def _parts(data: Any) -> tuple[np.ndarray, ...]:
 
 
 def _each(edit: Callable[..., np.ndarray], data: Any, *rows: Any) -> Any:
-    """Data with each part edited."""
+    """Edit each part of the data."""
     edited = tuple(edit(part, *more) for part, *more in zip(_parts(data), *rows, strict=True))
     return edited if isinstance(data, tuple) else edited[0]
 
@@ -461,7 +461,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
 
 
 def _other_environments(data: Any, place: int) -> Iterator[Any]:
-    """All other rows in another order, alike, or extreme."""
+    """Yield data with all other rows in another order, alike, or extreme."""
     n = len(_parts(data)[0])
     others = np.setdiff1d(np.arange(n), [place])
     if others.size == 0:
