@@ -189,7 +189,7 @@ UInt64Array = NDArray[np.uint64]
 def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
     scale = as_fraction(value, name)
     if not _MIN_SCALE <= scale <= _MAX_SCALE:
-        raise ValueError(f"{name} must lie between 2**-20 and 2**52, got {value!r}.")
+        raise ValueError(f"{name} must be between 2**-20 and 2**52, got {value!r}.")
     return scale
 
 
@@ -349,6 +349,17 @@ def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSourc
     return _fill(_check_size(size), lambda n: _gaussian_block(exact, n, source), 1.5)
 
 
+def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
+    """Map the upper halves of words to integers below each width ≤ 2^32: uniform if accepted (Lemire 2019).
+
+    The upper half of 32 bits times the width is uniform below the width, given that the lower half is not among the
+    first 2^32 mod width values.
+    """
+    scaled = (words >> np.uint64(32)) * widths
+    accepted = (scaled & np.uint64(2**32 - 1)) >= (np.uint64(2**32) - widths) % widths
+    return (scaled >> np.uint64(32)).view(np.int64), accepted
+
+
 def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, source: BitSource) -> Int64Array:
     """Draw ``columns`` discrete Gaussian numbers for each deviation σ = multiple·2^-unit_bits < 2^60.
 
@@ -363,7 +374,6 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
     t = 1 << t_bits
     # ⌈σ/t⌉ ≤ 2^31
     cell = (-(-multiples >> min(unit_bits + t_bits, 63))).astype(np.uint64)
-    uneven = (np.uint64(2**32) - cell) % cell
     sigma = np.ldexp(multiples.astype(np.float64), -unit_bits)
     result = np.empty(multiples.size * columns, dtype=np.int64)
     waiting, start = np.empty(0, dtype=np.int64), 0
@@ -373,11 +383,8 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
         start, rows = stop, lanes // columns
         words = source.words(lanes.size)
         w = _quantiles(words, Fraction(t), False, source)
-        # 32 uniform bits times ℓ: the upper half is uniform below ℓ given that the lower half is not among the
-        # first 2^32 mod ℓ values (Lemire 2019).
-        scaled = (source.words(lanes.size) >> np.uint64(32)) * cell[rows]
-        even = (scaled & np.uint64(2**32 - 1)) >= uneven[rows]
-        values = w * cell[rows].view(np.int64) + (scaled >> np.uint64(32)).view(np.int64)
+        place, even = _multiply_shift(source.words(lanes.size), cell[rows])
+        values = w * cell[rows].view(np.int64) + place
         minus = words.view(np.int64) >> 63
         values -= minus
         # γ ≤ 100 has w/t ≤ 16 and k²/(2σ²) ≤ 116, which errs by less than 2^-50 of itself.
