@@ -61,7 +61,6 @@ from skprivate.privacy.accounting._composition import (
     filter_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy.accounting._loss_distribution import bounded_range_delta
 from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
 from skprivate.privacy.draws._draws import SelectionRule
 from skprivate.privacy.ledger._entries import LedgerEntry, Quote

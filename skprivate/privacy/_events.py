@@ -13,16 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "ApproximateEvent",
-    "BoundedRangeEvent",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "PrivacyEvent",
-    "PureEvent",
-    "ZeroConcentratedEvent",
-]
-
 #: Total variation between one discrete Gaussian with σ ≥ 2³² and the continuous one rounded to integers.
 #: The ratio of the two probabilities at k lies in [1 − 1/(8σ²), exp(k²/(24σ⁴))] (sinh(x)/x ≥ 1 and ≤ exp(x²/6)),
 #: hence the distance is below 1/(8σ²) ≤ 2⁻⁶⁷; doubled for the normaliser.

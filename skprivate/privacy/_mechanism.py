@@ -9,7 +9,7 @@ from skprivate.privacy._events import Events, count_events
 
 
 class Mechanism(ABC):
-    """What draws on private data: a frozen object that knows its price and how to run.
+    """A mechanism draws on private data: a frozen object that knows its price and how to run.
 
     Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its price
     is known before any private row is seen. Write it as a frozen dataclass:

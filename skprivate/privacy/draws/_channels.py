@@ -19,8 +19,6 @@ from skprivate.privacy.noise import _samplers
 from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._lattice import WIDER, IntArray, check_positive, finite, integers, rational
 
-__all__ = ["CHANNEL_BITS", "channel_price", "quantise_channel"]
-
 Int64Array = NDArray[np.int64]
 
 #: Total weight of every row of a channel, as an integer.

@@ -32,21 +32,6 @@ from skprivate.privacy.noise._lattice import (
 )
 from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
 
-__all__ = [
-    "MAX_DIMENSION",
-    "NORMS",
-    "WIDER",
-    "MetricDraws",
-    "Norm",
-    "add_on_lattice",
-    "cell_diameter",
-    "k_norm_noise",
-    "lattice_step",
-    "net_costs",
-    "net_lattice",
-    "norm_lattice",
-]
-
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
@@ -87,7 +72,7 @@ def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
 def lattice_step(epsilon: float, bits: int) -> float:
     """Compute the largest power of two up to 2^-bits/ε."""
     if not 2.0**-900 <= epsilon <= 2.0**900:
-        raise ValueError(f"epsilon must lie between 2**-900 and 2**900, got {epsilon!r}.")
+        raise ValueError(f"epsilon must be between 2**-900 and 2**900, got {epsilon!r}.")
     return math.ldexp(1.0, -math.frexp(epsilon)[1] - bits)
 
 
@@ -121,7 +106,7 @@ def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource)
 def _ball_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
     """Draw from Σ_m P(m)·N_ℤ(0, σ²)^d with σ = m·2^-b and P(m) ∝ m^d·e^{-d·m²/(2N²)}, N = ⌈2^b·scale·√d⌉."""
     if not 8 <= scale < 2 ** (_SCALE_BITS - 1):
-        raise ValueError(f"scale must lie between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
+        raise ValueError(f"scale must be between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
     unit_bits = _SCALE_BITS - int(scale).bit_length()
     least = max(_LEAST_MULTIPLE, _LEAST_DEVIATION << unit_bits)
     mode = _root_above(scale**2 * 4**unit_bits * d)
@@ -235,7 +220,7 @@ def _geometric(scale: Fraction, size: int, source: BitSource) -> IntArray:
 def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
     """Draw exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
     if widths.size and not (widths.min() >= 1 and widths.max() < 2**62):
-        raise ValueError("widths must lie between 1 and 2**62.")
+        raise ValueError("widths must be between 1 and 2**62.")
     result = np.zeros(widths.shape, dtype=np.int64)
     # 2^bits > width, whichever way the logarithm was rounded.
     shift = np.uint64(64) - np.frexp(widths.astype(np.float64))[1].astype(np.uint64)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -54,13 +54,8 @@ class Draw:
     categories: Callable[[], list[int]] | None = None
 
 
-class Tape(Protocol):
-    """Sees every draw of the releases that are opened while it runs."""
-
-    def draw(self, draw: Draw, sample: Callable[[], Any]) -> Any:
-        """Return the result of the draw: that of ``sample()``, or another one."""
-        ...
-
+#: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
+Tape = Any
 
 _RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
 

@@ -432,46 +432,18 @@ def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
 
 
 class DisjointParts:
-    """Handles to a ledger for releases that see some parts of the units only; made by `PrivacyLedger.parallel`.
-
-    Parameters
-    ----------
-    n_parts : int
-        How many there are.
-    handle : callable
-        Makes a handle for the parts it is given.
-    """
+    """Handles to a ledger for releases that see some parts of the units only; made by `PrivacyLedger.parallel`."""
 
     def __init__(self, n_parts: int, handle: Callable[[tuple[int, ...]], Any]) -> None:
         self.n_parts = n_parts
         self._handle = handle
 
     def only(self, part: int) -> Any:
-        """For releases that see the units of one part: a model of one fold, or a score on one.
-
-        Parameters
-        ----------
-        part : int
-            From 0.
-
-        Returns
-        -------
-        ledger : PrivacyLedger
-        """
+        """Return a handle for releases that see the units of one part: a model of one fold, or a score on one."""
         return self._handle((self._checked(part),))
 
     def without(self, part: int) -> Any:
-        """For releases that see all units but those of one part: a fit of a cross-validation.
-
-        Parameters
-        ----------
-        part : int
-            From 0.
-
-        Returns
-        -------
-        ledger : PrivacyLedger
-        """
+        """Return a handle for releases that see all units but those of one part: a fit of a cross-validation."""
         out = self._checked(part)
         return self._handle(tuple(one for one in range(self.n_parts) if one != out))
 

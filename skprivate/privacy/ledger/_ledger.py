@@ -265,8 +265,7 @@ class PrivacyLedger:
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
-        path: str | None = self._book.store.path
-        return path
+        return self._book.store.path
 
     @property
     def identity(self) -> str:
@@ -276,46 +275,33 @@ class PrivacyLedger:
     @property
     def unit(self) -> str | None:
         """The unit of account; None before the first release, unless given."""
-        with self._book.transaction(write=False) as (_, state):
-            unit: str | None = state.unit
-        return unit
+        return self._book.ask(lambda state: state.unit)
 
     @property
     def adjacency(self) -> str | None:
         """The neighbouring relation of the account; None before the first release, unless given."""
-        with self._book.transaction(write=False) as (_, state):
-            adjacency: str | None = state.adjacency
-        return adjacency
+        return self._book.ask(lambda state: state.adjacency)
 
     @property
     def spent(self) -> tuple[float, float]:
         """(ε, δ) that all entries count for together, rounded up."""
-        with self._book.transaction(write=False) as (_, state):
-            spent: tuple[float, float] = state.rule.spent(state.totals[None])
-        return spent
+        return self._book.ask(lambda state: state.rule.spent(state.totals[None]))
 
     @property
     def remaining(self) -> tuple[float, float]:
         """(ε, δ) that one more release may cost, rounded down; where ρ counts, what the ρ that is left is worth."""
-        with self._book.transaction(write=False) as (_, state):
-            remaining = state.rule.remaining(state.totals[None])
+        remaining = self._book.ask(lambda state: state.rule.remaining(state.totals[None]))
         return remaining.epsilon, remaining.delta
 
     @property
     def remaining_rho(self) -> float | None:
         """ρ that is left, rounded down; None where sums count only."""
-        with self._book.transaction(write=False) as (_, state):
-            rho: float | None = state.rule.remaining_rho(state.totals[None])
-        return rho
+        return self._book.ask(lambda state: state.rule.remaining_rho(state.totals[None]))
 
     @property
     def seal(self) -> str:
         """The seal of the last record. Noted elsewhere, it proves later that nothing before it was changed."""
-        with self._book.transaction(write=False) as (_, state):
-            last = state.last
-        assert last is not None  # the terms are a record
-        seal: str = last.seal
-        return seal
+        return self._book.ask(lambda state: state.last.seal)
 
     def seals(self) -> list[str]:
         """Read the seals of all records, oldest first.
@@ -336,8 +322,7 @@ class PrivacyLedger:
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        with self._book.transaction(write=False) as (_, state):
-            return list(state.entries.values())
+        return self._book.ask(lambda state: list(state.entries.values()))
 
     def to_frame(self) -> Any:
         """Make a table of the entries.
@@ -397,7 +382,7 @@ class PrivacyLedger:
         Parameters
         ----------
         epsilon, delta : float
-            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
+            Most that the releases may cost together, as plain sums; or, in place of all numbers, a result of `quote`.
         rho, rho_delta : float, optional
             Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
             which only sums admit. Without it, ρ is ε²/2 and the latter δ.
@@ -411,7 +396,7 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            So much is not left; nothing was written.
+            The ledger has less left; nothing was written.
         ValueError
             The ledger has no unit of account yet.
 
@@ -441,11 +426,11 @@ class PrivacyLedger:
     ) -> Iterator[DisjointParts]:
         """Set a part of the budget aside for releases that see different units: nobody pays for what they are not in.
 
-        Every unit is in one of ``n_parts`` parts, and every release says which parts it sees. What is charged is the
-        most that any part pays: of K fits that leave out one fold each, those K − 1 that see the fold; of one model
-        for each fold, one.
+        Every unit is in one of ``n_parts`` parts, and every release names the parts it sees. Charged is the most that
+        any part pays: of K fits that leave out one fold each, those K − 1 that see the fold; of one model for each
+        fold, one.
 
-        `skprivate.model_selection.fit_folds` deals the data itself. Here you deal them, and the ledger cannot look:
+        `skprivate.model_selection.fit_folds` divides the data itself. Here you divide them, and the ledger cannot look:
         the entry keeps your reason.
 
         Parameters
@@ -466,19 +451,19 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            So much is not left; nothing was written.
+            The ledger has less left; nothing was written.
         ValueError
             The ledger has no unit of account yet, or there is no reason.
 
         Notes
         -----
         *Guarantee.* Let a unit u of part p be added or removed. Releases that do not see p have the same distribution
-        given all earlier results, and the others are a sequence whose prices add up to what is charged for p: the
+        given all earlier results, and the others are a sequence whose prices add up to what is charged for p. So the
         filters hold for each part by itself, and the ledger counts the largest sum, for each of ε, δ and ρ. Under
-        "replace-one" the same holds if the exchanged unit stays in its part, as where parts are dealt by a public
-        identifier: that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for
-        "replace-one" is charged to all parts, since who replaces a unit may be in another one; so are releases for
-        the whole data set, or for a distance.
+        "replace-one" the same holds if the exchanged unit stays in its part, as where a public identifier decides it:
+        that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for "replace-one"
+        is charged to all parts, since the new unit may be in another one. So are releases for the whole data set, or
+        for a distance.
 
         Examples
         --------
@@ -512,7 +497,7 @@ class PrivacyLedger:
         said: dict[str, str],
         parts: tuple[int, ...] = (),
     ) -> Iterator[int]:
-        """Reserve while the block runs; what it costs in the end is what was spent of it."""
+        """Reserve while the block runs, and settle at what was spent."""
         if self._reservation is not None:
             raise ValueError("a reserved part of a ledger cannot be divided again; divide the whole.")
         unit = adjacency = None
@@ -619,8 +604,7 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            with self._book.transaction(write=False) as (_, state):
-                count: int = state.count
+            count = self._book.ask(lambda state: state.count)
             (epsilon, delta), unit = self.spent, self.unit or "unit"
             trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import lru_cache
 from typing import NamedTuple
@@ -262,7 +263,7 @@ def conversion(unit: str, adjacency: str, account: Account) -> tuple[int, str]:
         return 1, ""
     if adjacency not in (_REPLACE, _ADD) or account.adjacency not in (_REPLACE, _ADD):
         raise ValueError(
-            "ε per unit of a distance is no ε of a unit; give the largest distance (``reach``) with the release"
+            "ε per unit of a distance is no ε of a unit; open the release with the largest distance"
             if adjacency not in (_REPLACE, _ADD)
             else "the ledger counts ε per unit of a distance, in which the release has no price"
         )
@@ -360,13 +361,9 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
     """Convert an event to inputs that differ in ``steps`` units: its noise stays, its sensitivity grows."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(event.noise_multiplier / steps * (1 - _ULP), event.size)
-    if isinstance(event, LaplaceEvent):
-        return LaplaceEvent(event.epsilon * steps * (1 + _ULP))
-    if isinstance(event, BoundedRangeEvent):
-        # Losses of neighbours in a row add up, and so do the lengths of the intervals that they lie in.
-        return BoundedRangeEvent(event.epsilon * steps * (1 + _ULP))
-    if isinstance(event, PureEvent):
-        return PureEvent(event.epsilon * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, LaplaceEvent | BoundedRangeEvent | PureEvent):
+        # Losses of neighbours in a row add up, and so do the lengths of their intervals.
+        return replace(event, epsilon=event.epsilon * steps * (1 + _ULP))
     if isinstance(event, ZeroConcentratedEvent):
         return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
     if isinstance(event, ApproximateEvent):

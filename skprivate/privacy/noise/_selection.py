@@ -28,13 +28,13 @@ T = TypeVar("T", int, NDArray[np.int64])
 #: Binary digits of the integer weights in the exponential mechanism.
 _WEIGHT_BITS = 52
 _MAX_COST = 2**62
-#: Below so many members the weights are summed in int64, with at least 33 binary digits each.
+#: With fewer members the weights are summed in int64, with at least 33 binary digits each.
 _VECTORISED = 1 << 28
 #: Binary digits of all weights together where each is that of a whole category.
 _MASS_BITS = 60
-#: Categories of at least so many members leave the range of float64.
+#: Larger categories leave the range of float64.
 _HUGE = 1 << 900
-#: Categories of at most so many members have their coins tossed one by one.
+#: Members of smaller categories are drawn one by one.
 _FEW = 1 << 10
 #: Elements handled at a time where one array of all of them would be large.
 _BLOCK = 1 << 17
@@ -72,7 +72,7 @@ def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
             f"and shape {array.shape}."
         )
     if array.min(initial=0) < 0 or array.max(initial=0) > _MAX_COST:
-        raise ValueError("costs must lie between 0 and 2**62.")
+        raise ValueError("costs must be between 0 and 2**62.")
     return array.astype(np.int64, copy=False)
 
 
@@ -100,7 +100,7 @@ def _total(counts: Counts) -> int:
 
 
 def _from_best(cost: Int64Array, counts: Counts) -> Int64Array:
-    """Costs against the best category that has members (those without do not matter: they get cost 0 or more)."""
+    """Subtract the cost of the best category that has members; those without get cost 0 or more."""
     members = counts > 0 if isinstance(counts, np.ndarray) else np.array([count > 0 for count in counts])
     present = int(cost[members].min())
     against_best: Int64Array = np.maximum(cost, present) - present
@@ -321,35 +321,22 @@ def permute_and_flip_select(
     cost = _check_costs(costs, 1)
     exact_rate = _check_rate(rate)
     if multiplicity is None:
-        heads = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
-        return int(heads[source.integer_below(heads.size)]), 0
+        ones = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
+        return int(ones[source.integer_below(ones.size)]), 0
     counts = _check_multiplicity(multiplicity, cost.size)
-    if _total(counts) > MAX_FLIPS:
-        raise ValueError(
-            f"multiplicity adds up to {_total(counts)} members; permute-and-flip takes time linear in that and "
-            f"allows {MAX_FLIPS}. Use rule='exponential'."
-        )
+    check_selection(cost, multiplicity, "permute-and-flip")
     members = np.asarray(counts, dtype=np.int64)
     cost = _from_best(cost, counts)
-    n_heads = np.zeros(cost.size, dtype=np.int64)
+    n_ones = np.zeros(cost.size, dtype=np.int64)
     small = members <= _FEW
     for large in np.flatnonzero(~small):
-        n_heads[large] = binomial_exp(int(counts[large]), exact_rate * int(cost[large]), source)
+        n_ones[large] = binomial_exp(int(counts[large]), exact_rate * int(cost[large]), source)
     rest = np.flatnonzero(small & (members > 0))
     blocks = np.cumsum(members[rest]) // _BLOCK  # about _BLOCK members each
     for chunk in np.split(rest, np.flatnonzero(np.diff(blocks)) + 1):
         member_of = np.repeat(np.arange(chunk.size), members[chunk])
-        came_up = _flip(cost[chunk][member_of], exact_rate, source)
-        n_heads[chunk] = np.bincount(member_of[came_up], minlength=chunk.size)
-    point = source.integer_below(int(n_heads.sum()))
-    category = int(np.searchsorted(np.cumsum(n_heads), point, side="right"))
+        drawn = _flip(cost[chunk][member_of], exact_rate, source)
+        n_ones[chunk] = np.bincount(member_of[drawn], minlength=chunk.size)
+    point = source.integer_below(int(n_ones.sum()))
+    category = int(np.searchsorted(np.cumsum(n_ones), point, side="right"))
     return category, source.integer_below(int(counts[category]))
-
-
-__all__: list[str] = [
-    "MAX_FLIPS",
-    "binomial_exp",
-    "exponential_select",
-    "exponential_select_rows",
-    "permute_and_flip_select",
-]
