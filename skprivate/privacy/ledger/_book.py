@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -248,11 +248,6 @@ class Book:
                 yield journal, self.state
             for written in journal.written:
                 self.state.apply(written)
-
-    def ask(self, question: Callable[[LedgerState], Any]) -> Any:
-        """Answer a question about the newest state."""
-        with self.transaction(write=False) as (_, state):
-            return question(state)
 
     def _read(self, journal: Journal) -> None:
         if not self.state.whole:

@@ -254,7 +254,8 @@ class Terms(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for the first record."""
         plain = self._asdict()
-        return plain | plain.pop("account")._asdict()
+        account: Account = plain.pop("account")
+        return {**plain, **account._asdict()}
 
     def differences(self, found: Terms) -> list[str]:
         """List what was asked for and is not so in an existing ledger; None asks for nothing."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextvars
 import html
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
 from skprivate.privacy._guarantee import PrivacyUnit
-from skprivate.privacy.ledger._book import Book, LazyBook, remarks
+from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
 from skprivate.privacy.ledger._entries import (
     DisjointParts,
     LedgerEntry,
@@ -28,6 +28,8 @@ from skprivate.privacy.ledger._entries import (
 )
 from skprivate.privacy.ledger._prices import Price
 from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
+
+Answer = TypeVar("Answer")
 
 #: Units that leave a part of a row, or other rows, unprotected.
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
@@ -262,10 +264,15 @@ class PrivacyLedger:
                 raise TypeError(must_be(name, "a string", value))
         return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
 
+    def _ask(self, question: Callable[[LedgerState], Answer]) -> Answer:
+        with self._book.transaction(write=False) as (_, state):
+            return question(state)
+
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
-        return self._book.store.path
+        path: str | None = self._book.store.path
+        return path
 
     @property
     def identity(self) -> str:
@@ -275,33 +282,35 @@ class PrivacyLedger:
     @property
     def unit(self) -> str | None:
         """The unit of account; None before the first release, unless given."""
-        return self._book.ask(lambda state: state.unit)
+        return self._ask(lambda state: state.unit)
 
     @property
     def adjacency(self) -> str | None:
         """The neighbouring relation of the account; None before the first release, unless given."""
-        return self._book.ask(lambda state: state.adjacency)
+        return self._ask(lambda state: state.adjacency)
 
     @property
     def spent(self) -> tuple[float, float]:
         """(ε, δ) that all entries count for together, rounded up."""
-        return self._book.ask(lambda state: state.rule.spent(state.totals[None]))
+        return self._ask(lambda state: state.rule.spent(state.totals[None]))
 
     @property
     def remaining(self) -> tuple[float, float]:
         """(ε, δ) that one more release may cost, rounded down; where ρ counts, what the ρ that is left is worth."""
-        remaining = self._book.ask(lambda state: state.rule.remaining(state.totals[None]))
+        remaining = self._ask(lambda state: state.rule.remaining(state.totals[None]))
         return remaining.epsilon, remaining.delta
 
     @property
     def remaining_rho(self) -> float | None:
         """ρ that is left, rounded down; None where sums count only."""
-        return self._book.ask(lambda state: state.rule.remaining_rho(state.totals[None]))
+        return self._ask(lambda state: state.rule.remaining_rho(state.totals[None]))
 
     @property
     def seal(self) -> str:
         """The seal of the last record. Noted elsewhere, it proves later that nothing before it was changed."""
-        return self._book.ask(lambda state: state.last.seal)
+        last = self._ask(lambda state: state.last)
+        assert last is not None  # the terms are a record
+        return last.seal
 
     def seals(self) -> list[str]:
         """Read the seals of all records, oldest first.
@@ -322,7 +331,7 @@ class PrivacyLedger:
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        return self._book.ask(lambda state: list(state.entries.values()))
+        return self._ask(lambda state: list(state.entries.values()))
 
     def to_frame(self) -> Any:
         """Make a table of the entries.
@@ -604,7 +613,7 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            count = self._book.ask(lambda state: state.count)
+            count = self._ask(lambda state: state.count)
             (epsilon, delta), unit = self.spent, self.unit or "unit"
             trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):
