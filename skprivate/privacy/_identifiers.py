@@ -155,7 +155,12 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         hashlib.blake2b(name, digest_size=32).digest() for name in identifier_bytes(names[hashed])
     )
     tags[hashed] = np.frombuffer(digests, dtype="<u8").reshape(-1, 4)
-    kinds = [N_KINDS - 1 if names.dtype.kind == "M" else _kind_number(values[i]) for i in hashed]
+    if names.dtype.kind == "M":
+        kinds = [N_KINDS - 1] * len(hashed)
+    else:
+        kinds = [
+            next(k for k, (_, types) in enumerate(KINDS) if isinstance(values[i], types)) for i in hashed
+        ]
     tags[hashed, 3] = (tags[hashed, 3] & ~np.uint64(255)) | np.array(kinds, dtype=np.uint64)
     return tags
 
@@ -173,10 +178,6 @@ def several_kinds(found: str, name: str = "user_ids") -> TypeError:
 
 #: Number of kinds of identifiers.
 N_KINDS = len(KINDS) + 1
-
-
-def _kind_number(value: Any) -> int:
-    return next(i for i, (_, types) in enumerate(KINDS) if isinstance(value, types))
 
 
 def _instants(ids: Any) -> Any:
@@ -245,7 +246,7 @@ def _of_one_kind(values: list[Any], name: str) -> list[Any]:
     # Subclasses may compare as they like; what counts is the value.
     if not types <= {int, str, bytes, UUID}:
         plain: dict[Any, Any] = {"integer": operator.index, "string": str.__str__, "bytes": bytes}
-        values = list(map(plain.get(kinds.pop(), _plain_uuid), values))
+        values = list(map(plain.get(kinds.pop(), lambda value: UUID(int=value.int)), values))
     return values
 
 
@@ -253,10 +254,6 @@ def _kind(entry_type: type) -> str | None:
     if issubclass(entry_type, bool):
         return None
     return next((kind for kind, types in KINDS if issubclass(entry_type, types)), None)
-
-
-def _plain_uuid(value: UUID) -> UUID:
-    return UUID(int=value.int)
 
 
 def _name(value: Any) -> bytes:

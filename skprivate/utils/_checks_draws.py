@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -387,7 +388,10 @@ def check_mechanism(
 
     for data in datasets:
         run(data)
-        around = default_neighbours(data, adjacency) if neighbours is None else neighbours(data)
+        if neighbours is None:
+            around: Iterable[Any] = (apply(data) for _, apply in _changes(data, adjacency))
+        else:
+            around = neighbours(data)
         replay(run, data, around).raise_failures(name)
         if neighbours is None:
             _check_isolation(name, run, data, adjacency)
@@ -418,12 +422,6 @@ def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency:
             assert not found, f"{name}: {found[0]}"
 
 
-def default_neighbours(data: Any, adjacency: Adjacency | str) -> Iterator[Any]:
-    """Yield neighbours of an array, or of a tuple of arrays, with one row for each unit."""
-    for _, apply in _changes(data, adjacency):
-        yield apply(data)
-
-
 def _parts(data: Any) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in (data if isinstance(data, tuple) else (data,)))
 
@@ -447,7 +445,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
         for k in range(max(map(len, rows))):
             new = [values[k % len(values)] for values in rows]
             if adjacency is Adjacency.ADD_REMOVE:
-                edit = _insert
+                edit = functools.partial(np.insert, axis=0)
             elif n:
                 edit = _with
             else:
@@ -478,10 +476,6 @@ def _other_environments(data: Any, place: int) -> Iterator[Any]:
             return np.array([part[k] if k == place else rows[rng.integers(len(rows))] for k in range(n)])
 
         yield _each(extreme, data)
-
-
-def _insert(part: np.ndarray, place: int, row: Any) -> np.ndarray:
-    return np.insert(part, place, row, axis=0)
 
 
 def _with(part: np.ndarray, place: int, row: Any) -> np.ndarray:

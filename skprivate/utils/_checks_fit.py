@@ -66,7 +66,7 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
     target, bit by bit; texts are searched for their digits.
     """
     data = make_data(estimator, public_generator(0), 60)
-    fitted = fit_clone(estimator, data, **_secure(estimator))
+    fitted = fit_clone(estimator, data, **_noise(estimator, None))
     private = private_numbers(data, _unit(fitted))
     if _stateless(estimator):
         private = private_numbers(data, PrivacyUnit.ROW)
@@ -99,7 +99,7 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     if not (releases_something(estimator) or _stateless(estimator)):
         return
     data = make_data(estimator, public_generator(1), 30)
-    unit = _unit(fit_clone(estimator, data, **_seeded(estimator)))
+    unit = _unit(fit_clone(estimator, data, **_noise(estimator, 0)))
     other = other_data(estimator, data, unit, make_data, seed=2)
     suspects = _unnoised(estimator, data, other)
     if suspects:
@@ -111,7 +111,7 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
 
 def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
     parameters = {
-        **_secure(estimator),
+        **_noise(estimator, None),
         **({"epsilon": _TINY_EPSILON} if releases_something(estimator) else {}),
     }
     here = [fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
@@ -149,7 +149,9 @@ def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: Make
         return
     sizes = []
     for n_rows in (100, 3000):
-        fitted = fit_clone(estimator, make_data(estimator, public_generator(3), n_rows), **_seeded(estimator))
+        fitted = fit_clone(
+            estimator, make_data(estimator, public_generator(3), n_rows), **_noise(estimator, 0)
+        )
         if fitted.guarantee.unit in (PrivacyUnit.LABEL, PrivacyUnit.PRIVATE_ROW):
             return
         sizes.append(len(pickle.dumps(fitted.estimator)))
@@ -171,7 +173,7 @@ def check_events_independent_of_values(
     if not releases_something(estimator):
         return
     data = make_data(estimator, public_generator(4), 60)
-    parameters = _seeded(estimator)
+    parameters = _noise(estimator, 0)
     first = fit_clone(estimator, data, **parameters)
     unit = first.guarantee.unit
     variants = {"other": other_data(estimator, data, unit, make_data, seed=5)}
@@ -212,12 +214,8 @@ def mentions(text: str, values: np.ndarray) -> bool:
     return False
 
 
-def _secure(estimator: Any) -> dict[str, Any]:
-    return {"random_state": None} if "random_state" in estimator.get_params(deep=False) else {}
-
-
-def _seeded(estimator: Any) -> dict[str, Any]:
-    return {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
+def _noise(estimator: Any, random_state: int | None) -> dict[str, Any]:
+    return {"random_state": random_state} if "random_state" in estimator.get_params(deep=False) else {}
 
 
 def _stateless(estimator: Any) -> bool:
@@ -323,7 +321,7 @@ def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: Make
 
 def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
     try:
-        estimator.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+        estimator.fit(*data.arguments, **data.metadata)
     except (ValueError, TypeError) as error:
         return str(error)
     raise AssertionError(f"{name} must refuse {kind} with a ValueError or TypeError.")
@@ -492,7 +490,7 @@ def _charged(
         warnings.simplefilter("ignore")
         try:
             fresh.set_params(**dict.fromkeys(ledgers, ledger), **parameters)
-            fresh.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+            fresh.fit(*data.arguments, **data.metadata)
             if getattr(fresh, "releases_in", "fit") == "transform":
                 fresh.transform(data.X)
         except Exception as error:
@@ -574,7 +572,7 @@ def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData
 def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
     data = make_data(estimator, public_generator(12), 60)
-    seeded = {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
+    seeded = _noise(estimator, 0)
     fitted = fit_clone(estimator, data, **seeded).estimator
     stream = io.BytesIO()
     joblib.dump(fitted, stream)
@@ -622,7 +620,7 @@ def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData 
 def _fit(estimator: Any, data: CheckData) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+        return estimator.fit(*data.arguments, **data.metadata)
 
 
 def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:

@@ -163,6 +163,11 @@ class CheckData:
     y: np.ndarray | None = None
     metadata: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def arguments(self) -> tuple[np.ndarray, ...]:
+        """Features and target of ``fit``, by position."""
+        return (self.X,) if self.y is None else (self.X, self.y)
+
 
 MakeData = Callable[[Any, Any, int], CheckData]
 
@@ -261,10 +266,9 @@ class Fitted:
 def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
     """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
-    arguments = (data.X,) if data.y is None else (data.X, data.y)
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
         warnings.simplefilter("always")
-        result = estimator.fit(*arguments, **data.metadata)
+        result = estimator.fit(*data.arguments, **data.metadata)
     assert result is estimator, f"{type(estimator).__name__}.fit must return self."
     messages = tuple(item.message for item in caught if isinstance(item.message, Warning))
     return Fitted(estimator, messages, printed.getvalue())

@@ -106,8 +106,8 @@ def check_epsilon_lower_bound(
     Parameters
     ----------
     draw : callable
-        ``draw(data)`` runs the mechanism once on ``data``, with fresh noise, and returns a number
-        computed from what it released: large or small where the two data sets are told apart best.
+        ``draw(data)`` runs the mechanism once on ``data``, with fresh noise, and returns a number computed from what it
+        released: large or small where the two data sets are distinguished best.
     neighbours : tuple of (data, data)
         Two neighbouring data sets, as far apart as the sensitivity allows.
     epsilon, delta : float

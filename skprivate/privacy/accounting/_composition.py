@@ -418,16 +418,12 @@ def _gaussian_mu(counts: Counts) -> float:
     return math.hypot(*terms) * (1 + 2.0**-50)
 
 
-def _moment_mu(counts: Counts) -> float:
-    """Compute μ with the Rényi bounds of all events that are not pure."""
-    rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
-    return math.sqrt(2 * rho) * (1 + 2.0**-50)
-
-
 @lru_cache(maxsize=64)
 def _chernoff(counts: Counts) -> tuple[FloatArray, FloatArray]:
     """Compute `chernoff` of the events, which a curve asks for at each of its points."""
-    tilts, logs = chernoff(_kinds(counts), _moment_mu(counts))
+    # The Rényi bounds of events that are not pure are those of a Gaussian of μ.
+    rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
+    tilts, logs = chernoff(_kinds(counts), math.sqrt(2 * rho) * (1 + 2.0**-50))
     tilts.flags.writeable = logs.flags.writeable = False
     return tilts, logs
 

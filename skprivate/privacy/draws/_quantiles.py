@@ -70,15 +70,12 @@ class Grid:
         for bits in self._levels:
             shift = self.bits - bits
             total += ((number + ((1 << shift) - 1)) >> shift) << shift
-        return np.where(cell >= 0, self._prior_of_zero + total, -total)[()]
+        prior_of_zero = sum(1 << (self.bits - bits) for bits in self._levels)
+        return np.where(cell >= 0, prior_of_zero + total, -total)[()]
 
     @property
     def _levels(self) -> list[int]:
         return [*range(0, self.bits, 4), self.bits]
-
-    @property
-    def _prior_of_zero(self) -> int:
-        return sum(1 << (self.bits - bits) for bits in self._levels)
 
 
 @dataclass(frozen=True)

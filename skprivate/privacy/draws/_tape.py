@@ -23,25 +23,21 @@ class Draw:
     Attributes
     ----------
     kind : str
-        Name of the method of `skprivate.privacy.Release` that draws; or "repetitions", which candidates
-        `select_repeatedly` evaluates.
+        Name of the method of `Release` that draws; or "repetitions", the candidates that `select_repeatedly` evaluates.
     statistic : ndarray
         The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
     sensitivity : Any
         Largest change of the statistic between neighbours, in its own units.
     norm : str
-        In which norm: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of the
-        least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates, of
-        the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
+        Norm of that change: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of
+        the least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates,
+        of the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
     events : dict of PrivacyEvent to int
         The price.
-    step : float or None
-        Size of one lattice step.
     options : dict
-        Everything public that decides the law of the draw besides: rule, monotone, multiplicity, ….
+        All else that is public and decides the law of the draw: rule, monotone, multiplicity, ….
     categories : callable or None
-        Where the result is a candidate that stands in a category: draws the category alone, one for each part, so that
-        its law can be looked at.
+        Draws the category of a located candidate alone, one for each part, so that its law can be tested.
     """
 
     kind: str

@@ -63,44 +63,13 @@ def _part(path: str) -> Any:
 class LedgerEntry:
     """One release in a `PrivacyLedger`, or one reservation for several.
 
-    Attributes
-    ----------
-    id : int
-        Number of the entry in its ledger, from 1.
-    label : str
-        Who drew: the estimator's class name.
-    unit, adjacency : str
-        What the release protects, and how neighbouring data sets differ.
-    epsilon, delta : float
-        The price charged, in the ledger's unit of account.
-    rho : float or None
-        The price in zero-concentrated differential privacy, where the release has one.
-    rho_delta : float
-        The δ beside ``rho``; 0 for a release, the sum of what has no ρ for a reservation.
-    converted : str
-        Why and how often the release's own price was taken for the ledger's unit; empty where the units are the same.
-    own_epsilon, own_delta : float
-        The price for the release's own unit.
-    events : tuple of dict
-        What was drawn (closed), or what was paid ahead (still open).
-    opened : str
-        UTC time of the first charge (ISO 8601).
-    closed : str or None
-        UTC time at which the release ended; None while it runs, and for good where its process died.
-    simulated : bool
-        Whether the noise came from a seed.
-    reservation : int or None
-        The entry that has paid for this one.
-    note, data : str
-        Purpose and fingerprint of the data, if the caller gave any.
-    parameters : dict of str
-        Parameters of the estimator.
-    user, host : str
-        Account and machine.
-    process_id : int
-        The process that opened it.
-    parts : tuple of int
-        Of a reservation for disjoint parts, their numbers; of a release in it, those that it sees. Else empty.
+    ``epsilon``, ``delta``, ``rho`` (None where there is none) and ``rho_delta`` are the price charged, in the ledger's
+    unit of account. ``own_epsilon`` and ``own_delta`` are the price for the release's own ``unit`` and ``adjacency``,
+    and ``converted`` says why the two differ. ``events`` are what was drawn (closed) or paid ahead (still open).
+    ``opened`` and ``closed`` are UTC times (ISO 8601); ``closed`` is None while the release runs, and for good where
+    its process died. ``reservation`` is the entry that has paid for this one, ``parts`` are the disjoint parts of a
+    reservation that it is charged to, and ``simulated`` tells if the noise came from a seed. ``parameters`` are those
+    of the estimator.
     """
 
     id: int

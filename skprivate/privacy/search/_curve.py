@@ -229,15 +229,11 @@ class Evaluation:
 
     def delta(self, epsilon: float) -> float:
         """Compute δ₁, rounded up; for ε < 0 by symmetry of the neighbouring relation."""
-        value = self._delta(abs(epsilon))
+        terms = [count * rough_delta(plan, abs(epsilon)) for plan, count in self.plans]
+        value = min(add_up(terms) / sum(count for _, count in self.plans) * (1 + _ULP), 1.0)
         if epsilon >= 0 or value == 1:
             return value
         return min((-math.expm1(epsilon) + math.exp(epsilon) * value) * (1 + _ULP), 1.0)
-
-    def _delta(self, epsilon: float) -> float:
-        n = sum(count for _, count in self.plans)
-        terms = [count * rough_delta(plan, epsilon) for plan, count in self.plans]
-        return min(add_up(terms) / n * (1 + _ULP), 1.0)
 
 
 @dataclass(frozen=True)
