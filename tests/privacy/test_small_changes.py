@@ -26,7 +26,7 @@ from skprivate.privacy.accounting._zcdp import delta_of_rho
 from skprivate.privacy.draws._channels import channel_price
 from skprivate.privacy.draws._metric import _uniform_below
 from skprivate.privacy.draws._tape import run_tape
-from skprivate.privacy.noise import _lattice, _samplers
+from skprivate.privacy.noise import _lattice, _samplers, exponential_select_rows
 from skprivate.privacy.noise._bits import SeededBitSource, bit_source
 
 # Noise ----------------------------------------------------------------------------------------------------------------
@@ -121,6 +121,22 @@ def test_widths_that_no_word_holds_are_refused():
     for width in (0, 2**62):
         with pytest.raises(ValueError, match="widths must be between"):
             _uniform_below(np.array([width]), bit_source(0))
+
+
+def test_every_state_goes_through_its_own_row_of_a_channel():
+    """Off the diagonal there is a chance of 10⁻⁹, for states in any order, present or not."""
+    matrix = np.full((4, 4), 1e-9) + (1 - 4e-9) * np.eye(4)
+    distances = 1.0 - np.eye(4)
+    for states in ([0, 1, 2, 3], [3, 3, 1, 0, 1, 3, 0], [2], [1, 3], [0, 0, 2, 2, 0]):
+        release = open_release(epsilon=25.0, unit="row", adjacency="metric", metric="any", random_state=0)
+        assert release.channel(states, channel=matrix, distances=distances, epsilon=25.0).tolist() == states
+
+
+@pytest.mark.parametrize("n", [2, 2**17 + 1])
+def test_rows_of_any_length_choose_the_candidate_without_cost(n):
+    costs = np.full((3, n), 10**6)
+    costs[[0, 1, 2], [0, n - 1, n // 2]] = 0
+    assert exponential_select_rows(costs, 1, bit_source(0)).tolist() == [0, n - 1, n // 2]
 
 
 # Prices ---------------------------------------------------------------------------------------------------------------
