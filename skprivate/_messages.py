@@ -20,17 +20,17 @@ Member = TypeVar("Member", bound=StrEnum)
 
 
 def must_be(name: str, allowed: str, got: Any, advice: str = "") -> str:
-    """A message; ``got`` is public: a parameter, a type or a shape, and never a value of private rows."""
+    """Make a message; ``got`` is public: a parameter, a type or a shape, and never a value of private rows."""
     return f"{name} must be {allowed}, got {got!r}." + (f" {advice}" if advice else "")
 
 
 def one_of(values: Iterable[Any]) -> str:
-    """Allowed values in words."""
+    """List allowed values in words."""
     return "one of " + ", ".join(repr(str(value)) for value in values)
 
 
 def member(kind: type[Member], name: str, value: Any) -> Member:
-    """A member of an enumeration by its value, or an error that lists them."""
+    """Find a member of an enumeration by its value, or raise an error that lists them."""
     try:
         return kind(value)
     except ValueError:
@@ -38,7 +38,7 @@ def member(kind: type[Member], name: str, value: Any) -> Member:
 
 
 def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) -> float:
-    """A finite float for which ``holds``, or an error that says what is allowed."""
+    """Convert to a finite float for which ``holds``, or raise an error that says what is allowed."""
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise TypeError(must_be(name, allowed, value))
     result = float(value)
@@ -58,17 +58,17 @@ def at_least(name: str, value: Any, least: float) -> None:
 
 
 def positive(name: str, value: Any) -> float:
-    """A positive finite number."""
+    """Convert to a positive finite number."""
     return number(name, value, "a positive finite number", lambda result: result > 0)
 
 
 def delta_number(value: Any, name: str = "delta") -> float:
-    """A number in [0, 1)."""
+    """Convert to a number in [0, 1)."""
     return number(name, value, "a number in [0, 1)", lambda result: 0 <= result < 1)
 
 
 def rounded_up(value: float, digits: int = 6) -> str:
-    """A price in few digits, at least what it is."""
+    """Show a price in few digits, rounded up."""
     if not math.isfinite(value):
         return str(value)
     shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
@@ -81,7 +81,7 @@ _OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading
 
 
 def small(value: float, rounded: Callable[[float, int], str] = rounded_up) -> str:
-    """A δ in three digits, as people write it."""
+    """Show a δ in three digits, as people write it."""
     shown = rounded(value, 3)
     mantissa, _, exponent = shown.partition("e")
     if not exponent:
@@ -94,7 +94,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def rounded_down(value: float, digits: int = 6) -> str:
-    """A number in few digits, at most what it is."""
+    """Show a number in few digits, rounded down."""
     if not math.isfinite(value):
         return str(value)
     shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(value))))
@@ -102,7 +102,7 @@ def rounded_down(value: float, digits: int = 6) -> str:
 
 
 def visible(text: str) -> str:
-    """Marks that change the direction of what follows, and other controls, by their numbers."""
+    """Replace control characters, such as marks of the direction of text, by their numbers."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -149,14 +149,14 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Show no warnings of code that sees private rows: they would say something about whoever has them."""
+    """Suppress warnings of code that sees private rows: they would reveal something about them."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
 def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "") -> None:
-    """Warn where δ is at least 1/n; ``n_units`` is None where that number is private, and nothing is said then."""
+    """Warn if δ is at least 1/n; ``n_units`` is None where that number is private, and then nothing is said."""
     if n_units is not None and delta * n_units >= 1:
         who = f"{label}: " if label else ""
         warn_caller(
@@ -168,7 +168,7 @@ def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "")
 
 
 def warn_if_too_few(n_units: float | None, needed: float, unit: str, name: str, n_columns: int) -> None:
-    """Warn if fewer units than ``needed`` are there, by a public number or a released one; None says nothing."""
+    """Warn if fewer units than ``needed`` are there, by a public number or a released one; None does not warn."""
     if n_units is not None and n_units < needed:
         found = f"{'about ' if isinstance(n_units, float) else ''}{round(n_units)} {unit}s"
         warn_caller(

@@ -32,13 +32,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import skprivate
 from skprivate._messages import rounded_down, rounded_up, visible
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy.ledger import ENTRY_COLUMNS
 
 __all__ = ["main"]
 
@@ -351,7 +351,7 @@ def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
 
 
 def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
-    entries = [asdict(entry) for entry in _asked(ledger, options)]
+    entries = [entry.to_dict() for entry in _asked(ledger, options)]
     if options.format == "json":
         terms = {
             name: getattr(ledger, name) for name in ("epsilon", "delta", "unit", "adjacency", "composition")
@@ -372,7 +372,7 @@ def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
     if options.format == "jsonl":
         return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries), 0
     table = io.StringIO()
-    writer = csv.DictWriter(table, list(LedgerEntry.__dataclass_fields__), lineterminator="\n")
+    writer = csv.DictWriter(table, list(ENTRY_COLUMNS), lineterminator="\n")
     writer.writeheader()
     for entry in entries:
         nested = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("events", "parameters")}

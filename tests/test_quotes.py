@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from sklearn.base import clone
 from variants import VARIANTS
@@ -26,7 +24,7 @@ _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "paramete
 
 def prices(entries):
     return [
-        {key: value for key, value in dataclasses.asdict(entry).items() if key not in _CIRCUMSTANCES}
+        {key: value for key, value in entry.to_dict().items() if key not in _CIRCUMSTANCES}
         for entry in entries
     ]
 

@@ -93,7 +93,7 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
         for part in range(4):
             price = price.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
     entries = found.entries
-    with ledger._book.transaction(write=False, entry=ledger._reservation) as (_, state):
+    with ledger._book.transaction(write=False) as (_, state):
         before, rule = state.totals[None], state.rule
         then = before.changed(NOTHING, price)
         if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
@@ -102,7 +102,7 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
                 then = then.changed(NOTHING, entry.price)
         if not state.count and entries:  # the first release of a ledger may decide how it adds up
             first = before.changed(NOTHING, entries[0].price)
-            rule = rule if rule.fits(first) else rule.sums_only(ledger._terms.composition)
+            rule = rule if rule.fits(first) else rule.sums_only(ledger.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
         if ledger._reservation is not None:  # which has been paid for
             apart = all(
@@ -200,7 +200,6 @@ def _trial(
     ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int | None
 ) -> _Trial:
     """Fit a copy whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
-    terms = ledger._terms
     with tempfile.TemporaryDirectory() as folder:
         dry = type(ledger)(
             Path(folder) / "dry.ledger",  # a file, so that worker processes share it
@@ -208,8 +207,8 @@ def _trial(
             unit=ledger.unit,
             adjacency=ledger.adjacency,
             composition="basic",
-            rows_per_user=terms.rows_per_user,
-            public_features=terms.public_features,
+            rows_per_user=ledger.rows_per_user,
+            public_features=ledger.public_features,
             dry_run=True,
         )
         # Nothing of the trial is seen, so it runs where simulated noise is forbidden.

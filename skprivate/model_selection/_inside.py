@@ -265,7 +265,7 @@ class PriceList:
         steps = [step.model for step in private_steps(model)]
         for number, part in enumerate(steps):
             part.set_params(ledger=ledger.annotated(str(number)))
-        with run_tape(None):  # type: ignore[arg-type]
+        with run_tape(None):
             fit_on(model, self.rows)
         guarantee_of(model)  # or an error
         if draws_adaptively(model):

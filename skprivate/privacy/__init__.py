@@ -1,4 +1,4 @@
-"""Privacy primitives: what is promised, what is drawn, what is spent. Knows no estimator."""
+"""Privacy primitives: guarantees, releases and their noise, accounting and ledgers. Does not depend on estimators."""
 
 from skprivate._messages import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._contributions import (
@@ -61,53 +61,39 @@ from skprivate.privacy.accounting._composition import (
     filter_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy.accounting._loss_distribution import bounded_range_delta
 from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
 from skprivate.privacy.draws._draws import SelectionRule
-from skprivate.privacy.ledger._entries import DisjointParts, Quote
-from skprivate.privacy.ledger._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy.ledger._entries import LedgerEntry, Quote
+from skprivate.privacy.ledger._ledger import PrivacyLedger
+from skprivate.privacy.ledger._store import DamagedLedgerError
 from skprivate.privacy.noise._bits import GENERATORS, public_generator
 from skprivate.privacy.search._curve import Repetitions
 from skprivate.privacy.search._select import Selected, select_repeatedly
 from skprivate.privacy.search._stopping import SearchPlan, plan_search, search_epsilon
 
 __all__ = [
-    "CONTRIBUTION_BITS",
-    "CONTRIBUTION_STEP",
     "Adjacency",
     "ApproximateEvent",
     "BoundedRangeEvent",
-    "Branch",
     "BudgetExceededError",
     "DamagedLedgerError",
-    "DisjointParts",
     "GaussianEvent",
     "LaplaceEvent",
     "LargeDeltaWarning",
-    "LedgerEntry",
     "LedgerUnitWarning",
     "Mechanism",
     "OtherVersionWarning",
-    "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLedger",
-    "PrivacyRisk",
     "PrivacyUnit",
     "PureEvent",
-    "Quote",
     "Release",
-    "Repetitions",
-    "SearchPlan",
-    "Selected",
-    "SelectionRule",
     "SimulatedNoiseError",
     "SimulatedNoiseWarning",
     "ZeroConcentratedEvent",
     "ball_contributions",
-    "bounded_range_delta",
     "compose_delta",
     "compose_epsilon",
-    "epsilon_of_rho",
     "epsilon_of_risk",
     "exact_sum",
     "filter_epsilon",
@@ -117,10 +103,6 @@ __all__ = [
     "open_branches",
     "open_release",
     "plan_search",
-    "public_generator",
-    "rho_of_epsilon",
-    "search_epsilon",
     "select_repeatedly",
     "upper_root",
-    "warn_caller",
 ]

@@ -1,14 +1,13 @@
 """Bounded integer contributions of single units, and their exact sums.
 
-A sensitivity is a statement about real numbers, but float64 sums round, and BLAS rounds differently according to how
-many rows there are. So whatever is summed over units is first made integer: multiples of a public step, rounded
-towards zero so that a bound on the real contribution is a bound on the integer one. Integer sums are associative:
-order, chunks, threads and machines cannot change a digit, and removing one unit changes the sum by exactly that
-unit's contribution.
+A sensitivity is a statement about real numbers, but float64 sums round, and BLAS rounds differently according to the
+number of rows. So whatever is summed over units is first made integer: multiples of a public step, rounded towards zero
+so that a bound on the real contribution is a bound on the integer one. Integer sums are associative: order, chunks,
+threads and machines cannot change a digit, and removing one unit changes the sum by exactly that unit's contribution.
 
-Coordinates come first: ``values[j]`` holds coordinate j of all units, contiguously. All arithmetic is elementwise
-IEEE arithmetic along units, in a fixed order over coordinates, so that the contribution of one unit does not depend
-on its neighbours in memory.
+Coordinates come first: ``values[j]`` holds coordinate j of all units, contiguously. All arithmetic is elementwise IEEE
+arithmetic along units, in a fixed order over coordinates, so the contribution of one unit does not depend on its
+neighbours in memory.
 """
 
 from __future__ import annotations
@@ -76,14 +75,14 @@ def exact_sum(
 
 
 def add_exactly(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Sum of two integer arrays; int64 where every entry fits, Python integers otherwise."""
+    """Add two integer arrays: int64 where every entry fits, Python integers otherwise."""
     if first.dtype != object and second.dtype != object and largest(first) + largest(second) < _SAFE:
         return np.asarray(first + second)
     return as_small_as_possible(np.asarray(first.astype(object) + second.astype(object)))
 
 
 def as_small_as_possible(values: NDArray[Any]) -> NDArray[Any]:
-    """Python integers as int64 if all of them fit."""
+    """Convert Python integers to int64 if all of them fit."""
     if values.dtype == object and largest(values) < _SAFE:
         return values.astype(np.int64)
     return values
@@ -125,7 +124,7 @@ def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any
 
 
 def ball_margin(n_coordinates: int) -> float:
-    """1 minus what float64 may err by, relatively, in scaling a vector of so many coordinates to its norm.
+    """Compute 1 minus the relative error of float64 in scaling a vector of ``n_coordinates`` numbers to its norm.
 
     Scaling by the largest entry, n products, n sums, a root, a quotient and two products err by at most (n + 8)·2⁻⁵²;
     twice that is left.
@@ -196,7 +195,7 @@ def ball_contributions(
 
 
 def _ball_of_any_size(values: FloatArray, radius: float, scale: FloatArray) -> FloatArray:
-    """The same for units whose squares underflow, overflow or are not numbers."""
+    """Compute the contributions of units whose squares underflow, overflow or are not numbers."""
     peak: FloatArray = np.zeros(values.shape[1])
     for row in values:
         np.maximum(peak, np.abs(row), out=peak)  # NaN stays

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import skprivate
-from skprivate._messages import warn_caller as warn_caller
-
-__all__ = ["BudgetExceededError"]
+from skprivate._messages import warn_caller
 
 
 class BudgetExceededError(ValueError):
@@ -47,9 +45,8 @@ class BudgetExceededError(ValueError):
 #: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
 FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
 
-_FORBIDDING: list[
-    object
-] = []  # the blocks that are running, in any thread: ensembles fit their members in others
+#: The blocks that are running, in any thread: ensembles fit their members in others.
+_FORBIDDING: list[object] = []
 
 
 class SimulatedNoiseWarning(UserWarning):
@@ -106,8 +103,8 @@ def announce_simulation(label: str, *, dry_run: bool = False) -> None:
             "random_state of their members to integers."
             if not dry_run
             else f"{label}: ledger must be one for releases where simulated noise is forbidden (forbid_simulated_noise "
-            f"or {FORBID_VARIABLE}), got one for dry runs. skprivate.inspection.quote tells prices "
-            "here, too. Nothing was drawn or spent."
+            f"or {FORBID_VARIABLE}), got one for dry runs. skprivate.inspection.quote computes "
+            "prices here, too. Nothing was drawn or spent."
         )
     if dry_run:
         return

@@ -1,8 +1,8 @@
-"""What one draw costs: frozen events, and nothing about how they compose.
+"""Events: the cost of one draw, without its composition.
 
-Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation
-distance between the mechanism as drawn and the mechanism as priced. Which of them is used is the accountant's
-choice (`skprivate.privacy.accounting._composition`).
+Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation distance
+between the mechanism as drawn and the mechanism as priced. The accountant chooses which of them is used
+(`skprivate.privacy.accounting._composition`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = [
-    "ApproximateEvent",
-    "BoundedRangeEvent",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "PrivacyEvent",
-    "PureEvent",
-    "ZeroConcentratedEvent",
-]
 
 #: Total variation between one discrete Gaussian with σ ≥ 2³² and the continuous one rounded to integers.
 #: The ratio of the two probabilities at k lies in [1 − 1/(8σ²), exp(k²/(24σ⁴))] (sinh(x)/x ≥ 1 and ≤ exp(x²/6)),
@@ -84,8 +74,7 @@ class LaplaceEvent(PrivacyEvent):
 class PureEvent(PrivacyEvent):
     """Any ε-DP mechanism; composed as if it were randomised response, which dominates them all.
 
-    Laplace noise on a vector is priced so: whether the scalar Laplace pair dominates it in composition is not
-    used anywhere.
+    Laplace noise on a vector is priced so. Whether the scalar Laplace pair dominates it in composition is not used.
     """
 
     epsilon: float
@@ -101,7 +90,7 @@ class PureEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class BoundedRangeEvent(PrivacyEvent):
-    """Selection by the exponential mechanism: all privacy losses lie in an interval of length ``epsilon``.
+    """Selection by the exponential mechanism: all privacy losses are in an interval of length ``epsilon``.
 
     Its hockey-stick divergence is at most ``(1 − exp((t−ε)/2))² / (1 − exp(−ε))`` for ``|t| ≤ ε``, which is attained by
     the logistic distribution shifted by ε (derived in docs/design.md); in zCDP it costs ε²/8.
@@ -160,10 +149,10 @@ class ZeroConcentratedEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class ApproximateEvent(PrivacyEvent):
-    """Any (ε, δ)-DP mechanism; composed as what dominates them all.
+    """Any (ε, δ)-DP mechanism; composed as the pair that dominates them all.
 
-    That is: with probability δ everything is revealed, else the answer is randomised response of ε. With δ > 0 it has
-    no price as a pure event, none in zCDP, and none in `filter_epsilon`: plan it. A δ of 0 makes it a pure event.
+    With probability δ it reveals everything, else the answer is randomised response of ε. With δ > 0 it has no price as
+    a pure event, none in zCDP, and none in `filter_epsilon`: plan it. A δ of 0 makes it a pure event.
     """
 
     epsilon: float
@@ -198,7 +187,7 @@ Events = Mapping[PrivacyEvent, int] | Iterable[tuple[PrivacyEvent, int]]
 
 
 def count_events(events: Events) -> dict[PrivacyEvent, int]:
-    """Merge pairs (event, count) into one mapping; refuses what is not an event or a positive count."""
+    """Merge pairs (event, count) into one mapping; refuse what is not an event or a positive count."""
     pairs = events.items() if isinstance(events, Mapping) else events
     counts: dict[PrivacyEvent, int] = {}
     for event, count in pairs:

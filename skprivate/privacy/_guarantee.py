@@ -1,4 +1,4 @@
-"""What a fitted estimator promises."""
+"""Privacy guarantees: unit, neighbouring relation and the price of what was drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TO_THE_LAST_BIT = "to the last bit"
 
 
 class PrivacyUnit(StrEnum):
-    """What one unit of protection is: whose data may change between neighbouring inputs."""
+    """Unit of protection, whose data may change between neighbouring inputs."""
 
     ROW = "row"
     PRIVATE_ROW = "private row"
@@ -32,7 +32,7 @@ class PrivacyUnit(StrEnum):
 
 
 class Adjacency(StrEnum):
-    """How neighbouring inputs differ in one unit; under ``METRIC``, ε is per unit of distance."""
+    """Relation of neighbouring inputs, which differ in one unit; under ``METRIC``, ε is per unit of distance."""
 
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
@@ -40,7 +40,7 @@ class Adjacency(StrEnum):
 
 
 def check_metric(adjacency: Adjacency, metric: str | None) -> None:
-    """A distance belongs to metric privacy, and to nothing else."""
+    """Refuse a distance without metric privacy, and metric privacy without one."""
     if (adjacency is Adjacency.METRIC) != (metric is not None):
         allowed = "the name of a distance with adjacency='metric', and None otherwise"
         raise ValueError(must_be("metric", allowed, metric, f"The adjacency is {str(adjacency)!r}."))

@@ -89,7 +89,7 @@ def _index(values: Any) -> Any:
 
 
 def _reordered(index: Any, other: Any) -> bool:
-    """Whether two indices have the same labels in another order."""
+    """Check that two indices have the same labels in another order."""
     if index is None or other is None or len(index) != len(other) or index.equals(other):
         return False
     return bool(index.isin(other).all())
@@ -103,7 +103,7 @@ def _other_index(name: str, of: str) -> ValueError:
 
 
 def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
-    """A canonical name in bytes for each identifier: equal for equal identifiers of a kind, different otherwise.
+    """Return a canonical name in bytes for each identifier: equal for equal ones of a kind, different otherwise.
 
     Independent of how the identifier was stored: 5 as int8, as uint64 and as Python integer have the same name, and
     so has one instant in different units of datetime64.
@@ -116,7 +116,7 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
+    """Return 1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
     found = [
         bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS
     ]
@@ -124,7 +124,7 @@ def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
-    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone."""
+    """Compute a keyed BLAKE2b hash of each identifier alone, uniform on 0 … 2⁶⁴ − 1."""
     # The key is absorbed once; each copy goes on from there.
     start = hashlib.blake2b(digest_size=8, key=key)
 
@@ -137,7 +137,7 @@ def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint
 
 
 def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """256 bits for each identifier, equal for the same one and different otherwise, whatever array it comes from.
+    """Compute 256 bits for each identifier, equal for the same one and different otherwise, in any array.
 
     An integer of 64 bits is its own tag. Of others it is a BLAKE2b hash, for which nobody has found two that are equal.
     """
@@ -155,19 +155,24 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         hashlib.blake2b(name, digest_size=32).digest() for name in identifier_bytes(names[hashed])
     )
     tags[hashed] = np.frombuffer(digests, dtype="<u8").reshape(-1, 4)
-    kinds = [N_KINDS - 1 if names.dtype.kind == "M" else _kind_number(values[i]) for i in hashed]
+    if names.dtype.kind == "M":
+        kinds = [N_KINDS - 1] * len(hashed)
+    else:
+        kinds = [
+            next(k for k, (_, types) in enumerate(KINDS) if isinstance(values[i], types)) for i in hashed
+        ]
     tags[hashed, 3] = (tags[hashed, 3] & ~np.uint64(255)) | np.array(kinds, dtype=np.uint64)
     return tags
 
 
 def kinds_in_words(numbers: Iterable[int]) -> str:
-    """What kinds of identifiers are called, from their numbers in `identifier_tags`."""
+    """Name kinds of identifiers by their numbers in `identifier_tags`."""
     names = [kind for kind, _ in KINDS] + ["datetime64"]
     return " and ".join(names[number] for number in numbers)
 
 
 def several_kinds(found: str, name: str = "user_ids") -> TypeError:
-    """What is raised where blocks of rows have identifiers of several kinds."""
+    """Make the error for blocks of rows with identifiers of several kinds."""
     return TypeError(_refusal(name, found, is_float=False))
 
 
@@ -175,18 +180,14 @@ def several_kinds(found: str, name: str = "user_ids") -> TypeError:
 N_KINDS = len(KINDS) + 1
 
 
-def _kind_number(value: Any) -> int:
-    return next(i for i, (_, types) in enumerate(KINDS) if isinstance(value, types))
-
-
 def _instants(ids: Any) -> Any:
-    """Times of pandas with a time zone as the instants that they are; NumPy makes these of others' by itself."""
+    """Convert times of pandas with a time zone to instants; NumPy converts those of others by itself."""
     times = getattr(ids, "dt", ids)
     return ids if getattr(times, "tz", None) is None else times.tz_convert(None)
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
-    """An array whose type was not guessed from its entries, or a list of entries."""
+    """Return an array whose type was not guessed from its entries, or a list of entries."""
     if isinstance(ids, np.ma.MaskedArray):
         missing = bool(np.ma.getmaskarray(ids).any())
     elif hasattr(ids, "isna"):  # pandas
@@ -209,7 +210,7 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
 
 
 def _encode_array(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Numbers and names of an array of integers or of instants, which NumPy compares exactly."""
+    """Number an array of integers or of instants, which NumPy compares exactly."""
     kind = values.dtype.kind
     if kind == "M" and np.datetime_data(values.dtype)[0] in ATTOSECONDS:
         if np.isnat(values).any():
@@ -226,7 +227,7 @@ def _encode_array(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[np.i
 
 
 def _of_one_kind(values: list[Any], name: str) -> list[Any]:
-    """The entries as plain Python objects of one kind, or an error."""
+    """Convert the entries to plain Python objects of one kind, or raise an error."""
     types = set(map(type, values))
     if any(t.__name__ in ("NoneType", "NAType", "NaTType", "MaskedConstant") for t in types):
         raise _missing(name)
@@ -245,7 +246,7 @@ def _of_one_kind(values: list[Any], name: str) -> list[Any]:
     # Subclasses may compare as they like; what counts is the value.
     if not types <= {int, str, bytes, UUID}:
         plain: dict[Any, Any] = {"integer": operator.index, "string": str.__str__, "bytes": bytes}
-        values = list(map(plain.get(kinds.pop(), _plain_uuid), values))
+        values = list(map(plain.get(kinds.pop(), lambda value: UUID(int=value.int)), values))
     return values
 
 
@@ -255,12 +256,8 @@ def _kind(entry_type: type) -> str | None:
     return next((kind for kind, types in KINDS if issubclass(entry_type, types)), None)
 
 
-def _plain_uuid(value: UUID) -> UUID:
-    return UUID(int=value.int)
-
-
 def _name(value: Any) -> bytes:
-    """Canonical name of one entry: its kind, a colon and its bytes."""
+    """Return the canonical name of one entry: its kind, a colon and its bytes."""
     if isinstance(value, int):
         return b"integer:" + _integer_bytes(value)
     if isinstance(value, str):
@@ -269,7 +266,7 @@ def _name(value: Any) -> bytes:
 
 
 def _integer_bytes(value: int) -> bytes:
-    """The shortest two's complement with room for the sign, one for each integer."""
+    """Return the shortest two's complement with a bit for the sign, one for each integer."""
     return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -298,7 +295,7 @@ _BESIDE = (
 
 
 def fingerprint(*values: Any) -> str:
-    """A short hash of numbers, strings, sequences, mappings, estimators, functions.
+    """Compute a short hash of numbers, strings, sequences, mappings, estimators, functions.
 
     How they are stored does not matter: 1 and 1.0, lists and arrays of any layout and type, the order of a mapping.
     """
@@ -306,7 +303,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    """Bytes of a value, after its kind and their number, so that no other value has the same."""
+    """Convert a value to bytes, after its kind and their number, so that no other value has the same."""
     kind, content = _content(value)
     return b"%s %d " % (kind.encode(), len(content)) + content
 
@@ -332,7 +329,7 @@ def _content(value: Any) -> tuple[str, bytes]:
 
 
 def _as_numbers(value: Any) -> npt.NDArray[np.float64] | None:
-    """Numbers in any type and layout as floats; None for what is none, or would be rounded."""
+    """Convert numbers in any type and layout to floats; None for what is none, or would be rounded."""
     if isinstance(value, Integral | np.bool):
         exact = abs(int(value)) < 2**1000 and int(float(value)) == value
         return np.array(float(value)) if exact else None

@@ -9,7 +9,7 @@ from skprivate.privacy._events import Events, count_events
 
 
 class Mechanism(ABC):
-    """What draws on private data: a frozen object that knows its price and how to run.
+    """A mechanism draws on private data: a frozen object that knows its price and how to run.
 
     Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its price
     is known before any private row is seen. Write it as a frozen dataclass:
@@ -59,7 +59,7 @@ class Mechanism(ABC):
 
     @property
     def n_draws(self) -> int:
-        """How many events `run` draws, for progress; another number only where branches share a plan. Public."""
+        """Number of events that `run` draws, for progress; public. Another one only where branches share a plan."""
         return sum(count_events(self.events).values())
 
     @abstractmethod

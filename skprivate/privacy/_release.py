@@ -1,16 +1,13 @@
 """The release: every random draw on private data and its price come from the same call.
 
-`ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of
-which asks here first. Check, then act: when `_charge` returns, the event is paid for and committed. One draw is paid
-for once: the account is locked while it charges, and it cannot be copied, pickled or used by another process.
+A `Release` is a budget being spent. It knows the plan and the ledger; its draws (`Draws`) ask here first. Check, then
+act: when `_charge` returns, the event is paid for and committed. One draw is paid for once: the release is locked while
+it charges, and it cannot be copied, pickled or used by another process.
 
-A `Release` is a budget being spent: the draws of `_draws` on the account of `_account`. There is no way to draw
-without paying, and no way to pay less than was drawn.
-
-Where the data of different units enter different computations only, neighbouring data sets that add or remove a unit
-differ in one of them, so drawing the same events in each costs what drawing them in one costs (McSherry 2009,
-theorem 4). A unit that is exchanged for another may leave one computation and enter another: then two differ, and
-both are charged, unless which computation a unit enters is the same in all neighbouring data sets. Later branches may
+Branches: where the data of different units enter different computations only, neighbouring data sets that add or remove
+a unit differ in one of them, so drawing the same events in each costs what drawing them in one costs (McSherry 2009,
+theorem 4). A unit that is exchanged for another may leave one computation and enter another: then two differ, and both
+are charged, unless the computation that a unit enters is the same in all neighbouring data sets. Later branches may
 depend on what earlier ones released.
 """
 
@@ -49,7 +46,7 @@ _PURE_PREFERENCE = 1.01
 def price_of_plan(
     events: Events, epsilon: float, delta: float, accounted_delta: float | None = None
 ) -> tuple[float, float]:
-    """(ε, δ) of events that were fixed before any result was seen: pure where that is as good and within the budget."""
+    """Compute (ε, δ) of events that were fixed before any result: pure where that is as good and within the budget."""
     counts = count_events(events)
     pure = compose_epsilon(counts)
     needed = compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
@@ -66,10 +63,21 @@ class Whole(NamedTuple):
     others: tuple[tuple[PrivacyEvent, int], ...]
 
 
-class ReleaseAccount:
-    """Budget, plan, ledger entry and random bits of one release."""
+class Release(Draws):
+    """A privacy budget being spent; made by `open_release`, ended by `close`.
 
-    #: Whether nothing is drawn beside the plan, not even for a price that rounds to nothing.
+    It is a context manager that closes itself. It cannot be copied, pickled or used after a fork, which would draw
+    twice for one price; threads may share it.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    unit : PrivacyUnit
+    adjacency : Adjacency
+    public_rng : numpy.random.Generator
+        Randomness that may be published (rotations, subsampling of public rows), independent of all noise.
+    """
 
     def __init__(
         self,
@@ -262,7 +270,7 @@ class ReleaseAccount:
         return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
 
     def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
-        """(ε, δ) of ``events``, such that all paths through the release together fail with probability δ at most."""
+        """Compose ``events`` to (ε, δ): all paths through the release together fail with probability δ at most."""
         limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
         if events == self._plan:
             epsilon, delta = price_of_plan(events, self.epsilon, self.delta, delta)
@@ -287,23 +295,6 @@ class ReleaseAccount:
             "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
             "adaptive": events != self._plan,
         }
-
-
-class Release(ReleaseAccount, Draws):
-    """A privacy budget being spent; made by `open_release`, ended by `close`.
-
-    It is a context manager that closes itself. It cannot be copied, pickled or used after a fork, which would draw
-    twice for one price; threads may share it.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget.
-    unit : PrivacyUnit
-    adjacency : Adjacency
-    public_rng : numpy.random.Generator
-        Randomness that may be published (rotations, subsampling of public rows), independent of all noise.
-    """
 
 
 def open_release(
@@ -491,7 +482,7 @@ class _Gate(PrivacyLedger):
 
 
 def payment_gate() -> PrivacyLedger:
-    """A ledger that ends a fit with `PaymentIsNext` where it would be charged."""
+    """Make a ledger that ends a fit with `PaymentIsNext` where it would be charged."""
     gate = _Gate(epsilon=1e300, delta=1.0 - 2.0**-53, dry_run=True)
     gate._book.store.forgotten = True  # whoever pays says that noise is simulated
     return gate

@@ -1,4 +1,4 @@
-"""ε in words: what the best attacker can know of one unit, from the curve δ(ε) of what was drawn.
+"""Meaning of ε: what the best attacker can know of one unit, from the curve δ(ε) of what was drawn.
 
 An attacker looks at a release and says whether a unit's data were in it. By definition of δ(ε), for every ε ≥ 0 and
 every test with true and false positive rates t and f,
@@ -39,9 +39,9 @@ _LARGEST = 700.0
 
 @dataclass(frozen=True)
 class PrivacyRisk:
-    """What the best attacker can know of one unit: upper bounds, whatever the attacker knows beside.
+    """Upper bounds on what the best attacker can know of one unit, whatever the attacker knows beside.
 
-    Parameters
+    Attributes
     ----------
     fpr : float
         How often the attacker may accuse a unit that took no part.
@@ -87,7 +87,7 @@ class PrivacyRisk:
 
 
 def risk_of(curves: Curves, prior: float, fpr: float) -> PrivacyRisk:
-    """What `PrivacyGuarantee.risk` returns."""
+    """Compute the result of `PrivacyGuarantee.risk`."""
     for name, value in (("prior", prior), ("fpr", fpr)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must be a number between 0 and 1, both excluded, got {value!r}.")
@@ -108,7 +108,7 @@ def risk_of(curves: Curves, prior: float, fpr: float) -> PrivacyRisk:
 
 
 def trade_off_of(curves: Curves, fpr: ArrayLike) -> FloatArray:
-    """What `PrivacyGuarantee.trade_off` returns."""
+    """Compute the result of `PrivacyGuarantee.trade_off`."""
     rates = np.asarray(fpr, dtype=np.float64)
     if not ((rates >= 0) & (rates <= 1)).all():
         raise ValueError("fpr must be numbers in [0, 1].")
@@ -116,7 +116,7 @@ def trade_off_of(curves: Curves, fpr: ArrayLike) -> FloatArray:
 
 
 def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
-    """The ε of a budget under which no attack recognises more than ``tpr`` at a false positive rate of ``fpr``.
+    """Find the ε of a budget under which no attack recognises more than ``tpr`` at a false positive rate of ``fpr``.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
     Returns
     -------
     float
-        The largest ε for which *every* (ε, δ)-differentially private mechanism keeps to these rates. What was drawn
-        often keeps to much better ones: see `PrivacyGuarantee.risk`.
+        The largest ε for which *every* (ε, δ)-differentially private mechanism keeps to these rates. Actual draws often
+        keep to much better ones: see `PrivacyGuarantee.risk`.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def _down(value: float) -> float:
 
 
 def _percent(rate: float) -> str:
-    """Three digits, never rounded down."""
+    """Show a rate in three digits, never rounded down."""
     if rate <= 0:
         return "0 %"
     if rate < 1e-12:

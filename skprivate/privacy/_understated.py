@@ -1,4 +1,4 @@
-"""Whether a guarantee states less than what was drawn and paid for."""
+"""Compare guarantees with what was drawn and paid for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROUNDING = 1 - 1e-3
 
 
 def as_stated(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """A guarantee with neither draws nor payment to speak for it counts as one that somebody stated."""
+    """Mark a guarantee with neither draws nor payment as one that somebody stated."""
     return guarantee if guarantee.events or guarantee.ledger_entry else replace(guarantee, stated=True)
 
 
 def understated(guarantee: PrivacyGuarantee, ledgers: Iterable[PrivacyLedger | None] = ()) -> str:
-    """Why a guarantee is smaller than its draws or its entry in one of the ledgers cost; empty where it is not."""
+    """Explain why a guarantee is smaller than its draws or its ledger entry cost; empty where it is not."""
     delta = 0.0 if guarantee.adjacency is Adjacency.METRIC else guarantee.delta
     stated = f"its guarantee states epsilon {guarantee.epsilon!r} and delta {guarantee.delta!r}"
     # Draws that depended on results cost at least as much as those that did not.
@@ -49,7 +49,7 @@ def understated(guarantee: PrivacyGuarantee, ledgers: Iterable[PrivacyLedger | N
 
 
 def _needed(guarantee: PrivacyGuarantee, delta: float) -> float:
-    """The least ε proven for its draws: all together, or the sum of the pure ones beside the others."""
+    """Compute the least ε proven for its draws: all together, or the sum of the pure ones beside the others."""
     # At large ε the bound for all together is the looser one, by up to 2 %.
     rest = [(event, count) for event, count in guarantee.events if math.isinf(event.pure_epsilon)]
     pure = [(event, count) for event, count in guarantee.events if math.isfinite(event.pure_epsilon)]
@@ -58,7 +58,7 @@ def _needed(guarantee: PrivacyGuarantee, delta: float) -> float:
 
 
 def _entry(guarantee: PrivacyGuarantee, ledger: PrivacyLedger) -> LedgerEntry | None:
-    """The entry that paid for a guarantee, if the ledger is at hand."""
+    """Find the entry that paid for a guarantee, if the ledger is at hand."""
     identity, _, number = guarantee.ledger_entry.rpartition("#")
     if ledger.identity != identity:
         return None

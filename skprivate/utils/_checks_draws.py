@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +51,7 @@ _SIGMAS = 6.5
 
 
 def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """On neighbouring data, with the released values frozen, a fit makes the same draws within their sensitivities.
+    """Check that a fit on neighbours, with the released values frozen, makes the same draws within their sensitivities.
 
     Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
     sensitivity, in exact arithmetic, and the fitted estimator must be the same. Neighbours are the worst one unit can
@@ -61,7 +62,7 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_dat
 
 
 def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """What one unit adds to a noised sum does not depend, to the last bit, on who else is in it.
+    """Check that the share of one unit in a noised sum does not depend on the other units, to the last bit.
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
     and on other data, in which all other units are shuffled, alike, or extreme.
@@ -72,7 +73,7 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
 
 
 def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """The noise of the draws is as wide as their events and sensitivities say.
+    """Check that the noise of the draws is as wide as their events and sensitivities say.
 
     Draws are sampled 400 times; the mean size of the noise must not be below what its price says by 6.5 standard
     errors (1e-10), nor the mean cost of a selection by the exponential mechanism.
@@ -86,7 +87,7 @@ def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData 
 
 
 def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iterator[Any]:
-    """The estimator under each adjacency that it has; nothing if it releases nothing."""
+    """Yield the estimator under each adjacency that it has; nothing if it releases nothing."""
     if not (releases_something(estimator) or releases_in_transform(estimator)):
         return
     allowed = getattr(estimator, "_parameter_constraints", {}).get("adjacency", ())
@@ -105,7 +106,7 @@ def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iter
 
 
 def fit_and_release(estimator: Any, data: CheckData) -> Any:
-    """All that a seeded fit leaves, and what it returns where it releases in ``transform``."""
+    """Collect all that a seeded fit leaves, and what it returns where it releases in ``transform``."""
     fitted = fit_clone(estimator, data, random_state=0)
     if not releases_in_transform(estimator):
         return fitted.leaves()
@@ -198,12 +199,12 @@ def isolation_failures(
 
 
 def _begin(seed: int) -> float:
-    """Where the changes begin that are chosen: other seeds, other changes."""
+    """Choose where the changes begin: other seeds, other changes."""
     return seed * 0.6180339887498949 % 1.0
 
 
 def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:
-    """The estimator, knowing the classes where the adjacency hides them; data; what it promises."""
+    """Prepare the estimator (with the classes where the adjacency hides them), data, and its guarantee."""
     data = make_data(estimator, public_generator(seed), n_rows)
     parameters = estimator.get_params(deep=False)
     if parameters.get("adjacency") == "add-remove" and "classes" in parameters and data.y is not None:
@@ -212,7 +213,7 @@ def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any
 
 
 def different_changes(name: str, here: Any, there: Any) -> list[str]:
-    """Complaints where a change has another effect on the sums of one pair of runs than on those of another."""
+    """List complaints where a change has another effect on the sums of one pair of runs than on those of another."""
     for each in (here[1], *there):
         if each.failure:
             return [f"on {name} or other environments, {each.failure}"]
@@ -291,7 +292,7 @@ def _size(draw: Draw) -> float:
 
 
 def _mean_and_deviation(draw: Draw) -> tuple[float, float]:
-    """Of the absolute value of one coordinate of the noise, in steps."""
+    """Compute mean and deviation of the absolute value of one coordinate of the noise, in steps."""
     size = _size(draw)
     if draw.kind.endswith("gaussian"):
         if draw.kind == "discrete_gaussian" and size < 4.0:
@@ -387,7 +388,10 @@ def check_mechanism(
 
     for data in datasets:
         run(data)
-        around = default_neighbours(data, adjacency) if neighbours is None else neighbours(data)
+        if neighbours is None:
+            around: Iterable[Any] = (apply(data) for _, apply in _changes(data, adjacency))
+        else:
+            around = neighbours(data)
         replay(run, data, around).raise_failures(name)
         if neighbours is None:
             _check_isolation(name, run, data, adjacency)
@@ -407,7 +411,7 @@ def check_mechanism(
 
 
 def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency: Adjacency | str) -> None:
-    """A change of one row changes noised sums by the same amount whatever the other rows are."""
+    """Check that a change of one row changes noised sums by the same amount in all environments."""
     recording = Recording(run, data)
     steps = list(_changes(data, adjacency))
     for place, apply in steps[:: max(1, len(steps) // 12)]:
@@ -418,18 +422,12 @@ def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency:
             assert not found, f"{name}: {found[0]}"
 
 
-def default_neighbours(data: Any, adjacency: Adjacency | str) -> Iterator[Any]:
-    """Neighbours of an array, or of a tuple of arrays, with one row for each unit."""
-    for _, apply in _changes(data, adjacency):
-        yield apply(data)
-
-
 def _parts(data: Any) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in (data if isinstance(data, tuple) else (data,)))
 
 
 def _each(edit: Callable[..., np.ndarray], data: Any, *rows: Any) -> Any:
-    """Data with each part edited."""
+    """Edit each part of the data."""
     edited = tuple(edit(part, *more) for part, *more in zip(_parts(data), *rows, strict=True))
     return edited if isinstance(data, tuple) else edited[0]
 
@@ -447,7 +445,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
         for k in range(max(map(len, rows))):
             new = [values[k % len(values)] for values in rows]
             if adjacency is Adjacency.ADD_REMOVE:
-                edit = _insert
+                edit = functools.partial(np.insert, axis=0)
             elif n:
                 edit = _with
             else:
@@ -461,7 +459,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
 
 
 def _other_environments(data: Any, place: int) -> Iterator[Any]:
-    """All other rows in another order, alike, or extreme."""
+    """Yield data with all other rows in another order, alike, or extreme."""
     n = len(_parts(data)[0])
     others = np.setdiff1d(np.arange(n), [place])
     if others.size == 0:
@@ -478,10 +476,6 @@ def _other_environments(data: Any, place: int) -> Iterator[Any]:
             return np.array([part[k] if k == place else rows[rng.integers(len(rows))] for k in range(n)])
 
         yield _each(extreme, data)
-
-
-def _insert(part: np.ndarray, place: int, row: Any) -> np.ndarray:
-    return np.insert(part, place, row, axis=0)
 
 
 def _with(part: np.ndarray, place: int, row: Any) -> np.ndarray:

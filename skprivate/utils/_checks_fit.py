@@ -60,13 +60,13 @@ _BYTES_PER_ROW = 6
 
 
 def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """No private number of the training data stands in an attribute, pickle, repr, HTML, warning or print.
+    """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
     target, bit by bit; texts are searched for their digits.
     """
     data = make_data(estimator, public_generator(0), 60)
-    fitted = fit_clone(estimator, data, **_secure(estimator))
+    fitted = fit_clone(estimator, data, **_noise(estimator, None))
     private = private_numbers(data, _unit(fitted))
     if _stateless(estimator):
         private = private_numbers(data, PrivacyUnit.ROW)
@@ -88,7 +88,7 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
 
 
 def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """Nothing that a fitted estimator holds or says is a function of the private data without noise.
+    """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
     everything private. What is the same in each eight but differs between them has no noise on it. On
@@ -99,7 +99,7 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     if not (releases_something(estimator) or _stateless(estimator)):
         return
     data = make_data(estimator, public_generator(1), 30)
-    unit = _unit(fit_clone(estimator, data, **_seeded(estimator)))
+    unit = _unit(fit_clone(estimator, data, **_noise(estimator, 0)))
     other = other_data(estimator, data, unit, make_data, seed=2)
     suspects = _unnoised(estimator, data, other)
     if suspects:
@@ -111,7 +111,7 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
 
 def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
     parameters = {
-        **_secure(estimator),
+        **_noise(estimator, None),
         **({"epsilon": _TINY_EPSILON} if releases_something(estimator) else {}),
     }
     here = [fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
@@ -140,7 +140,7 @@ def _all_equal(values: list[Any]) -> np.ndarray:
 
 
 def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """The pickle of a fitted estimator does not grow with the rows it was fitted on.
+    """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
     may grow). Not asked where part of the rows is public and may be kept.
@@ -149,7 +149,9 @@ def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: Make
         return
     sizes = []
     for n_rows in (100, 3000):
-        fitted = fit_clone(estimator, make_data(estimator, public_generator(3), n_rows), **_seeded(estimator))
+        fitted = fit_clone(
+            estimator, make_data(estimator, public_generator(3), n_rows), **_noise(estimator, 0)
+        )
         if fitted.guarantee.unit in (PrivacyUnit.LABEL, PrivacyUnit.PRIVATE_ROW):
             return
         sizes.append(len(pickle.dumps(fitted.estimator)))
@@ -163,7 +165,7 @@ def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: Make
 def check_events_independent_of_values(
     name: str, estimator: Any, *, make_data: MakeData = default_data
 ) -> None:
-    """The guarantee and its events are the same for all data of the same shape.
+    """Check that the guarantee and its events are the same for all data of the same shape.
 
     Also for constant, tiny and huge values: no plan may depend on what the data hold, and no values may be
     refused or warned of, because that is seen, too.
@@ -171,7 +173,7 @@ def check_events_independent_of_values(
     if not releases_something(estimator):
         return
     data = make_data(estimator, public_generator(4), 60)
-    parameters = _seeded(estimator)
+    parameters = _noise(estimator, 0)
     first = fit_clone(estimator, data, **parameters)
     unit = first.guarantee.unit
     variants = {"other": other_data(estimator, data, unit, make_data, seed=5)}
@@ -200,7 +202,7 @@ def check_events_independent_of_values(
 
 
 def mentions(text: str, values: np.ndarray) -> bool:
-    """Whether ``text`` shows one of ``values`` to eight digits or more."""
+    """Check if ``text`` shows one of ``values`` to eight digits or more."""
     for found in re.findall(r"\d+\.\d+(?:e[-+]?\d+)?", text):
         mantissa, _, exponent = found.partition("e")
         digits = mantissa.replace(".", "").lstrip("0")
@@ -212,16 +214,12 @@ def mentions(text: str, values: np.ndarray) -> bool:
     return False
 
 
-def _secure(estimator: Any) -> dict[str, Any]:
-    return {"random_state": None} if "random_state" in estimator.get_params(deep=False) else {}
-
-
-def _seeded(estimator: Any) -> dict[str, Any]:
-    return {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
+def _noise(estimator: Any, random_state: int | None) -> dict[str, Any]:
+    return {"random_state": random_state} if "random_state" in estimator.get_params(deep=False) else {}
 
 
 def _stateless(estimator: Any) -> bool:
-    """Whether ``fit`` says that it learns nothing: what it leaves must then not depend on the data at all."""
+    """Check if ``fit`` states that it learns nothing: what it leaves must then not depend on the data at all."""
     return not releases_something(estimator) and (
         releases_in_transform(estimator) or not get_tags(estimator).requires_fit
     )
@@ -237,7 +235,7 @@ _SLACK = 1 + 2.0**-39
 
 
 def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """The guarantee is at most the requested budget, and its events compose to no more than it says."""
+    """Check that the guarantee is at most the requested budget, and its events compose to no more."""
     if not releases_something(estimator):
         return
     data = make_data(estimator, public_generator(6), 60)
@@ -259,7 +257,7 @@ def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData
 
 
 def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """Secure fits on the same data differ; fits with the same seed agree, and with other seeds differ."""
+    """Check that secure fits on the same data differ, and that fits with the same seed agree."""
     if not releases_something(estimator):
         return
     data = make_data(estimator, public_generator(7), 60)
@@ -282,7 +280,7 @@ def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = defaul
 
 
 def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """A seeded fit warns once and is not valid for release; a secure fit is, and does not."""
+    """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
     if not releases_something(estimator):
         return
     data = make_data(estimator, public_generator(8), 60)
@@ -299,7 +297,7 @@ def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: Mak
 
 
 def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """NaN, infinity, wrong shapes and parameters out of range are refused, and the message of a parameter names it.
+    """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
     """
@@ -323,7 +321,7 @@ def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: Make
 
 def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
     try:
-        estimator.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+        estimator.fit(*data.arguments, **data.metadata)
     except (ValueError, TypeError) as error:
         return str(error)
     raise AssertionError(f"{name} must refuse {kind} with a ValueError or TypeError.")
@@ -370,7 +368,7 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """A ledger with too little left refuses the whole fit before one bit of noise is drawn.
+    """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
     """
@@ -437,7 +435,7 @@ _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
 class _Loss:
-    """What passes for a loss until it is asked for a gradient."""
+    """A loss that is wrong only when it is asked for a gradient."""
 
     def __init__(self, gradient: Any) -> None:
         self.gradient = gradient
@@ -459,7 +457,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """Whatever raises in ``fit`` leaves ledger and estimator as they were, and its message shows no private entry.
+    """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
     here, and does not matter. A fit that is not refused is nobody's concern. Randomisers of rows are asked to
@@ -485,14 +483,14 @@ def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData
 def _charged(
     estimator: Any, ledgers: list[str], data: CheckData, parameters: dict[str, Any]
 ) -> tuple[PrivacyLedger, Exception | None, list[str]]:
-    """A fresh ledger after a fit, what the fit raised, and attributes that an error has left."""
+    """Fit with a fresh ledger: return it, the error of the fit, and attributes that the error has left."""
     ledger, fresh = PrivacyLedger(epsilon=1e300, delta=0.999), clone(estimator)
     before = set(vars(fresh))
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             fresh.set_params(**dict.fromkeys(ledgers, ledger), **parameters)
-            fresh.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+            fresh.fit(*data.arguments, **data.metadata)
             if getattr(fresh, "releases_in", "fit") == "transform":
                 fresh.transform(data.X)
         except Exception as error:
@@ -555,7 +553,7 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
 
 
 def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """``fit`` leaves every parameter as it was, by identity and by content."""
+    """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
     data = make_data(estimator, public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
     for random_state in seeds:
@@ -572,9 +570,9 @@ def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData
 
 
 def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """Copies of a fitted estimator are equal; clones, copies and worker processes spend from one ledger."""
+    """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
     data = make_data(estimator, public_generator(12), 60)
-    seeded = {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
+    seeded = _noise(estimator, 0)
     fitted = fit_clone(estimator, data, **seeded).estimator
     stream = io.BytesIO()
     joblib.dump(fitted, stream)
@@ -600,7 +598,7 @@ def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeD
 
 
 def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
-    """Per-row arguments of ``fit`` reach it through a pipeline, as plain fit parameters and by routing."""
+    """Check that a pipeline passes per-row arguments of ``fit``, as plain fit parameters and by routing."""
     data = make_data(estimator, public_generator(13), 60)
     metadata = {key: values for key, values in data.metadata.items() if key in ROW_METADATA}
     if not metadata:
@@ -622,7 +620,7 @@ def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData 
 def _fit(estimator: Any, data: CheckData) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(*((data.X,) if data.y is None else (data.X, data.y)), **data.metadata)
+        return estimator.fit(*data.arguments, **data.metadata)
 
 
 def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:

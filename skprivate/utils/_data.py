@@ -25,7 +25,7 @@ _SHAPE = ("n_features_in_", "feature_names_in_")
 
 
 def fitted_state(estimator: Any) -> dict[str, Any]:
-    """Attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
+    """Return attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
     parameters = estimator.get_params(deep=False)
     return {
         name: value
@@ -35,8 +35,7 @@ def fitted_state(estimator: Any) -> dict[str, Any]:
 
 
 def fitted_leaves(estimator: Any) -> dict[str, Any]:
-    """Values that a fitted estimator holds at any depth, besides its parameters and the shape of its "
-    "input."""
+    """Find the values that a fitted estimator holds at any depth, besides its parameters and the shape of its input."""
     found = {}
     for name, value in fitted_state(estimator).items():
         found.update({name + path: leaf for path, leaf in leaves(value).items()})
@@ -44,20 +43,10 @@ def fitted_leaves(estimator: Any) -> dict[str, Any]:
 
 
 def leaves(root: Any) -> dict[str, Any]:
-    """Values that ``root`` holds at any depth.
+    """Find the values that ``root`` holds at any depth: one for each path, in a fixed order.
 
-    Goes through mappings, sequences, sets, arrays, data frames, objects with attributes or slots, objects
-    that only pickle knows how to take apart, and what functions have closed over.
-
-    Parameters
-    ----------
-    root : object
-        Where to start.
-
-    Returns
-    -------
-    leaves : dict of str to (ndarray, number, str, bytes or None)
-        One value for each path, in a fixed order.
+    Goes through mappings, sequences, sets, arrays, data frames, objects with attributes or slots, objects that only
+    pickle knows how to take apart, and closures of functions.
     """
     return dict(_walk(root, "", set()))
 
@@ -113,18 +102,7 @@ def _walk_object(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, 
 
 
 def numbers(found: Mapping[str, Any]) -> np.ndarray:
-    """All floating-point numbers among ``found`` leaves.
-
-    Parameters
-    ----------
-    found : mapping of str to object
-        From `leaves`.
-
-    Returns
-    -------
-    values : ndarray of float64
-        Flat, unordered.
-    """
+    """Collect all floating-point numbers among ``found`` leaves, flat and unordered."""
     parts = [np.zeros(0)]
     for value in found.values():
         if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
@@ -137,13 +115,7 @@ def numbers(found: Mapping[str, Any]) -> np.ndarray:
 
 
 def equal_leaves(first: Any, second: Any) -> np.ndarray:
-    """Whether two leaves agree: element by element for arrays of the same shape, else as a whole.
-
-    Returns
-    -------
-    equal : ndarray of bool
-        Of the leaves' shape, or of shape ().
-    """
+    """Compare two leaves: element by element for arrays of the same shape, else as a whole."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         if first.shape != second.shape or first.dtype != second.dtype:
             return np.array(False)
@@ -156,7 +128,7 @@ def equal_leaves(first: Any, second: Any) -> np.ndarray:
 
 
 def close_leaves(first: Any, second: Any) -> bool:
-    """Whether two leaves agree up to the rounding of linear algebra, which depends on the number of threads."""
+    """Compare two leaves up to the rounding of linear algebra, which depends on the number of threads."""
     if np.all(equal_leaves(first, second)):
         return True
     try:
@@ -175,7 +147,7 @@ ROW_METADATA = ("user_ids", "private")
 
 @dataclass(frozen=True)
 class CheckData:
-    """What a check passes to ``fit``.
+    """Arguments of ``fit`` in a check.
 
     Attributes
     ----------
@@ -191,12 +163,17 @@ class CheckData:
     y: np.ndarray | None = None
     metadata: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def arguments(self) -> tuple[np.ndarray, ...]:
+        """Features and target of ``fit``, by position."""
+        return (self.X,) if self.y is None else (self.X, self.y)
+
 
 MakeData = Callable[[Any, Any, int], CheckData]
 
 
 def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
-    """Data that suit most estimators: features in the unit cube, a target by the estimator's type.
+    """Make data that suit most estimators: features in the unit cube, a target by the estimator's type.
 
     Parameters
     ----------
@@ -205,7 +182,7 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
     rng : numpy Generator
         Public randomness.
     n_rows : int
-        How many rows.
+        Number of rows.
 
     Returns
     -------
@@ -231,26 +208,7 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
 def other_data(
     estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
 ) -> CheckData:
-    """Data of the same shape as ``data`` that differ in everything that ``unit`` makes private.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Whom the data are for.
-    data : CheckData
-        The data to differ from.
-    unit : PrivacyUnit
-        LABEL: only ``y`` differs. PRIVATE_ROW: only ``X`` where ``private``. Else all of it.
-    make_data : callable
-        As in `default_data`.
-    seed : int
-        Of the public randomness.
-
-    Returns
-    -------
-    other : CheckData
-        The other data.
-    """
+    """Make data of the same shape as ``data`` that differ in everything that ``unit`` makes private."""
     fresh = make_data(estimator, public_generator(seed), len(data.X))
     if unit is PrivacyUnit.LABEL:
         return dataclasses.replace(data, y=fresh.y)
@@ -261,7 +219,7 @@ def other_data(
 
 
 def private_rows(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
-    """Mask of the rows that ``unit`` protects."""
+    """Mark the rows that ``unit`` protects."""
     everywhere = np.ones(len(data.X), dtype=bool)
     return (
         np.asarray(data.metadata.get("private", everywhere))
@@ -271,7 +229,7 @@ def private_rows(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
 
 
 def private_numbers(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
-    """The irregular private floats of ``data``: what must not turn up anywhere, as a flat array."""
+    """Collect the irregular private floats of ``data``, which must not turn up anywhere."""
     parts = [np.zeros(0)]
     rows = private_rows(data, unit)
     if unit is not PrivacyUnit.LABEL:
@@ -284,17 +242,7 @@ def private_numbers(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted clone and all that it said.
-
-    Attributes
-    ----------
-    estimator : estimator
-        The fitted clone.
-    warnings : tuple of Warning
-        What was warned of.
-    printed : str
-        What was printed.
-    """
+    """A fitted clone, the warnings that were given, and the text that was printed."""
 
     estimator: Any
     warnings: tuple[Warning, ...]
@@ -311,27 +259,26 @@ class Fitted:
         return "\n".join([*texts, self.printed])
 
     def leaves(self) -> dict[str, Any]:
-        """All that the fitted estimator holds and said."""
+        """Find all that the fitted estimator holds, warned of and printed."""
         return {**fitted_leaves(self.estimator), "<warnings and prints>": self.said}
 
 
 def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
-    """Fit a clone with ``parameters`` on ``data``, listening to it."""
+    """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
-    arguments = (data.X,) if data.y is None else (data.X, data.y)
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
         warnings.simplefilter("always")
-        result = estimator.fit(*arguments, **data.metadata)
+        result = estimator.fit(*data.arguments, **data.metadata)
     assert result is estimator, f"{type(estimator).__name__}.fit must return self."
     messages = tuple(item.message for item in caught if isinstance(item.message, Warning))
     return Fitted(estimator, messages, printed.getvalue())
 
 
 def releases_in_transform(estimator: Any) -> bool:
-    """Whether the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
+    """Check if the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
     return getattr(estimator, "releases_in", "fit") == "transform"
 
 
 def releases_something(estimator: Any) -> bool:
-    """Whether fitting the estimator spends a privacy budget of its own."""
+    """Check if fitting the estimator spends a privacy budget of its own."""
     return "epsilon" in estimator.get_params(deep=False) and not releases_in_transform(estimator)

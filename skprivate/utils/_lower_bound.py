@@ -84,7 +84,7 @@ def epsilon_lower_bound(
 
 
 def _bound(hits: Any, n: int, misses: Any, m: int, delta: float, alpha: float) -> np.ndarray:
-    """log((p − δ)/q) with p bounded from below and q from above, each with confidence 1 − alpha/2."""
+    """Bound log((p − δ)/q) with p bounded from below and q from above, each with confidence 1 − alpha/2."""
     hits, misses = np.asarray(hits), np.asarray(misses)
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.where(hits > 0, beta.ppf(alpha / 2, hits, n - hits + 1), 0.0)
@@ -106,8 +106,8 @@ def check_epsilon_lower_bound(
     Parameters
     ----------
     draw : callable
-        ``draw(data)`` runs the mechanism once on ``data``, with fresh noise, and returns a number
-        computed from what it released: large or small where the two data sets are told apart best.
+        ``draw(data)`` runs the mechanism once on ``data``, with fresh noise, and returns a number computed from what it
+        released: large or small where the two data sets are distinguished best.
     neighbours : tuple of (data, data)
         Two neighbouring data sets, as far apart as the sensitivity allows.
     epsilon, delta : float
@@ -141,7 +141,7 @@ def check_epsilon_lower_bound(
 
 @contextmanager
 def half_noise() -> Iterator[None]:
-    """Within this context every release draws noise of half the scale (and selects twice as sharply).
+    """Halve the scale of the noise of every release in this context, and select twice as sharply.
 
     A mutation for tests: what they claim to notice must fail in here.
     """

@@ -28,19 +28,9 @@ EXTREMES = (
 class Change:
     """A change of one unit.
 
-    Attributes
-    ----------
-    name : str
-    rows : ndarray of int
-        Rows of the unit before the change; the same in all data that it is applied to.
-    apply : callable
-        From data to the data after the change.
-    distance : float or None
-        Under metric adjacency.
-    moves_rows : bool
-        Whether rows come, go or change places, rather than values: few such changes exist, and all are tried.
-    renames : bool
-        Whether the unit gets another identifier.
+    ``rows`` are those of the unit before the change, the same in all data that it is applied to. ``moves_rows``: rows
+    come, go or change places, rather than values; few such changes exist, and all are tried. ``renames``: the unit gets
+    another identifier.
     """
 
     name: str
@@ -52,14 +42,14 @@ class Change:
 
 
 def random_floats(rng: Any, size: Any) -> np.ndarray:
-    """Floats of all magnitudes: random signs, exponents and digits, none of them infinite or NaN."""
+    """Draw floats of all magnitudes: random signs, exponents and digits, none of them infinite or NaN."""
     words = rng.integers(0, 2**64, size=size, dtype=np.uint64)
     values = words.view(np.float64)
     return np.where(np.isfinite(values), values, 0.0)
 
 
 def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> float:
-    """Kilometres between two places in degrees, latitudes cut off at the poles, with room for float64's rounding."""
+    """Compute kilometres between two places in degrees, rounded up, latitudes clipped to the poles."""
     (a, b), (c, d) = (
         (math.radians(min(max(x, -90.0), 90.0)), math.radians(math.fmod(y, 360.0)))
         for x, y in (place if latitude_first else place[::-1] for place in (here.tolist(), there.tolist()))
@@ -71,18 +61,9 @@ def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> 
 def changes(
     estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, rng: Any, n_units: int = 2
 ) -> Iterator[Change]:
-    """Changes of single units, worst cases first, as the guarantee's unit and adjacency allow them.
+    """Yield changes of ``n_units`` single units, worst cases first, as the guarantee's unit and adjacency allow them.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its ``bounds`` are used where distances are in fractions of them.
-    data : CheckData
-    guarantee : PrivacyGuarantee
-    rng : numpy Generator
-        Public randomness.
-    n_units : int, default=2
-        How many units to change, one at a time.
+    ``bounds`` of the estimator are used where distances are in fractions of them.
     """
     unit, adjacency = guarantee.unit, guarantee.adjacency
     allowed = np.flatnonzero(private_rows(data, unit))
@@ -105,9 +86,9 @@ def changes(
 
 
 def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> list[Change]:
-    """All changes that move rows, and at most so many of the others, of all kinds.
+    """List all changes that move rows, and at most ``at_most`` of the others, of all kinds.
 
-    They lie at even distances, the first of them ``begin`` (in [0, 1)) of a distance from the first of all.
+    They are at even distances, the first of them ``begin`` (in [0, 1)) of a distance from the first of all.
     """
     all_steps = list(steps)
     moves = [step for step in all_steps if step.moves_rows]
@@ -118,7 +99,7 @@ def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> 
 
 
 def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:
-    """Data in which everything private but the rows ``kept`` is another, in the same places."""
+    """Yield data in which everything private but the rows ``kept`` is another, in the same places."""
     n = len(data.X)
     others = np.setdiff1d(np.flatnonzero(private_rows(data, unit)), kept)
     if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:
@@ -149,14 +130,14 @@ def _is_numeric(y: Any) -> bool:
 
 
 def _rows_from(data: CheckData, order: np.ndarray, unit: PrivacyUnit, labels: bool = True) -> CheckData:
-    """Data whose rows come from others; ids and roles stay where they are."""
+    """Make data whose rows come from others; ids and roles stay where they are."""
     X = data.X if unit is PrivacyUnit.LABEL else data.X[order]
     y = data.y if data.y is None or not labels or unit is PrivacyUnit.PRIVATE_ROW else data.y[order]
     return dataclasses.replace(data, X=X, y=y)
 
 
 def _take(data: CheckData, order: np.ndarray) -> CheckData:
-    """Rows in another number or order, with all that belongs to them."""
+    """Take rows in another number or order, with all that belongs to them."""
     metadata = {key: values[order] for key, values in data.metadata.items()}
     return CheckData(data.X[order], None if data.y is None else data.y[order], metadata)
 
@@ -226,14 +207,14 @@ def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any
 
 
 def _renamed(ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Identifiers with those of some rows exchanged for one that nobody has."""
+    """Exchange the identifiers of some rows for one that nobody has."""
     wide = ids.copy() if ids.dtype.kind in "iu" else ids.astype("U64")
     wide[rows] = np.max(ids) + 1 if ids.dtype.kind in "iu" else "someone who was not there before"
     return wide
 
 
 def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterator[Change]:
-    """One row, two rows, many rows; at the end; the same rows in another order; under another name."""
+    """Yield one row, two rows, many rows; rows at the end; the same rows in another order; under another name."""
 
     def select(order: Callable[[int], np.ndarray]) -> Callable[[CheckData], CheckData]:
         return lambda other: _take(other, order(len(other.X)))
@@ -299,7 +280,7 @@ def _additions(
 def _mixed_moves(
     estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
 ) -> Iterator[Change]:
-    """One row takes on other categories, and moves in its numbers, or does both."""
+    """Move one row to other categories, in its numbers, or both."""
     listed = {int(column): values for column, values in estimator.categories.items()}
     numeric = [j for j in range(data.X.shape[1]) if j not in listed]
     ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", str(guarantee.metric))), "l1")
@@ -330,7 +311,7 @@ def _mixed_moves(
 def _moves(
     estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
 ) -> Iterator[Change]:
-    """One row moves: near, far, along an axis, out of the bounds."""
+    """Move one row: near, far, along an axis, out of the bounds."""
     rows = np.array([row])
     if getattr(estimator, "categories", None):
         yield from _mixed_moves(estimator, data, guarantee, row, rng)

@@ -1,10 +1,10 @@
 """Record the draws of a computation, replay them on neighbouring data, and compare them exactly.
 
 A draw is private if its law changes little between neighbours *given all that was released before*. So the second run
-sees the released values of the first one; everything else that it does must then be the same: the same draws, with the
-same public parameters, and the same result. What differs is the statistic of each draw, by no more than its
-sensitivity. The idea is that of record/replay audits (arXiv 2602.17454); here no code is annotated, because every
-draw passes one door, and distances are exact.
+sees the released values of the first one. Everything else that it does must then be the same: the same draws, with the
+same public parameters, and the same result. The statistic of each draw differs by at most its sensitivity. The idea is
+that of record/replay audits (arXiv 2602.17454). No code is annotated, because every draw passes one tape, and distances
+are exact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 
 def exact(statistic: Any) -> tuple[np.ndarray, bool]:
-    """The statistic as int64, Python integers or float64, flat, and whether it is one of integers."""
+    """Flatten a statistic to int64, Python integers or float64, and tell if it is one of integers."""
     whole = as_integers(statistic)
     if whole is not None:
         return whole.ravel(), True
@@ -42,7 +42,7 @@ def exact(statistic: Any) -> tuple[np.ndarray, bool]:
 
 
 def change(first: Any, second: Any) -> dict[int, Fraction | int]:
-    """Coordinates in which two statistics of one shape differ, and by how much, exactly."""
+    """Find the coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
     small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
     if small:
@@ -54,7 +54,7 @@ def change(first: Any, second: Any) -> dict[int, Fraction | int]:
 
 
 def expanded_change(first: Draw, second: Draw) -> list[tuple[int, Fraction | int]]:
-    """Changes of the scores of all candidates: the first candidate of each stretch with the same change, and it.
+    """Find changes of the scores of all candidates: the first candidate of each stretch with the same change, and it.
 
     Runs may be encoded in different ways in the two draws: the score as a function of the candidate counts.
     """
@@ -77,7 +77,7 @@ def expanded_change(first: Draw, second: Draw) -> list[tuple[int, Fraction | int
 
 
 def public_difference(first: Draw, second: Draw) -> str | None:
-    """What two draws differ in besides the statistic; None if nothing."""
+    """Explain what differs in two draws besides the statistic; None if nothing."""
     for name in ("kind", "norm", "sensitivity", "step", "events"):
         if getattr(first, name) != getattr(second, name):
             return f"its {name} is {getattr(first, name)!r} on one and {getattr(second, name)!r} on the other"
@@ -100,21 +100,11 @@ def public_difference(first: Draw, second: Draw) -> str | None:
 
 
 def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
-    """Distance of two draws as a share of what was paid for, and what is wrong with it, if anything.
+    """Compute the distance of two draws as a share of their sensitivity, and say what is wrong with it, if anything.
 
-    Parameters
-    ----------
-    first, second : Draw
-        Of neighbours, with the same public parameters.
-    distance : float or None
-        Of the neighbours, under metric adjacency. Draws on real values may add 2⁻³² / ε to it, for their lattice, and
-        those on integers one and a half steps along each axis.
-
-    Returns
-    -------
-    share : float
-        At most 1 if the draw keeps its sensitivity; 0 where nothing changed.
-    complaint : str or None
+    The share is at most 1 if the draw keeps its sensitivity. Under metric adjacency ``distance`` is that of the
+    neighbours; draws on real values may add 2⁻³² / ε to it, for their lattice, and those on integers one and a half
+    steps along each axis.
     """
     if first.options.get("multiplicity") is not None:
         stretches = expanded_change(first, second)
@@ -178,7 +168,7 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
 
 
 def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int]]) -> Fraction:
-    """Sum over the parts of the largest change of a score of their candidates."""
+    """Sum over the parts the largest change of a score of their candidates."""
     ends = list(accumulate(sizes))
     most = [Fraction(0)] * len(ends)
     starts = [start for start, _ in stretches] + [ends[-1]]
@@ -189,10 +179,10 @@ def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int
 
 
 def _transport(first: np.ndarray, second: np.ndarray) -> int:
-    """Least ℓ1 norm of a flow along the edges of the grid that turns one integer mass into the other, exactly.
+    """Find the least ℓ1 norm of a flow along the edges of the grid that turns one integer mass into the other, exactly.
 
     It is the largest Σ potential · change over potentials that differ by at most 1 along an edge. Linear programming
-    finds the best one; all are integers at a vertex, so rounding leaves it what it is, and the sum is one of integers.
+    finds the best one; all are integers at a vertex, so rounding leaves it unchanged, and the sum is one of integers.
     """
     changed = _changed(first, second)
     if first.ndim == 1:
@@ -204,7 +194,7 @@ def _transport(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def _transport_at_least(first: np.ndarray, second: np.ndarray, stars: list[Fraction]) -> Fraction:
-    """The same with edges to the first entry along the first axes, at these costs: a bound from below.
+    """Bound the norm of a flow from below, with edges to the first entry along the first axes, at the costs ``stars``.
 
     Potentials of any kind bound the least cost once their largest slope, over the cost of its edge, is divided out.
     """
@@ -223,7 +213,7 @@ def _changed(first: np.ndarray, second: np.ndarray) -> list[int]:
 
 
 def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the edges of a grid, with stars along the first axes, and what a step along each costs."""
+    """List the edges of a grid, with stars along the first axes, and the cost of a step along each."""
     numbers = np.arange(math.prod(shape)).reshape(shape)
     edges, costs = [], []
     for axis in range(len(shape)):
@@ -238,7 +228,7 @@ def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.n
 
 
 def _potentials(changed: list[int], edges: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Those with the largest Σ potential · change that differ by at most its cost along every edge."""
+    """Find the potentials with the largest Σ potential · change that differ by at most its cost along every edge."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, vstack
 
@@ -258,7 +248,7 @@ def _potentials(changed: list[int], edges: np.ndarray, costs: np.ndarray) -> np.
 
 
 def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Decimal]:
-    """Largest log-ratio of the outputs of a channel for two states, and what it may be."""
+    """Compute the largest log-ratio of the outputs of a channel for two states, and its limit."""
     here, there = (int(each.statistic.ravel()[coordinate]) for each in (first, second))
     (event,) = first.events
     with localcontext(prec=60):
@@ -294,7 +284,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """What a replay found.
+    """Result of a replay.
 
     Attributes
     ----------
@@ -317,19 +307,11 @@ class ReplayReport:
 
 
 class Diverged(Exception):
-    """The second run took another way than the first: replaying ends here."""
+    """The second run differs from the first: replaying ends here."""
 
 
 class Recording:
-    """A tape that keeps every draw and its result.
-
-    Attributes
-    ----------
-    draws : list of Draw
-    outputs : list
-    result : Any
-        What the computation returned, as leaves, with what it warned of and printed.
-    """
+    """A tape that keeps every draw, its result, and the leaves of what the computation returned and said."""
 
     def __init__(self, run: Callable[[Any], Any], data: Any) -> None:
         self.draws: list[Draw] = []
@@ -344,7 +326,7 @@ class Recording:
 
 
 class Replay:
-    """A tape that returns recorded results, and notes what the draws are this time."""
+    """A tape that returns recorded results, and keeps the draws of this run."""
 
     def __init__(self, recording: Recording, run: Callable[[Any], Any], data: Any) -> None:
         self.recording = recording
@@ -440,7 +422,7 @@ def _compare(
 
 
 def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
-    """Complaints about results that are not the same although all draws were."""
+    """List complaints about results that are not the same although all draws were."""
     if first.keys() != second.keys():
         return [f"the result has other parts: {sorted(first.keys() ^ second.keys())[:5]}"]
     differ = [path for path in first if not np.all(equal_leaves(first[path], second[path]))]
@@ -464,7 +446,7 @@ def _kept(draw: Draw) -> Draw:
 
 
 def _same_candidate(recorded: Draw, draw: Draw, output: tuple[int, int]) -> tuple[int, int]:
-    """(category, member) of the candidate that was chosen, in the categories of another draw."""
+    """Find (category, member) of the candidate that was chosen, in the categories of another draw."""
     before, now = (
         list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw)
     )

@@ -1,4 +1,4 @@
-"""What the package offers, found by looking."""
+"""List the estimators of the package."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["all_estimators"]
 
 
 def all_estimators() -> list[tuple[str, type[Any]]]:
-    """All public estimators of the package.
+    """List all public estimators of the package.
 
-    An estimator is public if its class is concrete and its name and all of its modules' names that a user
-    would import it from are without a leading underscore.
+    An estimator is public if its class is concrete and its name and all of its modules' names that a user would import
+    it from are without a leading underscore.
 
     Returns
     -------

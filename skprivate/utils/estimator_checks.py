@@ -92,14 +92,13 @@ _CHECKS = (
 
 
 def privacy_checks() -> list[Callable[..., None]]:
-    """All common privacy checks.
+    """List all common privacy checks.
 
     Returns
     -------
     checks : list of callable
-        Each is called as ``check(name, estimator, make_data=…)`` and raises AssertionError. A check that
-        does not concern an estimator (one that releases nothing, one without per-row metadata) returns at
-        once.
+        Each is called as ``check(name, estimator, make_data=…)`` and raises AssertionError. A check that does not
+        concern an estimator (one that releases nothing, one without per-row metadata) returns at once.
     """
     return list(_CHECKS)
 

@@ -248,7 +248,6 @@ def judge(data, path, truth):
     Path(f"{path}-journal").unlink(missing_ok=True)
     try:
         quick = PrivacyLedger.open(path)
-        # Opened from a checkpoint it may not see damage before that, but what it counts is the truth.
         assert (quick.spent, quick.seal) == (truth[3][0], truth[0][-1]), "opening says something else"
         assert content(path) == truth, "the ledger says something else"
         reserve(quick, 0.5)

@@ -15,12 +15,20 @@ from skprivate.privacy import (
     LaplaceEvent,
     PureEvent,
     ZeroConcentratedEvent,
-    bounded_range_delta,
     compose_delta,
     compose_epsilon,
     gaussian_noise_multiplier,
 )
 from skprivate.privacy._events import GAUSSIAN_LATTICE_TV
+
+
+def bounded_range_delta(eta, epsilon):
+    """Largest hockey-stick divergence at ``epsilon`` of a mechanism whose losses span at most ``eta``.
+
+    For losses in [t − η, t] it is (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}); the maximum over t is at t = (ε + η)/2.
+    """
+    inside = np.square(np.expm1((np.minimum(epsilon, eta) - eta) / 2)) / -math.expm1(-eta)
+    return np.where(epsilon < -eta, -np.expm1(np.minimum(epsilon, 0)), inside)
 
 
 def hockey_stick(p, q, epsilon):

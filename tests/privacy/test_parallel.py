@@ -184,20 +184,15 @@ def test_a_part_of_nothing():
         raise AssertionError
 
 
-@pytest.mark.parametrize(("seed", "every"), [(0, 3), (1, 5), (2, 7), (3, 10)])
-def test_parts_across_checkpoints(tmp_path, monkeypatch, seed, every):
-    """Random histories through live, handed on and reopened handles, with checkpoints all the time.
-
-    A ledger in memory, which goes on from no checkpoint, says the same at every step.
-    """
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_parts_through_all_handles(tmp_path, seed):
+    """Random histories through live, handed on and reopened handles; a ledger in memory agrees at every step."""
     rng, path = public_generator(seed), tmp_path / "a.ledger"
     terms = {"composition": ("basic", "filter")[seed % 2], **(ADD, REPLACE)[seed // 2]}
     terms |= {"epsilon": 6.0, "delta": 1e-3, "rows_per_user": 2}
     twin = PrivacyLedger(**terms)
-    for module in ("_store", "_book"):
-        monkeypatch.setattr(f"skprivate.privacy.ledger.{module}.CHECKPOINT_EVERY", every)
     live = PrivacyLedger(path, **terms)
-    pots, opened, quick = [(live, twin)], [], 0
+    pots, opened = [(live, twin)], []
 
     def pick(choices):
         return choices[int(rng.integers(len(choices)))]
@@ -260,10 +255,8 @@ def test_parts_across_checkpoints(tmp_path, monkeypatch, seed, every):
                 )
                 assert one == other
             fresh = PrivacyLedger.open(path)
-            quick += not fresh._book.state.complete
             for name in ("spent", "remaining", "remaining_rho"):
                 assert getattr(fresh, name) == getattr(live, name) == getattr(twin, name)
-    assert quick > 30
     kept = [
         [(e.id, e.price, e.own_epsilon, e.reservation, e.parts, e.converted) for e in one.entries()]
         for one in (live, twin, PrivacyLedger.open(path))

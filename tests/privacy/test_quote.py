@@ -231,7 +231,7 @@ def test_what_is_frozen_and_draws_is_not_quoted():
     noise = MetricPrivatizer(epsilon=1.0, bounds=(-1.0, 1.0), ledger=ledger).fit(X)
     model = make_pipeline(FrozenEstimator(noise), sp.UserLevelSGDRegressor(radius=5.0))
     before = ledger.entries()
-    with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
+    with pytest.raises(ValueError, match="would really be charged to a ledger.*Nothing was drawn"):
         quote(model, X, Y, ledger=ledger)
     assert ledger.entries() == before
     noise.transform(X)
@@ -266,7 +266,7 @@ def test_ledgers_in_unusual_places():
         assert len(quote(search, X, Y, ledger=ledger).entries) == 3
         assert charged_to(box([Step("m", model), 1]), ledger, "other", searches=[])[0].model.ledger == "other"
         model.ledger = ledger
-    with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
+    with pytest.raises(ValueError, match="would really be charged to a ledger.*Nothing was drawn"):
         quote(Hides(partial(Sum, ledger=ledger)), X, Y, ledger=ledger)
     assert ledger.entries() == []
 

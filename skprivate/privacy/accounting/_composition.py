@@ -3,13 +3,11 @@
 The smallest of these is reported, where they apply:
 
 * the sum of pure ε (always adaptive, δ = 0);
-* the exact curve of the Gaussian mechanism, into which all Gaussians merge (`_gaussian_curve`);
-* the privacy loss distribution of pure events beside a Gaussian (`_loss_distribution`);
+* the exact curve of the Gaussian mechanism, into which all Gaussians merge (`gaussian_epsilon`);
+* the privacy loss distribution of pure events beside a Gaussian (`tilted_loss`);
 * Rényi moments by Chernoff's bound, where ρ-zCDP counts as a Gaussian with μ² = 2ρ;
-* zero-concentrated DP: Σρ, converted once and for all in `_zcdp`;
+* zero-concentrated DP: Σρ, converted in `epsilon_of_rho`;
 * the sum of pure ε of some events and one of the other bounds for the rest.
-
-Events of which (ε, δ) alone is known take their δ first (`_failures`).
 
 The neighbouring relation never enters here: noise is scaled to the sensitivity of the relation in force, so the
 pair that dominates a Gaussian is always N(0, z²) against N(1, z²).
@@ -53,7 +51,7 @@ _ULP = 2.0**-50
 
 
 def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
-    """The probability that something is revealed, rounded up, and the events where nothing is."""
+    """Return the probability that something is revealed, rounded up, and the events where nothing is."""
     counts = count_events(events)
     failing = {
         event: count
@@ -76,7 +74,7 @@ def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
 
 
 def delta_beside(failure: float, delta: float) -> float:
-    """δ_R at which the whole has ``delta``, rounded down; negative if the failures alone have more."""
+    """Compute the δ_R at which the whole has ``delta``, rounded down; negative if the failures alone have more."""
     if failure in (0.0, delta):
         return delta - failure
     left = (delta - failure) * (1 - _ULP) if delta > failure else -1.0
@@ -84,7 +82,7 @@ def delta_beside(failure: float, delta: float) -> float:
 
 
 def delta_with(failure: float, delta: float) -> float:
-    """δ of the whole where the rest has ``delta``, rounded up."""
+    """Compute δ of the whole where the rest has ``delta``, rounded up."""
     if failure == 0 or delta == 0:
         return failure + delta
     return min((failure + (1 - failure) * delta) * (1 + _ULP), 1.0)
@@ -105,7 +103,7 @@ _RESERVED, _RESERVES = 1.001, 40
 
 
 def compose_epsilon(events: Events, delta: float = 0.0) -> float:
-    """Smallest proven ε of drawing all ``events``, at the given δ.
+    """Compute the smallest proven ε of drawing all ``events``, at the given δ.
 
     Parameters
     ----------
@@ -126,12 +124,12 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     >>> round(compose_epsilon([(GaussianEvent(10.0), 100)], 1e-6), 3)
     4.887
     """
-    _check_delta(delta)
+    delta_number(delta)
     return _compose_epsilon(frozenset(count_events(events).items()), float(delta))
 
 
 def compose_delta(events: Events, epsilon: float) -> float:
-    """Smallest proven δ of drawing all ``events``, at the given ε.
+    """Compute the smallest proven δ of drawing all ``events``, at the given ε.
 
     Parameters
     ----------
@@ -156,12 +154,12 @@ def compose_delta(events: Events, epsilon: float) -> float:
 
 
 def rough_delta(events: Events, epsilon: float) -> float:
-    """`compose_delta` ten times as fast, and up to 1e-5 above it."""
+    """Compute a bound up to 1e-5 above `compose_delta`, ten times as fast."""
     return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
 def within_budget(events: Events, epsilon: float, delta: float) -> bool:
-    """Whether the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
+    """Check that the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
     counts = frozenset(count_events(events).items())
     return (
         _pure_sum(counts) <= epsilon
@@ -171,7 +169,7 @@ def within_budget(events: Events, epsilon: float, delta: float) -> bool:
 
 
 def filter_epsilon(events: Events, delta: float = 0.0) -> float:
-    """The ε to hold against a budget where number, kind and parameters of the draws depend on earlier results.
+    """Compute the ε to compare with a budget where the number, kind and parameters of draws depend on earlier results.
 
     An analyst who draws only while ``filter_epsilon(drawn so far and the next, delta) <= epsilon``, for ε and δ fixed
     beforehand, is (ε, δ)-DP. Σε is such a privacy filter trivially, and so is Σρ for zCDP, with no loss against
@@ -204,13 +202,13 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     >>> filter_epsilon([(LaplaceEvent(0.25), 4)], 1e-6)
     1.0
     """
-    _check_delta(delta)
+    delta_number(delta)
     counts = frozenset(count_events(events).items())
     return min(_pure_sum(counts), epsilon_of_rho(_rho_sum(counts), delta))
 
 
 def rho_total(events: Events) -> float:
-    """Sum of the zCDP prices; ``inf`` if an event has none."""
+    """Sum the zCDP prices; ``inf`` if an event has none."""
     return _rho_sum(frozenset(count_events(events).items()))
 
 
@@ -223,7 +221,7 @@ def gaussian_noise_multiplier(
     size: int = 1,
     other: tuple[tuple[PrivacyEvent, int], ...] = (),
 ) -> float:
-    """Smallest noise multiplier for which Gaussian draws and other events stay within (ε, δ).
+    """Find the smallest noise multiplier for which Gaussian draws and other events stay within (ε, δ).
 
     Parameters
     ----------
@@ -386,12 +384,8 @@ def _cheap_epsilon(counts: Counts, delta: float) -> float:
     return best
 
 
-def _check_delta(delta: float) -> None:
-    delta_number(delta)
-
-
 def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
-    """Σε of the pure events above ``limit``, or so small that their squares underflow, and the other events."""
+    """Sum ε of pure events above ``limit``, or so small that their squares underflow, and return the others."""
     rest = frozenset(
         pair for pair in counts if _TINY <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
     )
@@ -399,13 +393,13 @@ def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
 
 
 def _kinds(counts: Counts) -> list[tuple[PrivacyEvent, int]]:
-    """The pure events, in an order that does not depend on hashes."""
+    """List the pure events, in an order that does not depend on hashes."""
     kinds = [pair for pair in counts if math.isfinite(pair[0].pure_epsilon)]
     return sorted(kinds, key=lambda pair: repr(pair[0]))
 
 
 def _has_loss(counts: Counts) -> bool:
-    """Whether every event is pure or Gaussian, and there are not too many to convolve."""
+    """Check that every event is pure or Gaussian, and that there are not too many to convolve."""
     known = all(not isinstance(event, ZeroConcentratedEvent) for event, _ in counts)
     return known and sum(count for _, count in counts) <= _MOST_EVENTS
 
@@ -415,7 +409,7 @@ def _only_gaussian(counts: Counts) -> bool:
 
 
 def _gaussian_mu(counts: Counts) -> float:
-    """n draws with multipliers z are exactly one with μ² = Σ 1/z²."""
+    """Merge Gaussian draws: those with multipliers z are exactly one with μ² = Σ 1/z²."""
     terms = (
         math.sqrt(count) / event.noise_multiplier
         for event, count in counts
@@ -424,16 +418,12 @@ def _gaussian_mu(counts: Counts) -> float:
     return math.hypot(*terms) * (1 + 2.0**-50)
 
 
-def _moment_mu(counts: Counts) -> float:
-    """μ with the Rényi bounds of all events that are not pure."""
-    rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
-    return math.sqrt(2 * rho) * (1 + 2.0**-50)
-
-
 @lru_cache(maxsize=64)
 def _chernoff(counts: Counts) -> tuple[FloatArray, FloatArray]:
-    """`chernoff` of the events, which a curve asks for at each of its points."""
-    tilts, logs = chernoff(_kinds(counts), _moment_mu(counts))
+    """Compute `chernoff` of the events, which a curve asks for at each of its points."""
+    # The Rényi bounds of events that are not pure are those of a Gaussian of μ.
+    rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
+    tilts, logs = chernoff(_kinds(counts), math.sqrt(2 * rho) * (1 + 2.0**-50))
     tilts.flags.writeable = logs.flags.writeable = False
     return tilts, logs
 
@@ -451,7 +441,7 @@ def _total_variation(counts: Counts) -> float:
 
 
 def _sum_up(terms: Iterable[tuple[float, int]]) -> float:
-    """Σ value × count, exactly, then rounded up."""
+    """Sum value × count exactly, then round up."""
     terms = list(terms)
     if any(math.isinf(value) for value, _ in terms):
         return math.inf
@@ -470,7 +460,7 @@ def _sum_up(terms: Iterable[tuple[float, int]]) -> float:
 
 
 def add_up(values: list[float]) -> float:
-    """Sum, rounded up."""
+    """Sum numbers, rounded up."""
     if len(values) == 1:
         return values[0]
     try:
@@ -483,7 +473,7 @@ def add_up(values: list[float]) -> float:
 
 
 def _left(epsilon: float, spent: float) -> float:
-    """ε − spent, rounded down; negative where nothing is left."""
+    """Subtract ``spent`` from ε, rounded down; negative where nothing is left."""
     left = epsilon - spent
     if math.isfinite(left) and math.fsum([epsilon, -spent, -left]) < 0:
         return math.nextafter(left, -math.inf)

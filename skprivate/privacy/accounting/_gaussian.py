@@ -26,13 +26,13 @@ _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of the Gaussian mechanism with ℓ2 sensitivity / σ = μ > 0, rounded up; in (0, 1]."""
+    """Compute δ(ε) of the Gaussian mechanism with ℓ2 sensitivity / σ = μ > 0, rounded up; in (0, 1]."""
     value = math.exp(float(log_gaussian_delta(mu, np.array([epsilon]))[0]))
     return min(math.nextafter(value, math.inf), 1.0)  # subnormal numbers have fewer digits
 
 
 def log_gaussian_delta(mu: float, epsilon: ArrayLike) -> FloatArray:
-    """ln δ(ε) for an array of ε of either sign, rounded up by more than the float64 error; at most 0."""
+    """Compute ln δ(ε) for an array of ε of either sign, rounded up by more than the float64 error; at most 0."""
     epsilon = np.asarray(epsilon, dtype=np.float64)
     positive = np.abs(epsilon)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
@@ -63,7 +63,7 @@ def log_gaussian_delta(mu: float, epsilon: ArrayLike) -> FloatArray:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest ε with `gaussian_delta` at most δ > 0."""
+    """Find the smallest ε with `gaussian_delta` at most δ > 0."""
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     # δ(ε) ≤ Φ(−a) ≤ e^{−a²/2}/2 for a ≥ 0.
@@ -87,7 +87,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest μ whose `gaussian_delta` at ε is at most δ."""
+    """Find the largest μ whose `gaussian_delta` at ε is at most δ."""
     # The Gaussian is μ²/2-zCDP, so this one is within the budget.
     lower = math.sqrt(2 * rho_of_epsilon(epsilon, delta))
     while gaussian_delta(lower, epsilon) > delta:

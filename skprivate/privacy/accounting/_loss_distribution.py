@@ -5,7 +5,7 @@ The pair that dominates an ε-bounded event has a loss whose law under the first
 
 * any ε-DP mechanism, as randomised response: A = 1/(2 cosh(ε/2)), κ = 0;
 * Laplace noise on one number: A = e^{−ε/2}/2, κ = e^{−ε/2}/4;
-* bounded range: A = 0, κ = 1/(4 sinh(ε/2)), the loss of the profile in `bounded_range_delta`.
+* bounded range: A = 0, κ = 1/(4 sinh(ε/2)), the loss of the profile in `BoundedRangeEvent`.
 
 Three steps, each of which can only raise δ:
 
@@ -13,7 +13,7 @@ Three steps, each of which can only raise δ:
    is a spread of e^{−loss}, in which δ is convex (Doroshenko et al. 2022). With constant κ the shares are closed
    formulas without cancellation.
 2. The laws are multiplied by e^{λx}, normalised, convolved by a Fourier transform and multiplied back. For the λ that
-   is best in Chernoff's bound the tilted law lies around the answer, so that the absolute rounding error of the
+   is best in Chernoff's bound the tilted law is centred at the answer, so the absolute rounding error of the
    transform becomes a *relative* error of δ, at δ = 1e-300 too. Bounds of all errors are added (`_rounding`).
 3. The Gaussian is never put on the grid: δ(ε) of the whole is the mean of its exact δ(ε − loss) over the others.
 """
@@ -69,7 +69,7 @@ class TiltedLoss:
     log_outside: float
 
     def log_delta(self, epsilon: float) -> float:
-        """ln δ(ε), rounded up."""
+        """Compute ln δ(ε), rounded up."""
         gaps = epsilon - self.losses
         if self.mu > 0:
             logs = log_gaussian_delta(self.mu, gaps)
@@ -87,7 +87,7 @@ class TiltedLoss:
         return float(np.logaddexp(top + math.log(total) + self.relative, outside))
 
     def epsilon(self, delta: float, upper: float) -> float:
-        """Smallest ε at most ``upper`` with δ(ε) ≤ ``delta``; ``inf`` if there is none."""
+        """Find the smallest ε at most ``upper`` with δ(ε) ≤ ``delta``; ``inf`` if there is none."""
         goal = math.log(delta)
 
         def excess(epsilon: float) -> float:
@@ -106,13 +106,13 @@ class TiltedLoss:
 
 
 def top_loss(kinds: Kinds) -> float:
-    """ln of the probability of the largest loss of the composition (−inf where losses have a density only)."""
+    """Compute ln of the probability of the largest loss of the composition (−inf where losses have a density only)."""
     parts = ((_shape(event)[0] * math.exp(event.pure_epsilon / 2), count) for event, count in kinds)
     return math.fsum(count * (math.log(atom) if atom > 0 else -math.inf) for atom, count in parts)
 
 
 def chernoff(kinds: Kinds, mu: float) -> tuple[FloatArray, FloatArray]:
-    """Tilts λ and ln E[e^{λ·loss}] + ln c(λ), where ln δ(ε) ≤ that − λε; c(λ) = λ^λ/(1 + λ)^{1+λ}."""
+    """Compute tilts λ and ln E[e^{λ·loss}] + ln c(λ), where ln δ(ε) ≤ that − λε; c(λ) = λ^λ/(1 + λ)^{1+λ}."""
     scale = math.sqrt(
         math.fsum(min(event.pure_epsilon, LARGE) ** 2 * count for event, count in kinds) + mu * mu
     )
@@ -126,8 +126,8 @@ def tilted_loss(
 ) -> TiltedLoss | None:
     """Compose pure events of ε ≤ `LARGE` and one Gaussian of μ (0: none), sharp where ε is near ``answer``.
 
-    ``sharp`` asks for a finer grid, for δ as a number by itself and not on the way to an ε; it takes ten times as long.
-    Any tilt ≥ 0 gives a valid bound; that of `chernoff` gives a sharp one. None if the grid would be too long.
+    ``sharp`` asks for a grid fine enough for δ as a number by itself. Any tilt ≥ 0 gives a valid bound; that of
+    `chernoff` gives a sharp one. None if the grid would be too long.
     """
     counts = [count for _, count in kinds]
     step = _grid_step(kinds, mu, tilt, answer, sharp)
@@ -191,7 +191,7 @@ def _coarser(weights: FloatArray, merge: int, step: float, tilt: float) -> Float
 
 
 def _shape(event: PrivacyEvent) -> tuple[float, float]:
-    """A and κ of the symmetric measure v."""
+    """Return A and κ of the symmetric measure v."""
     epsilon = event.pure_epsilon
     half = math.exp(-epsilon / 2)
     if isinstance(event, LaplaceEvent):
@@ -202,7 +202,7 @@ def _shape(event: PrivacyEvent) -> tuple[float, float]:
 
 
 def _law(event: PrivacyEvent, step: float) -> FloatArray:
-    """v on the grid −m, …, m, in steps."""
+    """Put v on the grid −m, …, m, in steps."""
     epsilon = event.pure_epsilon
     atom, density = _shape(event)
     inner = math.floor(epsilon / step * (1 + 2.0**-50))
@@ -220,14 +220,14 @@ def _law(event: PrivacyEvent, step: float) -> FloatArray:
 
 
 def _tilt(law: FloatArray, step: float, tilt: float) -> tuple[FloatArray, float]:
-    """e^{(λ + ½)x} v, normalised, and the logarithm of its sum."""
+    """Compute e^{(λ + ½)x} v, normalised, and the logarithm of its sum."""
     weights, top, total = _tilted_sum(law, step, tilt)
     weights /= total
     return weights, top + math.log(total)
 
 
 def _tilted_sum(law: FloatArray, step: float, tilt: float) -> tuple[FloatArray, float, float]:
-    """e^{(λ + ½)x − t} v, t and the sum; in place, as most of the time of a composition is spent here."""
+    """Compute e^{(λ + ½)x − t} v, t and the sum, in place."""
     half = law.size // 2
     top = abs(tilt + 0.5) * step * half
     weights = np.arange(-half, half + 1, dtype=np.float64)
@@ -239,12 +239,12 @@ def _tilted_sum(law: FloatArray, step: float, tilt: float) -> tuple[FloatArray, 
 
 
 def _sharp_step(spread: float) -> float:
-    """Splitting one loss to points so far apart raises a mean of functions of curvature 0.4/spread by `_SHARP`."""
+    """Find the step for which splitting one loss raises a mean of functions of curvature 0.4/spread by `_SHARP`."""
     return math.sqrt(8 * _SHARP * spread / 0.4)
 
 
 def _grid_step(kinds: Kinds, mu: float, tilt: float, answer: float, sharp: bool) -> float:
-    """A step that is fine against the tilted law and divides the ε that matters most."""
+    """Choose a step that is fine against the tilted law and divides the ε that matters most."""
     largest = max(event.pure_epsilon for event, _ in kinds)
     if len(kinds) == 1 and _shape(kinds[0][0])[1] == 0:
         return largest  # atoms only: the grid is exact
@@ -278,7 +278,7 @@ def _window(
     tilt: float,
     reach: int,
 ) -> tuple[int, int]:
-    """Grid points that hold all but e^{−_TAIL} of the tilted law on each side, by Chernoff's bound."""
+    """Find grid points that hold all but e^{−_TAIL} of the tilted law on each side, by Chernoff's bound."""
     if 2 * reach < 2**12:
         return -reach, reach
     # No bound cuts off a point that is likelier than the tail by itself: with few events the ends are.
@@ -316,7 +316,7 @@ def _window(
 
 
 def _log_corner(tilted: list[tuple[FloatArray, float]], counts: list[int], end: int) -> float:
-    """ln of the tilted probability that every loss is the smallest (``end`` 0) or the largest (−1)."""
+    """Compute ln of the tilted probability that every loss is the smallest (``end`` 0) or the largest (−1)."""
     ends = [(float(weights[end]), count) for (weights, _), count in zip(tilted, counts, strict=True)]
     return math.fsum(count * (math.log(end) if end > 0 else -math.inf) for end, count in ends)
 
@@ -328,7 +328,7 @@ def _variance(weights: FloatArray) -> float:
 
 
 def _rounding(size: int, n: int) -> float:
-    """Bound on the ℓ1 error of the convolution of n normalised laws by a transform of that size.
+    """Bound the ℓ1 error of the convolution of n normalised laws by a transform of that size.
 
     A transform errs by at most γ = 8u log₂(size) relative to the ℓ2 norm (Higham 2002, section 24.1, with precise
     roots of unity), a power z^n with |z| ≤ 1 by n times the error of z plus 8nu; √size turns ℓ2 into ℓ1.
@@ -337,7 +337,7 @@ def _rounding(size: int, n: int) -> float:
 
 
 def _log_moments(kinds: Kinds, mu: float, tilts: FloatArray) -> FloatArray:
-    """ln E[e^{λ·loss}] of the composition, from closed forms, rounded up."""
+    """Compute ln E[e^{λ·loss}] of the composition, from closed forms, rounded up."""
     total = tilts * (tilts + 1) * (mu * mu / 2)
     theta = tilts + 0.5
     size = np.abs(total)
@@ -355,24 +355,3 @@ def _log_moments(kinds: Kinds, mu: float, tilts: FloatArray) -> FloatArray:
         total = total + part
         size = size + np.abs(part) + count * np.abs(growth)
     return np.asarray(total + 8 * _ULP * (size + sum(count for _, count in kinds)))
-
-
-def bounded_range_delta(eta: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Largest hockey-stick divergence at ``epsilon`` of a mechanism whose losses span at most ``eta``.
-
-    For losses in [t − η, t] it is (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}); the maximum over t is at t = (ε + η)/2.
-
-    Parameters
-    ----------
-    eta : float
-        The range η > 0: largest loss minus smallest loss.
-    epsilon : ndarray
-        Where to evaluate.
-
-    Returns
-    -------
-    delta : ndarray
-        δ(ε), of the shape of ``epsilon``.
-    """
-    inside = np.square(np.expm1((np.minimum(epsilon, eta) - eta) / 2)) / -math.expm1(-eta)
-    return np.where(epsilon < -eta, -np.expm1(np.minimum(epsilon, 0)), inside)

@@ -1,7 +1,7 @@
-"""Between ρ-zCDP and (ε, δ): the one converter of the library.
+"""Conversion between ρ-zCDP and (ε, δ), in one place only.
 
 ρ-zCDP bounds the Rényi divergence of every order α > 1 by ρα. With λ = α − 1, proposition 12 of Canonne, Kamath and
-Steinke (2020) then gives
+Steinke (2020), "The discrete Gaussian for differential privacy", then gives
 
     ln δ = λ(ρ(1 + λ) − ε) + λ ln(λ/(1 + λ)) − ln(1 + λ),
 
@@ -22,28 +22,11 @@ TINY = 5e-324
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
-    """An ε for which ρ-zCDP implies (ε, δ)-DP.
+    """Compute an ε for which ρ-zCDP implies (ε, δ)-DP, rounded up; ``inf`` at δ = 0.
 
-    Parameters
-    ----------
-    rho : float >= 0
-        The zCDP price.
-    delta : float in [0, 1)
-        Probability by which the bound may fail.
+    It is 0 where the total variation, at most √min(ρ/2, 1 − e^{−ρ}) by Pinsker and by Bretagnolle and Huber, is within
+    δ.
 
-    Returns
-    -------
-    float
-        Proposition 12 of [1]_ at the best order, rounded up; 0 where the total variation, at most
-        √min(ρ/2, 1 − e^{−ρ}) by Pinsker and by Bretagnolle and Huber, is within δ; ``inf`` at δ = 0.
-
-    References
-    ----------
-    .. [1] C. Canonne, G. Kamath and T. Steinke (2020), "The discrete Gaussian for differential privacy".
-
-    Examples
-    --------
-    >>> from skprivate.privacy import epsilon_of_rho
     >>> round(epsilon_of_rho(0.02, 1e-6), 4)
     0.8999
     """
@@ -57,23 +40,8 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
 
 
 def rho_of_epsilon(epsilon: float, delta: float) -> float:
-    """The largest ρ for which ρ-zCDP is known to imply (ε, δ)-DP: the inverse of `epsilon_of_rho`.
+    """Find the largest ρ with ``epsilon_of_rho(ρ, delta) <= epsilon``, in float64 too, up to rounding.
 
-    Parameters
-    ----------
-    epsilon : float > 0
-        Privacy loss bound.
-    delta : float in (0, 1)
-        Probability by which it may fail.
-
-    Returns
-    -------
-    float
-        ρ with ``epsilon_of_rho(ρ, delta) <= epsilon``, in float64 too; the largest one up to rounding.
-
-    Examples
-    --------
-    >>> from skprivate.privacy import epsilon_of_rho, rho_of_epsilon
     >>> rho = rho_of_epsilon(1.0, 1e-6)
     >>> epsilon_of_rho(rho, 1e-6) <= 1.0 < epsilon_of_rho(1.0001 * rho, 1e-6)
     True
@@ -97,7 +65,7 @@ def rho_of_epsilon(epsilon: float, delta: float) -> float:
 
 
 def delta_of_rho(rho: float, epsilon: float) -> float:
-    """A δ for which ρ-zCDP implies (ε, δ)-DP, rounded up: at most 1 and, for ρ > 0, never 0."""
+    """Compute a δ for which ρ-zCDP implies (ε, δ)-DP, rounded up: at most 1 and, for ρ > 0, never 0."""
     if rho == 0:
         return 0.0
     variation = math.sqrt(min(rho / 2, -math.expm1(-rho))) * (1 + _ROUNDING)
@@ -129,13 +97,13 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
 
 
 def _free_rho(delta: float) -> float:
-    """ρ whose total variation is at most δ, so that it needs no ε."""
+    """Compute ρ whose total variation is at most δ, so that it needs no ε."""
     square = delta * delta
     return max(2 * square, -math.log1p(-square)) * (1 - _ROUNDING)
 
 
 def _epsilon(rho: float, log_inverse: float) -> tuple[float, float]:
-    """The bound for ρ > 0 at ln(1/δ), rounded up, and the order at which it is taken."""
+    """Compute the bound for ρ > 0 at ln(1/δ), rounded up, and the order at which it is taken."""
     # ρλ² + ln(1 + λ) = ln(1/δ) at the minimum. In ln λ the left side is convex, so Newton from above stays above.
     order = math.sqrt(log_inverse / rho)
     if log_inverse < 700:

@@ -19,8 +19,6 @@ from skprivate.privacy.noise import _samplers
 from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._lattice import WIDER, IntArray, check_positive, finite, integers, rational
 
-__all__ = ["CHANNEL_BITS", "channel_price", "quantise_channel"]
-
 Int64Array = NDArray[np.int64]
 
 #: Total weight of every row of a channel, as an integer.
@@ -33,7 +31,7 @@ _BLOCK = 1 << 15
 
 
 def quantise_channel(channel: ArrayLike) -> Int64Array:
-    """Integer weights of every row, adding up to 2⁶² exactly: what `MetricDraws.channel` draws from.
+    """Round every row to integer weights that add up to 2⁶² exactly: what `MetricDraws.channel` draws from.
 
     A probability that is zero stays zero, any other becomes at least one.
     """
@@ -60,21 +58,11 @@ def quantise_channel(channel: ArrayLike) -> Int64Array:
 
 
 def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
-    """Upper bound on max |log P(y|x) − log P(y|x′)| / ρ(x, x′), the ε per unit of distance of a channel.
+    """Bound max |log P(y|x) − log P(y|x′)| / ρ(x, x′) from above: the ε per unit of distance of a channel.
 
-    It exceeds the maximum by less than 2⁻⁴⁷ of it, and is ``inf`` where there is none: where an output is possible
-    in one state only, or where states at distance 0 have different rows.
-
-    Parameters
-    ----------
-    weights : ndarray of int64, shape (n_states, n_outputs)
-        Every row has the same sum.
-    distances : array-like of shape (n_states, n_states)
-
-    Raises
-    ------
-    ValueError
-        If ``distances`` are not finite, nonnegative, symmetric and zero on the diagonal.
+    The bound exceeds the maximum by less than 2⁻⁴⁷ of it. It is ``inf`` where there is none: where an output is
+    possible in one state only, or where states at distance 0 have different rows. Every row of ``weights`` has the same
+    sum.
     """
     rho = _check_distances(distances, weights.shape[0])
     weights = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
@@ -100,7 +88,7 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
 
 
 def _exact_price(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]) -> float:
-    """The largest |log(first/second)|/ρ of some pairs of positive weights, rounded up."""
+    """Compute the largest |log(first/second)|/ρ of pairs of positive weights, rounded up."""
     # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
     losses = np.log1p(np.abs(first - second) / np.minimum(first, second).astype(np.float64))
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
@@ -109,7 +97,7 @@ def _exact_price(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]
 
 
 def _different_rows(weights: Int64Array, rho: NDArray[np.float64]) -> tuple[Int64Array, NDArray[np.float64]]:
-    """Rows without repetition, and the least distance between the states that have them."""
+    """Drop repeated rows, and keep the least distance between the states that have them."""
     rows, labels = np.unique(weights, axis=0, return_inverse=True)
     if rows.shape[0] == weights.shape[0]:
         return weights, rho

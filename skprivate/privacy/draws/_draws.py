@@ -1,8 +1,8 @@
-"""The draws: noise and selection whose scale and whose price come from the same call.
+"""The draws: noise and selection whose scale and price come from the same call.
 
-`Draws` is what a release and its branches share. Each method checks its input, works out the lattice and the price,
-pays, and only then draws. Integers are noised as they are; real values are rounded to a lattice first. In both
-cases exact integer noise is added to integers, so no guarantee rests on floating-point tails (docs/design.md).
+`Draws` is what a release and its branches share. Each method checks its input, computes the lattice and the price,
+pays, and only then draws. Integers are noised unchanged; real values are rounded to a lattice first. In both cases
+exact integer noise is added to integers, so no guarantee rests on floating-point tails (docs/design.md).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LEAST_SCALE = Fraction(1, 2**20)
 
 
 class Draws(MetricDraws, FlowDraws):
-    """Everything that may be drawn on private data."""
+    """All draws on private data."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
     #: `select_repeatedly`, whose number is a secret.
@@ -373,7 +373,7 @@ class Draws(MetricDraws, FlowDraws):
         rate: Fraction,
         multiplicity: Sequence[int] | None,
     ) -> tuple[int, int]:
-        """A category and a member of it; in a dry run those of a uniform place in the list of all candidates."""
+        """Draw a category and a member of it; in a dry run a uniform place in the list of all candidates."""
         if not self.dry_run:
             return choose(costs, rate, self._source, multiplicity)
         ends = list(accumulate([1] * costs.size if multiplicity is None else map(int, multiplicity)))

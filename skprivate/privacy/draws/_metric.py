@@ -1,11 +1,8 @@
 """Draws for metric privacy: K-norm noise on a lattice, nets, and the exponential mechanism on them.
 
-For ℓ1 and ℓ∞ this is the law that is drawn, exactly. For ℓ2 what is drawn is a mixture of discrete Gaussian laws whose
-log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale; the proof stands in docs/metric.md.
-
-Rows and points are rounded to a public lattice; the derivation of the price stands in docs/metric.md (Theorem 6).
-
-All act on lattices with integer arithmetic, as the draws of `Draws` do; the derivations stand in docs/metric.md.
+For ℓ1 and ℓ∞ the K-norm law is drawn exactly. For ℓ2 the draw is a mixture of discrete Gaussian laws whose
+log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale. Rows and points are rounded to a public
+lattice. The proofs and the price of rounding are in docs/metric.md (Theorem 6).
 """
 
 from __future__ import annotations
@@ -35,21 +32,6 @@ from skprivate.privacy.noise._lattice import (
 )
 from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
 
-__all__ = [
-    "MAX_DIMENSION",
-    "NORMS",
-    "WIDER",
-    "MetricDraws",
-    "Norm",
-    "add_on_lattice",
-    "cell_diameter",
-    "k_norm_noise",
-    "lattice_step",
-    "net_costs",
-    "net_lattice",
-    "norm_lattice",
-]
-
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
@@ -70,12 +52,12 @@ _BLOCK = 1 << 16
 
 
 def cell_diameter(norm: Norm, d: int) -> int:
-    """Least integer not below the norm of (1, …, 1)."""
+    """Round the norm of (1, …, 1) up to an integer."""
     return {"l1": d, "l2": math.isqrt(d - 1) + 1, "linf": 1}[norm]
 
 
 def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
-    """Step g and scale (1 + 2⁻²⁰)/(ε·g): a cell has a diameter of at most 2⁻³²/ε."""
+    """Compute step g and scale (1 + 2⁻²⁰)/(ε·g): a cell has a diameter of at most 2⁻³²/ε."""
     if d > MAX_DIMENSION:
         raise ValueError(f"rows must have at most {MAX_DIMENSION} columns for K-norm noise, got {d}.")
     cell = (cell_diameter(norm, d) - 1).bit_length()
@@ -88,9 +70,9 @@ def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
 
 
 def lattice_step(epsilon: float, bits: int) -> float:
-    """Largest power of two up to 2^-bits/ε."""
+    """Compute the largest power of two up to 2^-bits/ε."""
     if not 2.0**-900 <= epsilon <= 2.0**900:
-        raise ValueError(f"epsilon must lie between 2**-900 and 2**900, got {epsilon!r}.")
+        raise ValueError(f"epsilon must be between 2**-900 and 2**900, got {epsilon!r}.")
     return math.ldexp(1.0, -math.frexp(epsilon)[1] - bits)
 
 
@@ -114,17 +96,7 @@ def add_on_lattice(array: FloatArray, noise: IntArray, step: float) -> FloatArra
 def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> IntArray:
     """Draw ``n`` integer vectors with P(z) ∝ exp(−‖z‖/scale), for "l2" in the sense of docs/metric.md.
 
-    Parameters
-    ----------
-    n, d : int
-    norm : {"l1", "l2", "linf"}
-    scale : Fraction
-        For "l2" with d > 1 from 8 to 2^49.
-    source : BitSource
-
-    Returns
-    -------
-    ndarray of int64, shape (n, d)
+    For "l2" with d > 1 the scale is from 8 to 2^49.
     """
     if norm == "l1" or d == 1:
         return _samplers.integer_noise("laplace", scale, n * d, source).reshape(n, d)
@@ -132,9 +104,9 @@ def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource)
 
 
 def _ball_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
-    """Σ_m P(m)·N_ℤ(0, σ²)^d with σ = m·2^-b and P(m) ∝ m^d·e^{-d·m²/(2N²)}, N = ⌈2^b·scale·√d⌉."""
+    """Draw from Σ_m P(m)·N_ℤ(0, σ²)^d with σ = m·2^-b and P(m) ∝ m^d·e^{-d·m²/(2N²)}, N = ⌈2^b·scale·√d⌉."""
     if not 8 <= scale < 2 ** (_SCALE_BITS - 1):
-        raise ValueError(f"scale must lie between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
+        raise ValueError(f"scale must be between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
     unit_bits = _SCALE_BITS - int(scale).bit_length()
     least = max(_LEAST_MULTIPLE, _LEAST_DEVIATION << unit_bits)
     mode = _root_above(scale**2 * 4**unit_bits * d)
@@ -150,7 +122,7 @@ def _root_above(square: Fraction) -> int:
 
 
 def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource) -> IntArray:
-    """Accepted ones of ``size`` candidates for P(m) ∝ m^d·e^{-d·m²/(2·mode²)}, m ≥ least.
+    """Draw ``size`` candidates for P(m) ∝ m^d·e^{-d·m²/(2·mode²)}, m ≥ least, and keep the accepted ones.
 
     m = mode + k with k discrete Gaussian of deviation t ≥ mode/√d; log(1 + x) ≤ x for x = k/mode makes
     (1 + x)^d·e^{-d·x - (k²/2)·(d/mode² - 1/t²)} at most 1.
@@ -179,7 +151,7 @@ def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource)
 def _accept(
     low: FloatArray, high: FloatArray, enclosure: Callable[[int, int], tuple[int, int]], source: BitSource
 ) -> NDArray[np.bool_]:
-    """Exact coins whose probabilities lie between ``low`` and ``high`` up to 2^-49 of themselves.
+    """Draw exact Bernoulli variables whose probabilities are between ``low`` and ``high`` up to 2^-49 of themselves.
 
     ``enclosure(lane, bits)`` encloses 2^bits times the probability of a lane.
     """
@@ -236,7 +208,7 @@ def _accept_radii(radii: IntArray, d: int, source: BitSource) -> NDArray[np.bool
 
 
 def _geometric(scale: Fraction, size: int, source: BitSource) -> IntArray:
-    """P(k) ∝ exp(−k / scale), k ≥ 0."""
+    """Draw P(k) ∝ exp(−k / scale), k ≥ 0."""
     result = np.empty(0, dtype=np.int64)
     while result.size < size:
         draws = _samplers.integer_noise("laplace", scale, size - result.size, source)
@@ -246,9 +218,9 @@ def _geometric(scale: Fraction, size: int, source: BitSource) -> IntArray:
 
 
 def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
-    """Exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
+    """Draw exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
     if widths.size and not (widths.min() >= 1 and widths.max() < 2**62):
-        raise ValueError("widths must lie between 1 and 2**62.")
+        raise ValueError("widths must be between 1 and 2**62.")
     result = np.zeros(widths.shape, dtype=np.int64)
     # 2^bits > width, whichever way the logarithm was rounded.
     shift = np.uint64(64) - np.frexp(widths.astype(np.float64))[1].astype(np.uint64)
@@ -270,7 +242,7 @@ _SIXTEENTH = 16
 
 
 def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
-    """Step g of the coordinates, and the number of score units over which P falls by a factor e.
+    """Compute step g of the coordinates, and the number of score units over which P falls by a factor e.
 
     g is a power of two up to 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, if the box has more than
     2⁴⁸ of these, up to 2⁻⁴⁷ of its width.
@@ -290,9 +262,9 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
 def net_costs(
     rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice
 ) -> IntArray:
-    """Distance of every row from every point: in steps, or in sixteenths of a step for "l2"; shape (n, m).
+    """Compute distances of rows from points: in steps, or in sixteenths of a step for "l2"; shape (n, m).
 
-    The distance of one row is the same whatever stands in the others: elementwise arithmetic, column by column.
+    The distance of one row does not depend on the others: elementwise arithmetic, column by column.
     """
     shape = (rows.shape[0], points.shape[0])
     total: IntArray = np.zeros(shape, dtype=np.int64)
@@ -319,7 +291,7 @@ def net_costs(
 
 
 def _rounding_steps(norm: Norm, d: int) -> int:
-    """A: what rounding may add to the distance of two rows, in steps.
+    """Bound A, the steps that rounding may add to the distance of two rows.
 
     x − lower is rounded to float64, by an eighth of a step at most, and to the lattice, by a half: two rows move by
     5/4 of a step along each axis. Under ℓ2 both costs err in float64, by less than (d + 3)·2⁻⁵⁴ of ⌈√d⌉·2⁴⁸ steps, and
@@ -334,7 +306,7 @@ _DRAWN_AT_ONCE = 1 << 20
 
 
 class MetricDraws:
-    """Further draws of a `Release`, for metric privacy."""
+    """Draws of a `Release` for metric privacy."""
 
     if TYPE_CHECKING:
         _source: BitSource

@@ -4,9 +4,9 @@ The grid has a cell at 0 and cells of a fixed relative width on both sides, over
 range has to be guessed. A unit spreads its weight evenly over its own rows; the sums of weights are exact integers, in
 which nothing depends on the order of rows or on other units.
 
-All are exponential mechanisms over cells of a public grid (`Grid`), whose costs are integers: sums of the weights of
-units. Neighbouring cells without data share a cost and are one category with a multiplicity, so that a grid over all
-orders of magnitude costs no time, and only the logarithm of its size in accuracy.
+All draws are exponential mechanisms over cells, whose costs are integers: sums of the weights of units. Neighbouring
+cells without data share a cost and are one category with a multiplicity. So a large grid costs no time, and only the
+logarithm of its size in accuracy.
 """
 
 from __future__ import annotations
@@ -30,23 +30,17 @@ _MANTISSA = 52
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells at 0 and at ±m·2^e for e from −64 to 63 and 2^bits values of m in [1, 2).
-
-    Parameters
-    ----------
-    bits : int
-        Relative width of a cell: 2^−bits.
-    """
+    """Cells at 0 and at ±m·2^e for e from −64 to 63 and 2^bits values of m in [1, 2)."""
 
     bits: int
 
     @property
     def last(self) -> int:
-        """The cells are numbered −last, …, last in the order of their values."""
+        """Number of the last cell: the cells are −last, …, last in the order of their values."""
         return (_MOST - _LEAST) << self.bits
 
     def cells(self, values: FloatArray) -> IntArray:
-        """Number of the cell nearest to each value; infinite values belong to the outermost cells, NaN to none."""
+        """Number the cell nearest to each value; infinite values belong to the outermost cells, NaN to none."""
         shift = _MANTISSA - self.bits
         # The bits of a positive float, read as an integer, are piecewise linear in its logarithm; the offset rounds.
         cells: IntArray = np.abs(np.ascontiguousarray(values, dtype=np.float64)).view(np.int64)
@@ -57,7 +51,7 @@ class Grid:
         return np.negative(cells, out=cells, where=np.signbit(values))
 
     def value(self, cell: int) -> float:
-        """Value of a cell."""
+        """Return the value of a cell."""
         number = abs(int(cell))
         if number == 0:
             return 0.0
@@ -65,19 +59,10 @@ class Grid:
         return math.copysign(math.ldexp(1.0 + math.ldexp(mantissa, -self.bits), exponent + _LEAST), cell)
 
     def prior(self, cell: Any) -> Any:
-        """Prior weight of the cells from 0 up to ``cell``, or minus that of those between it and 0.
+        """Sum the prior weights of the cells from 0 up to ``cell``; negative for the cells between it and 0.
 
         Coarse numbers are more likely a priori: the cells of the grids of 0, 4, 8, … bits, which are contained in this
         one, have the same weight in all. What needs few digits is then found with few units.
-
-        Parameters
-        ----------
-        cell : int or ndarray of int
-
-        Returns
-        -------
-        int or ndarray of int
-            Differences of it are weights: of the cells above one and up to the other.
         """
         # The points of a coarser grid are every 2^shift-th cell from ±1 on: as many below 0 as above.
         number = np.maximum(cell, -cell - 1)
@@ -85,42 +70,27 @@ class Grid:
         for bits in self._levels:
             shift = self.bits - bits
             total += ((number + ((1 << shift) - 1)) >> shift) << shift
-        return np.where(cell >= 0, self._prior_of_zero + total, -total)[()]
+        prior_of_zero = sum(1 << (self.bits - bits) for bits in self._levels)
+        return np.where(cell >= 0, prior_of_zero + total, -total)[()]
 
     @property
     def _levels(self) -> list[int]:
         return [*range(0, self.bits, 4), self.bits]
 
-    @property
-    def _prior_of_zero(self) -> int:
-        return sum(1 << (self.bits - bits) for bits in self._levels)
-
 
 @dataclass(frozen=True)
 class WeightedCells:
-    """Occupied cells in their order, and the total weight of the units in each.
-
-    Parameters
-    ----------
-    cells : ndarray of shape (n_cells,), int64
-    weights : ndarray of shape (n_cells,), int64
-    """
+    """Occupied cells in their order, and the total weight of the units in each."""
 
     cells: IntArray
     weights: IntArray
 
 
 def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
-    """Sum of the weights in every cell, where each unit spreads ``total`` evenly over its rows.
+    """Sum the weights in every cell, where each unit spreads ``total`` evenly over its rows.
 
-    Parameters
-    ----------
-    cells : ndarray of shape (n_rows,), int64
-    units : ndarray of shape (n_rows,), int64, or None
-        Unit of each row; None if every row is its own.
-    total : int
-        Weight of a unit. The i-th of its m rows, in the order of cells, gets ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋: they add
-        up to the total, and the weight in a cell is the same for every order of the rows.
+    The i-th of the m rows of a unit, in the order of cells, gets ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋. These add up to the
+    total, and the weight in a cell is the same for every order of the rows. Without ``units`` every row is a unit.
     """
     if units is None:
         occupied, counts = np.unique(cells, return_counts=True)
@@ -141,7 +111,7 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
 
 
 def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
-    """Weights in every cell of several parts together."""
+    """Add up the weights in every cell of several parts."""
     if len(parts) == 1:
         return parts[0]
     cells = np.concatenate([part.cells for part in parts])
@@ -154,20 +124,7 @@ def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
 
 
 def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tuple[IntArray, IntArray]:
-    """Mean of the integers of each unit, rounded towards zero, and its number of rows.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-        Integers of absolute value below 2³².
-    units : ndarray of shape (n_rows,), int64, or None
-    n_units : int
-
-    Returns
-    -------
-    means, sizes : ndarray of shape (n_units,), int64
-        0 for units without rows.
-    """
+    """Compute the mean of the integers (below 2³²) of each unit, rounded towards zero, and its number of rows."""
     whole = values.astype(np.int64)
     if units is None:
         return whole, np.ones(len(whole), dtype=np.int64)
@@ -202,15 +159,10 @@ class Runs(NamedTuple):
 
 
 def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
-    """Cost max(weight below, weight above) of every cell from ``low`` to ``high``.
+    """Compute the cost max(weight below, weight above) of every cell from ``low`` to ``high``.
 
-    One unit more, of weight w, raises every cost by 0 to w; a unit exchanged for another changes it by at most w.
-
-    Parameters
-    ----------
-    data : WeightedCells
-        Cells beyond low and high count as those.
-    low, high : int
+    One unit more, of weight w, raises every cost by 0 to w; a unit exchanged for another changes it by at most w. Cells
+    beyond low and high count as those.
     """
     cells, weights = data.cells, data.weights
     if len(cells) and (cells[0] < low or cells[-1] > high or not (cells[1:] > cells[:-1]).all()):
@@ -240,27 +192,10 @@ def private_median(
     low: int,
     high: int,
 ) -> int:
-    """Cell of a median, by the exponential mechanism on `median_costs`.
+    """Draw the cell of a median, by the exponential mechanism on `median_costs`.
 
-    Parameters
-    ----------
-    data : WeightedCells
-    grid : Grid
-        Of the cells; gives coarse numbers a larger prior weight.
-    total : int
-        Weight of a unit.
-    epsilon : float
-        Price: one ``BoundedRangeEvent(epsilon)``.
-    adjacency : Adjacency or str
-    release : Release
-    low, high : int
-        Public range of cells.
-
-    Returns
-    -------
-    int
-        With probability 1 − β its cost exceeds that of any cell of prior share π by at most (2/ε)·ln(1/(πβ)) units
-        (half of that under add-remove).
+    It costs one ``BoundedRangeEvent(epsilon)``. With probability 1 − β its cost exceeds that of any cell of prior share
+    π by at most (2/ε)·ln(1/(πβ)) units of weight ``total`` (half of that under add-remove).
     """
     runs = median_costs(data, low, high)
     before = grid.prior(runs.starts - 1)
@@ -284,25 +219,17 @@ def private_median(
 
 
 def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
-    """So many units are needed for a `private_median` where the first two or three digits matter (up to e⁻³)."""
+    """Count the units for a `private_median` whose first two or three digits are right (up to e⁻³)."""
     candidates = len(FINE._levels) * (2 * FINE.last >> (FINE.bits - 8))
     return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
 def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
-    """How far the weights beyond each of the cells 0, …, last, without it and with it, are from enclosing ``target``.
+    """Compute how far the weights beyond each cell 0, …, last, without it and with it, are from enclosing ``target``.
 
-    One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number
-    sought costs nothing, however much lies in it.
-
-    Parameters
-    ----------
-    data : WeightedCells
-        Of non-negative numbers on the grid.
-    target : int
-    penalty : int
-        Public cost of every step: a prior that keeps the many cells beyond all numbers from outweighing the right one.
-    grid : Grid
+    One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number sought
+    costs nothing, whatever its weight. ``penalty`` is a public cost of every step: a prior that keeps the many cells
+    beyond all numbers from outweighing the right one.
     """
     weights = np.zeros(grid.last + 1, dtype=np.int64)
     weights[data.cells] = data.weights
@@ -312,25 +239,15 @@ def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCT
 
 
 def units_beyond(epsilon: float) -> int:
-    """So many units stay beyond a `private_reach`: fewer could not be told from none (up to e⁻⁶)."""
+    """Count the units that stay beyond a `private_reach`: fewer cannot be distinguished from none (up to e⁻⁶)."""
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
 def private_reach(data: WeightedCells, *, epsilon: float, release: Any) -> float:
-    """Number beyond which about `units_beyond` units have their non-negative numbers.
+    """Draw a number beyond which about `units_beyond` units have their non-negative numbers.
 
-    Parameters
-    ----------
-    data : WeightedCells
-        Cells of the numbers on the grid `OCTAVES`, units of weight `UNIT_WEIGHT`.
-    epsilon : float
-        Price: one ``BoundedRangeEvent(epsilon)``.
-    release : Release
-
-    Returns
-    -------
-    float
-        Upper edge of a cell of `OCTAVES`; 0 where so few numbers differ from 0 that nothing can be said of them.
+    It costs one ``BoundedRangeEvent(epsilon)``. ``data`` are on the grid `OCTAVES`, with units of weight `UNIT_WEIGHT`.
+    The result is the upper edge of a cell; 0 where too few numbers differ from 0.
     """
     cell = release.select(
         -reach_costs(
@@ -361,19 +278,10 @@ class _Node:
 
 
 def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int) -> Runs:
-    """Cost |n_bins·below − left·(below + above)| of every position from ``low`` to ``high``.
+    """Compute the cost |n_bins·below − left·(below + above)| of every position from ``low`` to ``high``.
 
-    ``below`` is the weight between low and the position, ``above`` that between it and high. A unit that adds
-    weight a moves a cost by at most max(left, n_bins − left)·a.
-
-    Parameters
-    ----------
-    data : WeightedCells
-        Weight per position of each cell; cell c holds the positions from `POSITIONS`·c on.
-    low, high : int
-        Positions, ``low <= high``.
-    left, n_bins : int
-        The share left/n_bins of the weight is to lie below.
+    ``below`` is the weight between low and the position, ``above`` that between it and high, ``data`` hold the weight
+    per position of each cell. A unit that adds weight a moves a cost by at most max(left, n_bins − left)·a.
     """
     first = data.cells * POSITIONS
     inside = (first + POSITIONS > low) & (first < high)
@@ -396,7 +304,7 @@ def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int
 
 
 def quantile_levels(n_bins: int) -> int:
-    """Number of selections of `private_quantiles`, the one of a median included."""
+    """Count the selections of `private_quantiles`, the one of a median included."""
     return 1 + (n_bins - 1).bit_length()
 
 
@@ -408,21 +316,9 @@ def private_centre(
     release: Any,
     bounds: tuple[float, float] | None = None,
 ) -> float:
-    """A median, as a number.
+    """Draw a median, as a number within ``bounds``.
 
-    Parameters
-    ----------
-    data : WeightedCells
-        Cells of the numbers, clipped to ``bounds``, on the grid `FINE`; units of weight `UNIT_WEIGHT`.
-    epsilon, adjacency, release
-        As in `private_median`.
-    bounds : (float, float), optional
-        Public range.
-
-    Returns
-    -------
-    float
-        Within the bounds.
+    ``data`` hold the numbers, clipped to ``bounds``, on the grid `FINE`; units have the weight `UNIT_WEIGHT`.
     """
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     ends = FINE.cells(np.array([low, high]))
@@ -443,34 +339,15 @@ def private_quantiles(
     release: Any,
     bounds: tuple[float, float] | None = None,
 ) -> FloatArray:
-    """The n_bins − 1 numbers that split the weight of the units into equal parts.
+    """Draw the n_bins − 1 numbers that split the weight of the units into equal parts.
 
     Distances from a median, which was found first, give the grid its resolution. Intervals are split, half of their
     bins to each side, all intervals of a level by one price (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
     a unit has no more than its weight in all of them together. Equal numbers are no exception, because the weight of a
     cell is spread over its positions.
 
-    Parameters
-    ----------
-    data : WeightedCells
-        Cells of the differences between the numbers, clipped to ``bounds``, and the centre, on the grid `COARSE`.
-    centre : float
-        A `private_centre`.
-    total : int
-        Weight of a unit per position: `ROW_WEIGHT` or `USER_WEIGHT`.
-    n_bins : int
-        2 to 1024.
-    epsilon : float
-        Price of each of the `quantile_levels` selections, the one of the centre included.
-    adjacency : Adjacency or str
-    release : Release
-    bounds : (float, float), optional
-        Public range.
-
-    Returns
-    -------
-    ndarray of shape (n_bins - 1,)
-        Not decreasing.
+    ``data`` hold the differences from ``centre`` on the grid `COARSE`, ``total`` is the weight of a unit per position,
+    and ``epsilon`` the price of each of the `quantile_levels` selections.
     """
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
@@ -492,7 +369,7 @@ def _split(
     adjacency: Adjacency | str,
     release: Any,
 ) -> list[int]:
-    """A position in each node, all for one price."""
+    """Draw a position in each node, all for one price."""
     common = math.lcm(*(node.n_bins for node in nodes))
     runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
     sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)
@@ -516,7 +393,7 @@ def _children(node: _Node, at: int) -> tuple[_Node, _Node]:
 
 
 def _position_value(position: int) -> float:
-    """Distance from the centre of a position: the value of a cell, or half-way between two cells."""
+    """Return the distance of a position from the centre: the value of a cell, or the middle between two cells."""
     cell, within = divmod(position, POSITIONS)
     if within:
         return COARSE.value(cell)

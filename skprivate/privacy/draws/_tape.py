@@ -1,7 +1,6 @@
-"""What a draw is, and a place from which all draws of a release can be watched and replayed.
+"""Descriptions of draws, and tapes that watch and replay all draws of a release.
 
-Every draw of every release passes through `Draw` objects, so a test harness sees all of them without knowing any
-estimator. While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
+While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -24,25 +23,21 @@ class Draw:
     Attributes
     ----------
     kind : str
-        Name of the method of `skprivate.privacy.Release` that draws; or "repetitions", which candidates
-        `select_repeatedly` evaluates.
+        Name of the method of `Release` that draws; or "repetitions", the candidates that `select_repeatedly` evaluates.
     statistic : ndarray
         The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
     sensitivity : Any
         Largest change of the statistic between neighbours, in its own units.
     norm : str
-        In which norm: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of the
-        least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates, of
-        the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
+        Norm of that change: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of
+        the least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates,
+        of the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
     events : dict of PrivacyEvent to int
         The price.
-    step : float or None
-        Size of one lattice step.
     options : dict
-        Everything public that decides the law of the draw besides: rule, monotone, multiplicity, ….
+        All else that is public and decides the law of the draw: rule, monotone, multiplicity, ….
     categories : callable or None
-        Where the result is a candidate that stands in a category: draws the category alone, one for each part, so that
-        its law can be looked at.
+        Draws the category of a located candidate alone, one for each part, so that its law can be tested.
     """
 
     kind: str
@@ -55,19 +50,14 @@ class Draw:
     categories: Callable[[], list[int]] | None = None
 
 
-class Tape(Protocol):
-    """Sees every draw of the releases that are opened while it runs."""
-
-    def draw(self, draw: Draw, sample: Callable[[], Any]) -> Any:
-        """Return the result of the draw: that of ``sample()``, or another one."""
-        ...
-
+#: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
+Tape = Any
 
 _RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
 
 
 def running_tape() -> Tape | None:
-    """The tape that watches releases opened now, if any."""
+    """Return the tape that watches releases opened now, if any."""
     return _RUNNING.get()
 
 

@@ -1,5 +1,12 @@
 """The ledger: a durable privacy budget of one data set."""
 
-from skprivate.privacy.ledger._entries import LedgerEntry, Quote, dearest_part, now, shown_parameters
+from skprivate.privacy.ledger._entries import (
+    ENTRY_COLUMNS,
+    LedgerEntry,
+    Quote,
+    dearest_part,
+    now,
+    shown_parameters,
+)
 from skprivate.privacy.ledger._ledger import charged_only_to
 from skprivate.privacy.ledger._prices import NOTHING, Price, Totals, stays_apart

@@ -9,8 +9,7 @@ import platform
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from decimal import Decimal
+from dataclasses import replace
 from typing import Any
 
 from skprivate._messages import must_be, positive
@@ -29,7 +28,6 @@ from skprivate.privacy.ledger._prices import (
     stays_apart,
 )
 from skprivate.privacy.ledger._store import (
-    CHECKPOINT_EVERY,
     DamagedLedgerError,
     FileJournal,
     FileStore,
@@ -37,45 +35,29 @@ from skprivate.privacy.ledger._store import (
     MemoryStore,
     Record,
     follow,
-    is_checkpoint,
     record,
 )
 from skprivate.privacy.search._stopping import _MECHANISM
 
 #: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
-Pot = int | tuple[int, int] | None
+Scope = int | tuple[int, int] | None
+#: Earlier versions wrote what the records add up to as every thousandth record; it is passed over.
+_CHECKPOINT_EVERY = 1000
 
 
 class LedgerState:
-    """Terms, entries and totals after some records.
-
-    Attributes
-    ----------
-    terms : Terms
-    rule : Rule
-    unit, adjacency : str or None
-        The unit of account; None until the first release sets it.
-    sums_only : bool
-        Whether the first release has made the ledger "basic".
-    count : int
-        How many entries there are.
-    entries : dict of int to LedgerEntry
-        Those seen: all of them, or of those before the checkpoint that the fold began with only the open reservations.
-    complete : bool
-        Whether all entries were seen.
-    totals : dict of (int, (int, int) or None) to Totals
-        Of the ledger itself (None) and of what each reservation, or each part of one, has paid for.
-    last : Record or None
-        The last record seen.
-    """
+    """Terms, entries and totals after some records; the unit of account is None until the first release sets it."""
 
     def __init__(self) -> None:
         self.last: Record | None = None
-        self.whole = self.complete = True
-        self.sums_only = False
-        self.count = 0
+        self.whole = True
         self.entries: dict[int, LedgerEntry] = {}
-        self.totals: dict[Pot, Totals] = {None: Totals()}
+        self.totals: dict[Scope, Totals] = {None: Totals()}
+
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        return len(self.entries)
 
     def apply(self, found: Record) -> None:
         """Take in the next record."""
@@ -85,126 +67,71 @@ class LedgerState:
         except DamagedLedgerError:
             raise
         except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
-            raise _damaged(found.number, f"says nothing that a ledger says ({error!r})") from error
+            raise _damaged(found.number, f"is no record of a ledger ({error!r})") from error
         self.last = found
         self.whole = True
 
     def _apply(self, found: Record) -> None:
         content = json.loads(found.text)
         kind = content.pop("kind")
-        if is_checkpoint(found.number) != (kind == "checkpoint") or (found.number == 0) != (kind == "terms"):
+        if (found.number == 0) != (kind == "terms"):
             raise _damaged(found.number, f"must not be of the kind {kind!r}")
         if kind == "terms":
-            self._begin(Terms(**content))
-        elif kind == "checkpoint":
-            if found != record(self.last, self.checkpoint()):
-                raise _damaged(
-                    found.number, "is a checkpoint, but the records before it add up to something else"
-                )
+            self.terms = Terms.read(content)
+            self.unit, self.adjacency = self.terms.account[:2]
+            self.rule = Rule.of(self.terms.composition, self.terms.epsilon, self.terms.delta)
         elif kind == "open":
             self.unit, self.adjacency = content.pop("account")
             if content.pop("sums_only"):
-                self._count_sums_only()
-            self.count += 1
-            self._enter(NOTHING, _entry({**content, "closed": None}))
-        else:
+                self.rule = Rule.of("basic", self.terms.epsilon, self.terms.delta)
+            self._enter(NOTHING, LedgerEntry.read(content))
+        elif kind != "checkpoint" or found.number % _CHECKPOINT_EVERY:
             self._change(content)
 
     def _change(self, content: dict[str, Any]) -> None:
-        before, reservation = Price(*content.pop("before")), content.pop("reservation")
-        parts = tuple(content.pop("parts"))
-        old = self.entries.get(content["id"])
-        if old is not None:
-            if (old.price, old.reservation, old.parts) != (before, reservation, parts):
-                raise ValueError("the price before is another")
-            self._enter(before, replace(old, **{**content, "events": tuple(content["events"])}))
-        elif not self.complete and 0 < content["id"] <= self.count:  # an entry from before the checkpoint
-            self._add(reservation, parts, before, Price(*(content[name] for name in Price._fields)))
-        else:
-            raise KeyError("no such entry")
-
-    def _begin(self, terms: Terms) -> None:
-        self.terms = terms
-        self.unit, self.adjacency = terms.unit, terms.adjacency
-        self.rule = Rule.of(terms.composition, terms.epsilon, terms.delta)
-
-    def _count_sums_only(self) -> None:
-        self.sums_only, self.rule = True, Rule.of("basic", self.terms.epsilon, self.terms.delta)
+        old = self.entries[content["id"]]
+        parts = tuple(content["parts"])
+        if (old.price, old.reservation, old.parts) != (
+            Price(*content["before"]),
+            content["reservation"],
+            parts,
+        ):
+            raise ValueError("the price before is another")
+        price = Price(*(content[name] for name in Price._fields))
+        new = replace(
+            old,
+            claim=old.claim._replace(epsilon=content["own_epsilon"], delta=content["own_delta"]),
+            charge=old.charge._replace(price=price),
+            events=tuple(content["events"]),
+            closed=content.get("closed", old.closed),
+        )
+        self._enter(old.price, new)
 
     def _enter(self, old: Price, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry
-        self._add(entry.reservation, entry.parts, old, entry.price)
-
-    def _add(self, reservation: int | None, parts: tuple[int, ...], old: Price, new: Price) -> None:
-        for pot in _pots(reservation, parts):
-            self.totals[pot] = self.totals.get(pot, Totals()).changed(old, new)
+        for scope in _scopes(entry.reservation, entry.parts):
+            self.totals[scope] = self.totals.get(scope, Totals()).changed(old, entry.price)
 
     def spent_of(self, reservation: int) -> Price:
-        """What a reservation has paid for; of disjoint parts, the most that one has paid, for each kind of price."""
+        """Sum what a reservation has paid for; of disjoint parts, the most of each kind of price that one has paid."""
         spent = NOTHING
-        for pot in _pots(reservation, self.entry(reservation).parts):
-            if pot in self.totals:
-                spent = self.totals[pot].price().no_lower_than(spent)
+        for scope in _scopes(reservation, self.entry(reservation).parts):
+            if scope in self.totals:
+                spent = self.totals[scope].price().no_lower_than(spent)
         return spent
 
     def holds(self, price: Price, reservation: int, parts: tuple[int, ...]) -> bool:
-        """Whether a reservation still has room for a price, in those of its parts."""
+        """Check that a reservation has enough left for a price, in those of its parts."""
         reserved = self.entry(reservation)
-        pots = _pots(reservation, parts or reserved.parts)
-        totals = [self.totals.get(pot, Totals()).changed(NOTHING, price) for pot in pots]
+        scopes = _scopes(reservation, parts or reserved.parts)
+        totals = [self.totals.get(scope, Totals()).changed(NOTHING, price) for scope in scopes]
         return reserved.closed is None and all(total.within(reserved.price) for total in totals)
 
-    def checkpoint(self) -> dict[str, Any]:
-        """What a record says from which the fold can go on."""
-        reserved = [entry for entry in self.entries.values() if entry.is_open_reservation]
-        return {
-            "kind": "checkpoint",
-            "terms": self.terms._asdict(),
-            "account": [self.unit, self.adjacency],
-            "sums_only": self.sums_only,
-            "count": self.count,
-            "totals": _written(self.totals[None]),
-            "reservations": [
-                [asdict(e), [_written(self.totals.get(pot, Totals())) for pot in _pots(e.id, e.parts)]]
-                for e in reserved
-            ],
-        }
-
-    @classmethod
-    def after(cls, found: Record, terms: Terms) -> LedgerState:
-        """The state after a checkpoint; its seal must have been checked."""
-        state = cls()
-        try:
-            content = json.loads(found.text)
-            if content["kind"] != "checkpoint" or Terms(**content["terms"]) != terms:
-                raise _damaged(found.number, "is no checkpoint of this ledger")
-            state._begin(terms)
-            state.unit, state.adjacency = content["account"]
-            if content["sums_only"]:
-                state._count_sums_only()
-            state.count, state.totals = content["count"], {None: _read(content["totals"])}
-            for said, totals in content["reservations"]:
-                entry = _entry(said)
-                state.entries[entry.id] = entry
-                pots = _pots(entry.id, entry.parts)
-                state.totals |= {pot: _read(total) for pot, total in zip(pots, totals, strict=True)}
-        except DamagedLedgerError:
-            raise
-        except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
-            raise _damaged(found.number, f"says nothing that a ledger says ({error!r})") from error
-        state.last, state.complete = found, False
-        return state
-
     def account(self, unit: str, adjacency: str) -> Account:
-        """What the ledger counts for, where a release of that unit and adjacency would be the first."""
-        return Account(
-            self.unit or unit,
-            self.adjacency or adjacency,
-            self.terms.rows_per_user,
-            self.terms.public_features,
-        )
+        """Return the account of the ledger; where it has none, that of a release of this unit and adjacency."""
+        return self.terms.account._replace(unit=self.unit or unit, adjacency=self.adjacency or adjacency)
 
-    def require_room(
+    def require_budget(
         self,
         label: str,
         new: Price,
@@ -212,9 +139,11 @@ class LedgerState:
         reservation: int | None,
         parts: tuple[int, ...] = (),
     ) -> bool:
-        """Whether the ledger must from now on count sums only; an error where the price does not fit."""
+        """Refuse a price that does not fit; true where the ledger must from now on count sums only."""
         before = NOTHING if old is None else old.price
-        totals = [self.totals.get(pot, Totals()).changed(before, new) for pot in _pots(reservation, parts)]
+        totals = [
+            self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)
+        ]
         total = totals[0]
         sums = Rule.of("basic", self.terms.epsilon, self.terms.delta)
         if reservation is not None:
@@ -251,14 +180,14 @@ class LedgerState:
         )
 
     def entry(self, number: Any) -> LedgerEntry:
-        """An entry by its number."""
+        """Find an entry by its number."""
         found = self.entries.get(number)
         if found is None:
             raise ValueError(must_be("entry", "the number of an entry of this ledger", number))
         return found
 
     def open_entry(self, number: Any) -> LedgerEntry:
-        """An entry that is still open."""
+        """Find an entry that is still open."""
         found = self.entry(number)
         if found.closed is not None:
             raise ValueError(
@@ -274,21 +203,9 @@ def _damaged(number: int, why: str) -> DamagedLedgerError:
     )
 
 
-def _written(totals: Totals) -> list[str]:
-    return [str(total) for total in totals]
-
-
-def _read(totals: list[str]) -> Totals:
-    return Totals(*map(Decimal, totals))
-
-
-def _pots(reservation: int | None, parts: tuple[int, ...]) -> list[Pot]:
-    """The sums that a release is added to: one, or those of all parts of a reservation that it sees."""
+def _scopes(reservation: int | None, parts: tuple[int, ...]) -> list[Scope]:
+    """List the sums that a release is added to: one, or those of all parts of a reservation that it sees."""
     return [reservation] if reservation is None or not parts else [(reservation, part) for part in parts]
-
-
-def _entry(content: dict[str, Any]) -> LedgerEntry:
-    return LedgerEntry(**{**content, "events": tuple(content["events"]), "parts": tuple(content["parts"])})
 
 
 Events = Sequence[dict[str, Any]]
@@ -296,18 +213,11 @@ Journal = FileJournal | MemoryJournal
 
 
 class Book:
-    """The records of one ledger as one process sees them.
-
-    Parameters
-    ----------
-    store : FileStore or MemoryStore
-    seen : Record, optional
-        A record that must be among them.
-    """
+    """The records of one ledger as one process sees them; ``seen`` is a record that must be among them."""
 
     def __init__(self, store: FileStore | MemoryStore, seen: Record | None = None) -> None:
         self.store = store
-        self._seen, self._wary = seen, False
+        self._seen = seen
         self.state = LedgerState()
         # One for each process: a fork may copy a lock that a thread of the parent holds.
         self._locks: dict[int, Any] = {}
@@ -318,54 +228,37 @@ class Book:
         if isinstance(self.store, MemoryStore):
             raise TypeError(
                 "A PrivacyLedger without a path lives in the memory of one process and cannot be "
-                "pickled, which joblib does to reach its worker processes. Give it a path, "
+                "pickled, which joblib does for its worker processes. Give it a path, "
                 "PrivacyLedger('study.ledger', …), so that all processes share one budget; or set the "
                 "estimator's ledger=None before saving it."
             )
         return LazyBook, (self.store, self._newest())
 
     def _newest(self) -> Record | None:
-        """The newest record that was seen, also where a reading was begun anew and broke off."""
+        """Return the newest record that was seen, also where a reading was begun anew and broke off."""
         last, seen = self.state.last, self._seen
         return seen if last is None or (seen is not None and seen.number > last.number) else last
 
     @contextmanager
-    def transaction(
-        self, *, write: bool, complete: bool = False, entry: int | None = None
-    ) -> Iterator[tuple[Journal, LedgerState]]:
-        """The journal and the state after all of its records; what is written counts when it is on the disk.
-
-        Parameters
-        ----------
-        write : bool
-        complete : bool, default=False
-            Whether all records must have been read and checked, and not only those since a checkpoint.
-        entry : int, optional
-            An entry that must be known, if it exists.
-        """
+    def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
+        """Open the journal, with the state after all of its records; what is written counts when it is on the disk."""
         with self._locks.setdefault(os.getpid(), threading.RLock()):
             with self.store.transaction(write=write) as journal:
-                self._read(journal, complete)
-                if entry is not None and entry not in self.state.entries and not self.state.complete:
-                    self._read(journal, complete=True)
+                self._read(journal)
                 yield journal, self.state
             for written in journal.written:
                 self.state.apply(written)
 
-    def _read(self, journal: Journal, complete: bool) -> None:
-        complete = complete or self._wary
-        if not self.state.whole or (complete and not self.state.complete):
-            self._wary = complete  # until all is read and found whole, no checkpoint is trusted
+    def _read(self, journal: Journal) -> None:
+        if not self.state.whole:
             self._seen, self.state = self._newest(), LedgerState()
         where = repr(self.store.path)
-        if self.state.last is None:
-            self._begin(journal, complete, where)
         last = self.state.last
         records = journal.since(0 if last is None else last.number)
         if last is not None:
             if not records or records[0] != last:
-                first = journal.at(0)
-                if first and json.loads(first.text).get("identity") != self.state.terms.identity:
+                first = journal.since(0)
+                if first and json.loads(first[0].text).get("identity") != self.state.terms.identity:
                     raise ValueError(
                         f"The file {where} now holds another privacy ledger than the one this handle is for."
                     )
@@ -377,43 +270,17 @@ class Book:
             records = records[1:]
         elif not records:
             raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
+        seen = self._seen
         for found in follow(last, records, where):
-            self._compare(found, where)
+            if seen is not None and found.number == seen.number and found != seen:
+                raise DamagedLedgerError(
+                    f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
+                )
             self.state.apply(found)
-        if self._seen is not None and journal.last_number() < self._seen.number:
+            last = found
+        if seen is not None and (last is None or last.number < seen.number):
             raise DamagedLedgerError(
                 f"The privacy ledger {where} is an older copy of the one this handle is for."
-            )
-        self._wary = False
-
-    def _begin(self, journal: Journal, complete: bool, where: str) -> None:
-        """Go to the last checkpoint, where there is one and not all records are wanted."""
-        number = journal.last_number()
-        number -= number % CHECKPOINT_EVERY
-        if number <= 0 or complete:
-            return
-        # What is read of the records before it is checked as well: the terms, the seal that the checkpoint's own is
-        # made from, and what this handle has seen. A record that is not read changes nothing.
-        found = [journal.at(0), journal.at(number - 1), journal.at(number)]
-        first, before, checkpoint = (Record(-1, "", "") if one is None else one for one in found)
-        terms = LedgerState()
-        for start, one in ((None, first), (before, checkpoint)):
-            for checked in follow(start, [one], where):
-                if start is None:
-                    terms.apply(checked)
-        if self._seen is not None and self._seen.number <= number:
-            self._compare(journal.at(self._seen.number), where)
-        self.state = LedgerState.after(checkpoint, terms.terms)
-
-    def _compare(self, found: Record | None, where: str) -> None:
-        """Compare a record with what this handle has seen in its place."""
-        if (
-            self._seen is not None
-            and (found is None or found.number == self._seen.number)
-            and found != self._seen
-        ):
-            raise DamagedLedgerError(
-                f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
             )
 
     def charge(
@@ -431,8 +298,8 @@ class Book:
         parts: tuple[int, ...],
         remarks: dict[str, Any],
     ) -> int:
-        """Write a new entry; its number."""
-        with self.transaction(write=True, entry=reservation) as (journal, state):
+        """Write a new entry, and return its number."""
+        with self.transaction(write=True) as (journal, state):
             require_noise(state.terms, self.store.path, label, simulated=simulated)
             account, price, text = _counted(state, label, own, unit, adjacency, events, adaptive, reach)
             return _open(
@@ -456,7 +323,7 @@ class Book:
         self, entry: int, own: Price, events: Events, adaptive: bool, reach: float | None, *, close: bool
     ) -> None:
         """Change the price of an open entry, upwards or at its end downwards."""
-        with self.transaction(write=True, entry=entry) as (journal, state):
+        with self.transaction(write=True) as (journal, state):
             old = state.open_entry(entry)
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
@@ -472,7 +339,7 @@ class Book:
                     )
                 # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
                 price = price.no_lower_than(old.price)
-                state.require_room(old.label, price, old, old.reservation, old.parts)
+                state.require_budget(old.label, price, old, old.reservation, old.parts)
             elif price.exceeds(old.price):
                 raise ValueError(
                     f"Entry {entry} ({old.label}) cannot close at {price}: only {old.price} was charged."
@@ -488,7 +355,7 @@ class Book:
         *,
         parts: tuple[int, ...] = (),
     ) -> int:
-        """Write a reservation, for disjoint parts if there are any; its number."""
+        """Write a reservation, for disjoint parts if there are any, and return its number."""
         with self.transaction(write=True) as (journal, state):
             unit, adjacency = state.unit or unit, state.adjacency or adjacency
             if unit is None or adjacency is None:
@@ -516,13 +383,13 @@ class Book:
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
-        with self.transaction(write=True, entry=entry) as (journal, state):
+        with self.transaction(write=True) as (journal, state):
             spent = state.spent_of(entry)
             _change(journal, state, entry, spent, spent, [], close=True)
 
 
 class LazyBook:
-    """A book that another process handed on; its file is looked at only when it is used."""
+    """A book that another process handed on; its file is read only when it is used."""
 
     def __init__(self, store: FileStore, seen: Record | None) -> None:
         self.store = store
@@ -543,7 +410,7 @@ class LazyBook:
 
 
 def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
-    """Who, where and what for."""
+    """Describe where and for what a release is made."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # no name for this account
@@ -568,7 +435,7 @@ def _counted(
     adaptive: bool,
     reach: float | None,
 ) -> tuple[Account, Price, str]:
-    """The account that a release is counted for, its price there, and why."""
+    """Find the account that a release is counted for, its price there, and the reason."""
     metric = adjacency.startswith(f"{Adjacency.METRIC}:")
     natural = str(Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
@@ -603,7 +470,7 @@ def _seen(
     adjacency: str,
     account: Account,
 ) -> tuple[int, ...]:
-    """The parts of a reservation that a release is charged to: those it names, where that is enough."""
+    """List the parts of a reservation that a release is charged to: those it names, where that is enough."""
     every = () if reservation is None else state.entry(reservation).parts
     apart = stays_apart(unit, adjacency, account.unit, account.adjacency)
     return parts if parts and apart else every
@@ -618,24 +485,21 @@ def _open(
     price: Price,
     **content: Any,
 ) -> int:
-    sums_only = state.require_room(label, price, None, content["reservation"], content["parts"])
+    sums_only = state.require_budget(label, price, None, content["reservation"], content["parts"])
     entry = state.count + 1
-    _append(
-        journal,
-        state,
-        {
-            "kind": "open",
-            "account": [account.unit, account.adjacency],
-            "sums_only": sums_only,
-            "id": entry,
-            "label": label,
-            **price._asdict(),
-            "own_epsilon": own.epsilon,
-            "own_delta": own.delta,
-            "opened": now(),
-            **content,
-        },
-    )
+    opened = {
+        "kind": "open",
+        "account": [account.unit, account.adjacency],
+        "sums_only": sums_only,
+        "id": entry,
+        "label": label,
+        **price._asdict(),
+        "own_epsilon": own.epsilon,
+        "own_delta": own.delta,
+        "opened": now(),
+        **content,
+    }
+    journal.append(record(state.last, opened))
     return entry
 
 
@@ -652,7 +516,7 @@ def _change(
     old = state.entry(entry)
     content = {
         "id": entry,
-        # The sums go on from here without the entry itself, which may stand before a checkpoint.
+        # Whoever reads it compares these with the entry.
         "before": list(old.price),
         "reservation": old.reservation,
         "parts": old.parts,
@@ -665,13 +529,4 @@ def _change(
         # How long a private search takes tells how often it evaluates, which is secret; a reservation may hold one.
         untimed = not events or any(event.get("mechanism") == _MECHANISM for event in events)
         content["closed"] = old.opened if untimed else now()
-    _append(journal, state, {"kind": "close" if close else "charge", **content})
-
-
-def _append(journal: Journal, state: LedgerState, content: dict[str, Any]) -> None:
-    """Write a record, behind a checkpoint where one is due."""
-    last = state.last
-    if last is not None and is_checkpoint(last.number + 1):
-        last = record(last, state.checkpoint())
-        journal.append(last)
-    journal.append(record(last, content))
+    journal.append(record(state.last, {"kind": "close" if close else "charge", **content}))

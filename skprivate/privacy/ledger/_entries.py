@@ -1,121 +1,138 @@
 """Terms, entries and quotes of a ledger, and how they are shown.
 
-Parameters are public by contract, but nobody looks through them before they are written down for years, and people do
-pass rows: as bounds, as first centres, as a list of categories. A few numbers and short strings are kept, since without
-them an entry does not say what was done. Of everything that can hold rows only the kind and the size are, from
-five numbers on and for every collection of text; a pair of bounds or the widths of layers has at most four.
+Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So an
+entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, the widths of layers). Of
+everything else it keeps the kind and the size only.
 """
 
 from __future__ import annotations
 
 import html
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from skprivate._messages import delta_number, member, must_be, one_of, positive, rounded_up
 from skprivate.privacy._errors import SimulatedNoiseError
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Price, Totals, stays_apart
+from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Price, Totals, stays_apart
 
 #: The label of a price for several releases.
 RESERVATION = "reservation"
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One release in a `PrivacyLedger`, or one reservation for several.
+class Claim(NamedTuple):
+    """Guarantee of a release for its own unit."""
 
-    Attributes
-    ----------
-    id : int
-        Number of the entry in its ledger, from 1.
-    label : str
-        Who drew: the estimator's class name.
-    unit, adjacency : str
-        What the release protects, and how neighbouring data sets differ.
-    epsilon, delta : float
-        The price charged, in the ledger's unit of account.
-    rho : float or None
-        The price in zero-concentrated differential privacy, where the release has one.
-    rho_delta : float
-        The δ beside ``rho``; 0 for a release, the sum of what has no ρ for a reservation.
-    converted : str
-        Why and how often the release's own price was taken for the ledger's unit; empty where the units are the same.
-    own_epsilon, own_delta : float
-        The price for the release's own unit.
-    events : tuple of dict
-        What was drawn (closed), or what was paid ahead (still open).
-    opened : str
-        UTC time of the first charge (ISO 8601).
-    closed : str or None
-        UTC time at which the release ended; None while it runs, and for good where its process died.
-    simulated : bool
-        Whether the noise came from a seed.
-    reservation : int or None
-        The entry that has paid for this one.
-    note : str
-        What for, in the words of whoever made the release.
-    data : str
-        Fingerprint of the data, if the caller gave one.
-    parameters : dict of str
-        Parameters of the estimator.
-    user, host : str
-        Account and machine.
-    process_id : int
-        The process that opened it.
-    parts : tuple of int
-        Of a reservation for disjoint parts, their numbers; of a release in it, those that it sees. Else empty.
-    """
-
-    id: int
-    label: str
     unit: str
     adjacency: str
     epsilon: float
     delta: float
-    rho: float | None
-    rho_delta: float
+
+
+class Charge(NamedTuple):
+    """Price of a release in the ledger's unit, and the reservation and its parts that pay for it."""
+
+    price: Price
     converted: str
-    own_epsilon: float
-    own_delta: float
-    events: tuple[dict[str, Any], ...]
-    opened: str
-    closed: str | None
-    simulated: bool
     reservation: int | None
+    parts: tuple[int, ...]
+
+
+class Origin(NamedTuple):
+    """Purpose of a release, and where it was made."""
+
     note: str
     data: str
     parameters: dict[str, str]
     user: str
     host: str
     process_id: int
-    parts: tuple[int, ...] = ()
 
-    @property
-    def price(self) -> Price:
-        """The price charged."""
-        return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
 
-    @property
-    def is_open_reservation(self) -> bool:
-        """Whether other entries may still be charged to this one."""
-        return self.label == RESERVATION and self.closed is None
+def _part(path: str) -> Any:
+    return property(attrgetter(path))
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One release in a `PrivacyLedger`, or one reservation for several.
+
+    ``epsilon``, ``delta``, ``rho`` (None where there is none) and ``rho_delta`` are the price charged, in the ledger's
+    unit of account. ``own_epsilon`` and ``own_delta`` are the price for the release's own ``unit`` and ``adjacency``,
+    and ``converted`` says why the two differ. ``events`` are what was drawn (closed) or paid ahead (still open).
+    ``opened`` and ``closed`` are UTC times (ISO 8601); ``closed`` is None while the release runs, and for good where
+    its process died. ``reservation`` is the entry that has paid for this one, ``parts`` are the disjoint parts of a
+    reservation that it is charged to, and ``simulated`` tells if the noise came from a seed. ``parameters`` are those
+    of the estimator.
+    """
+
+    id: int
+    label: str
+    claim: Claim
+    charge: Charge
+    events: tuple[dict[str, Any], ...]
+    opened: str
+    closed: str | None
+    simulated: bool
+    origin: Origin
+
+    unit, adjacency = _part("claim.unit"), _part("claim.adjacency")
+    own_epsilon, own_delta = _part("claim.epsilon"), _part("claim.delta")
+    price, converted = _part("charge.price"), _part("charge.converted")
+    epsilon, delta = _part("charge.price.epsilon"), _part("charge.price.delta")
+    rho, rho_delta = _part("charge.price.rho"), _part("charge.price.rho_delta")
+    reservation, parts = _part("charge.reservation"), _part("charge.parts")
+    note, data, parameters = _part("origin.note"), _part("origin.data"), _part("origin.parameters")
+    user, host, process_id = _part("origin.user"), _part("origin.host"), _part("origin.process_id")
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> LedgerEntry:
+        """Make an entry of the contents of its first record."""
+        return cls(
+            id=content["id"],
+            label=content["label"],
+            claim=Claim(*(content[name] for name in ("unit", "adjacency", "own_epsilon", "own_delta"))),
+            charge=Charge(
+                Price(*(content[name] for name in Price._fields)),
+                content["converted"],
+                content["reservation"],
+                tuple(content["parts"]),
+            ),
+            events=tuple(content["events"]),
+            opened=content["opened"],
+            closed=None,
+            simulated=content["simulated"],
+            origin=Origin(*(content[name] for name in Origin._fields)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for tables and JSON."""
+        return {name: deepcopy(getattr(self, name)) for name in ENTRY_COLUMNS}
+
+
+#: Names and order of what an entry holds, in tables and files.
+ENTRY_COLUMNS = (
+    "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "rho_delta", "converted", "own_epsilon",
+    "own_delta", "events", "opened", "closed", "simulated", "reservation", "note", "data", "parameters", "user",
+    "host", "process_id", "parts",
+)  # fmt: skip
 
 
 def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
-    """A data frame with one row for each entry."""
+    """Make a data frame with one row for each entry."""
     import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
-    columns = list(LedgerEntry.__dataclass_fields__)
-    return pd.DataFrame([asdict(entry) for entry in entries], columns=columns).set_index("id")
+    return pd.DataFrame([entry.to_dict() for entry in entries], columns=list(ENTRY_COLUMNS)).set_index("id")
 
 
 def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
-    """The last entries as an HTML table."""
+    """Show the last entries as an HTML table."""
     rows = [("#", "release", "ε", "δ", "unit", "opened (UTC)", "by", "for", "state")]
     for entry in entries[-shown:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
@@ -134,25 +151,13 @@ _MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
 
 
 def shown_parameters(estimator: Any) -> dict[str, str]:
-    """The parameters of an estimator but its ledger."""
+    """Show the parameters of an estimator but its ledger."""
     found = estimator.get_params(deep=False)
     return {name: shown(value) for name, value in found.items() if name != "ledger"}
 
 
 def shown(value: Any) -> str:
-    """One parameter.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, strings and small collections of numbers are kept, estimators with their own parameters, functions and
-        classes by name; of everything else only the type and size are.
-
-    Returns
-    -------
-    str
-        At most 200 characters.
-    """
+    """Show one parameter in at most 200 characters."""
     text = _shown(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
@@ -182,7 +187,7 @@ def _shown(value: Any) -> str:
 
 
 def _number(value: Any) -> str | None:
-    """The text of a number, True, False or None; None where it is none of these."""
+    """Return the text of a number, True, False or None; None where it is none of these."""
     if value is None or isinstance(value, bool):
         return str(value)
     if hasattr(value, "shape"):
@@ -198,32 +203,41 @@ _METRIC = f"{Adjacency.METRIC}: "
 
 
 class Terms(NamedTuple):
-    """What a ledger is created with, once and for all."""
+    """Terms of a ledger, fixed when it is created."""
 
     identity: str
     created: str
     epsilon: float
     delta: float
-    unit: str | None
-    adjacency: str | None
+    account: Account
     composition: str
-    rows_per_user: int | None
-    public_features: bool
     simulation: bool
     dry_run: bool
 
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Terms:
+        """Make terms of the contents of a record."""
+        plain = dict(content)
+        return cls(account=Account(*(plain.pop(name) for name in Account._fields)), **plain)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for the first record."""
+        plain = self._asdict()
+        account: Account = plain.pop("account")
+        return {**plain, **account._asdict()}
+
     def differences(self, found: Terms) -> list[str]:
-        """What was asked for and is not so in an existing ledger; None asks for nothing."""
-        asked = self._asdict()
+        """List what was asked for and is not so in an existing ledger; None asks for nothing."""
+        asked, there = self.to_dict(), found.to_dict()
         return [
-            f"{name}={getattr(found, name)!r}, not {asked[name]!r}"
-            for name in Terms._fields[2:]
-            if getattr(found, name) != asked[name] and asked[name] is not None
+            f"{name}={there[name]!r}, not {value!r}"
+            for name, value in asked.items()
+            if name not in ("identity", "created") and there[name] != value and value is not None
         ]
 
 
 def now() -> str:
-    """UTC time (ISO 8601)."""
+    """Return the UTC time (ISO 8601)."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -239,7 +253,7 @@ def checked_terms(
     simulation: Any,
     dry_run: Any,
 ) -> Terms:
-    """Terms of a new ledger, or an error that names what is not allowed."""
+    """Make the terms of a new ledger, or raise an error that names what is not allowed."""
     delta = delta_number(delta)
     epsilon = positive("epsilon", epsilon)
     if composition not in COMPOSITIONS:
@@ -263,18 +277,20 @@ def checked_terms(
         created=now(),
         epsilon=epsilon,
         delta=delta,
-        unit=None if unit is None else str(member(PrivacyUnit, "unit", unit)),
-        adjacency=None if adjacency is None else checked_relation(adjacency),
+        account=Account(
+            unit=None if unit is None else str(member(PrivacyUnit, "unit", unit)),
+            adjacency=None if adjacency is None else checked_relation(adjacency),
+            rows_per_user=None if rows_per_user is None else int(rows_per_user),
+            public_features=public_features,
+        ),
         composition=composition,
-        rows_per_user=None if rows_per_user is None else int(rows_per_user),
-        public_features=public_features,
         simulation=simulation,
         dry_run=dry_run,
     )
 
 
 def checked_relation(adjacency: Any) -> str:
-    """A neighbouring relation as a ledger names it, or an error that lists them."""
+    """Return a neighbouring relation as a ledger names it, or raise an error that lists them."""
     text = str(adjacency)
     if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (
         text.startswith(_METRIC) and text != _METRIC
@@ -285,7 +301,7 @@ def checked_relation(adjacency: Any) -> str:
 
 
 def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool) -> None:
-    """Seeded noise in a file for releases is a mistake; so is a release in a ledger for simulation."""
+    """Refuse seeded noise in a file for releases, and releases in a ledger for simulation."""
     if terms.dry_run:
         return  # the ledger itself has made the noise a simulation
     where = "in memory" if path is None else repr(path)
@@ -307,7 +323,7 @@ def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool
 
 @dataclass(frozen=True)
 class Quote:
-    """What a fit or a search will cost, made by `skprivate.inspection.quote`.
+    """Cost of a fit or a search, made by `skprivate.inspection.quote`.
 
     Parameters
     ----------
@@ -325,7 +341,7 @@ class Quote:
         The releases one by one, as they would be entered.
     exact : bool
         Whether the price is known to the last bit. False where candidates of a search cost differently: which of them
-        go on, or are fitted to all data, depends on their scores. The numbers are then those of the dearest, a bound.
+        go on, or are fitted to all data, depends on their scores. The numbers are then the largest, a bound.
     """
 
     epsilon: float
@@ -341,7 +357,7 @@ class Quote:
 
     @property
     def price(self) -> Price:
-        """What a reservation holds."""
+        """Price of a reservation."""
         return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
 
     def __str__(self) -> str:
@@ -359,19 +375,9 @@ class Quote:
 
 
 def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
-    """What the units of one part pay at most, where each quoted fit sees one part, or all parts but one.
+    """Compute the most that the units of one part pay, for each kind of price.
 
-    Parameters
-    ----------
-    quotes : sequence of Quote
-        The k-th for the fit that belongs to the k-th part.
-    left_out : bool
-        Whether that fit sees all parts but the k-th; else the k-th only.
-
-    Returns
-    -------
-    Quote
-        With the largest sum for each kind of price.
+    The k-th quoted fit sees the k-th part, or with ``left_out`` all parts but that.
     """
     price = NOTHING
     for k in range(len(quotes)):
@@ -396,46 +402,18 @@ def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
 
 
 class DisjointParts:
-    """Handles to a ledger for releases that see some parts of the units only; made by `PrivacyLedger.parallel`.
-
-    Parameters
-    ----------
-    n_parts : int
-        How many there are.
-    handle : callable
-        Makes a handle for the parts it is given.
-    """
+    """Handles to a ledger for releases that see some parts of the units only; made by `PrivacyLedger.parallel`."""
 
     def __init__(self, n_parts: int, handle: Callable[[tuple[int, ...]], Any]) -> None:
         self.n_parts = n_parts
         self._handle = handle
 
     def only(self, part: int) -> Any:
-        """For releases that see the units of one part: a model of one fold, or a score on one.
-
-        Parameters
-        ----------
-        part : int
-            From 0.
-
-        Returns
-        -------
-        ledger : PrivacyLedger
-        """
+        """Return a handle for releases that see the units of one part: a model of one fold, or a score on one."""
         return self._handle((self._checked(part),))
 
     def without(self, part: int) -> Any:
-        """For releases that see all units but those of one part: a fit of a cross-validation.
-
-        Parameters
-        ----------
-        part : int
-            From 0.
-
-        Returns
-        -------
-        ledger : PrivacyLedger
-        """
+        """Return a handle for releases that see all units but those of one part: a fit of a cross-validation."""
         out = self._checked(part)
         return self._handle(tuple(one for one in range(self.n_parts) if one != out))
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextvars
 import html
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
 from skprivate.privacy._guarantee import PrivacyUnit
-from skprivate.privacy.ledger._book import Book, LazyBook, remarks
+from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
 from skprivate.privacy.ledger._entries import (
     DisjointParts,
     LedgerEntry,
@@ -27,10 +27,9 @@ from skprivate.privacy.ledger._entries import (
     entries_html,
 )
 from skprivate.privacy.ledger._prices import Price
-from skprivate.privacy.ledger._store import DamagedLedgerError, FileStore, MemoryStore, record
+from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
 
-__all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
-
+Answer = TypeVar("Answer")
 
 #: Units that leave a part of a row, or other rows, unprotected.
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
@@ -42,10 +41,9 @@ _ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger"
 
 @contextmanager
 def charged_only_to(identity: str) -> Iterator[None]:
-    """Refuse charges to all other ledgers while the block runs: who asks for a price pays nothing.
+    """Refuse charges to all other ledgers while the block runs, but not in threads and processes that it starts.
 
-    A part of a model may hold a ledger where nobody finds it. Threads and processes that the block starts are not
-    seen to.
+    Who asks for a price pays nothing, and a part of a model may hold a ledger where nobody finds it.
     """
     token = _ONLY.set(identity)
     try:
@@ -122,22 +120,21 @@ class PrivacyLedger:
     interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; `parallel` makes
     use of disjoint folds.
 
-    *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
-    that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
+    *Exact sums.* Prices are added in exact decimal arithmetic. A float counts as the decimal number that it prints as,
+    so ten releases at 0.1 fill a budget of 1 exactly, in any order.
 
-    *Units.* A release that protects another unit is charged its price for the ledger's: a larger unit protects its
-    parts; so many smaller ones in a row make a larger one (group privacy of each event); to replace is to remove and
-    to add, so ε under add-remove is 2ε under replace-one; ε per unit of distance times the largest distance is ε.
-    Each entry says what was converted and why. What does not follow is refused with the reason.
+    *Units.* A release that protects another unit is charged its price for the ledger's. A larger unit protects its
+    parts. Several smaller ones make a larger one, by group privacy of each event. To replace is to remove and to add,
+    so ε under add-remove is 2ε under replace-one. ε per unit of distance times the largest distance is ε. Each entry
+    says what was converted and why. What does not follow is refused with the reason.
 
     *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
     release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
     *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
-    system. Nothing is overwritten: each change is a record that seals the one before, so a record that was changed or
-    taken out is noticed by whoever reads it, and an older copy by every handle that has seen a newer record (a fitted
-    model's among them). Opening reads the records from the last checkpoint on, a thousand at most; `entries` and
-    `seals` read and check them all.
+    system. Nothing is overwritten: each change is a record that seals the one before. So whoever opens a ledger notices
+    a record that was changed or taken out, and every handle that has seen a newer record (a fitted model's among them)
+    notices an older copy.
 
     References
     ----------
@@ -186,7 +183,7 @@ class PrivacyLedger:
             simulation=simulation,
             dry_run=dry_run,
         )
-        first = record(None, {"kind": "terms", **terms._asdict()})
+        first = record(None, {"kind": "terms", **terms.to_dict()})
         if path is None:
             self._bind(Book(MemoryStore(first)))
             return
@@ -240,7 +237,7 @@ class PrivacyLedger:
         return _handle(self._book, self._identity, reservation, self._note, self._data, parts)
 
     def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
-        """A handle to the same ledger whose releases carry a note.
+        """Return a handle to the same ledger whose releases carry a note.
 
         Parameters
         ----------
@@ -267,6 +264,10 @@ class PrivacyLedger:
                 raise TypeError(must_be(name, "a string", value))
         return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
 
+    def _ask(self, question: Callable[[LedgerState], Answer]) -> Answer:
+        with self._book.transaction(write=False) as (_, state):
+            return question(state)
+
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
@@ -275,77 +276,65 @@ class PrivacyLedger:
 
     @property
     def identity(self) -> str:
-        """What tells this ledger from every other."""
+        """Identifier of the ledger, unlike that of any other."""
         return self._identity
 
     @property
     def unit(self) -> str | None:
         """The unit of account; None before the first release, unless given."""
-        with self._book.transaction(write=False) as (_, state):
-            unit: str | None = state.unit
-        return unit
+        return self._ask(lambda state: state.unit)
 
     @property
     def adjacency(self) -> str | None:
         """The neighbouring relation of the account; None before the first release, unless given."""
-        with self._book.transaction(write=False) as (_, state):
-            adjacency: str | None = state.adjacency
-        return adjacency
+        return self._ask(lambda state: state.adjacency)
 
     @property
     def spent(self) -> tuple[float, float]:
         """(ε, δ) that all entries count for together, rounded up."""
-        with self._book.transaction(write=False) as (_, state):
-            spent: tuple[float, float] = state.rule.spent(state.totals[None])
-        return spent
+        return self._ask(lambda state: state.rule.spent(state.totals[None]))
 
     @property
     def remaining(self) -> tuple[float, float]:
         """(ε, δ) that one more release may cost, rounded down; where ρ counts, what the ρ that is left is worth."""
-        with self._book.transaction(write=False) as (_, state):
-            remaining = state.rule.remaining(state.totals[None])
+        remaining = self._ask(lambda state: state.rule.remaining(state.totals[None]))
         return remaining.epsilon, remaining.delta
 
     @property
     def remaining_rho(self) -> float | None:
         """ρ that is left, rounded down; None where sums count only."""
-        with self._book.transaction(write=False) as (_, state):
-            rho: float | None = state.rule.remaining_rho(state.totals[None])
-        return rho
+        return self._ask(lambda state: state.rule.remaining_rho(state.totals[None]))
 
     @property
     def seal(self) -> str:
         """The seal of the last record. Noted elsewhere, it proves later that nothing before it was changed."""
-        with self._book.transaction(write=False) as (_, state):
-            last = state.last
+        last = self._ask(lambda state: state.last)
         assert last is not None  # the terms are a record
-        seal: str = last.seal
-        return seal
+        return last.seal
 
     def seals(self) -> list[str]:
-        """The seals of all records, oldest first; every record is read and checked for it.
+        """Read the seals of all records, oldest first.
 
         Returns
         -------
         seals : list of str
             The last of them is `seal`.
         """
-        with self._book.transaction(write=False, complete=True) as (journal, _):
+        with self._book.transaction(write=False) as (journal, _):
             return [found.seal for found in journal.since(0)]
 
     def entries(self) -> list[LedgerEntry]:
-        """All entries, oldest first.
+        """Read all entries, oldest first.
 
         Returns
         -------
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        with self._book.transaction(write=False, complete=True) as (_, state):
-            return list(state.entries.values())
+        return self._ask(lambda state: list(state.entries.values()))
 
     def to_frame(self) -> Any:
-        """The entries as a table.
+        """Make a table of the entries.
 
         Returns
         -------
@@ -370,27 +359,27 @@ class PrivacyLedger:
 
     @property
     def composition(self) -> str:
-        """How prices add up: "filter", "basic" or "zcdp"."""
+        """Composition of prices: "filter", "basic" or "zcdp"."""
         return self._book.terms.composition
 
     @property
     def rows_per_user(self) -> int | None:
-        """Most rows that one user has, as declared; None where nothing was."""
-        return self._book.terms.rows_per_user
+        """Largest number of rows of one user, as declared; None where nothing was."""
+        return self._book.terms.account.rows_per_user
 
     @property
     def public_features(self) -> bool:
-        """Whether everything in a row but its label was declared public."""
-        return self._book.terms.public_features
+        """True where everything in a row but its label was declared public."""
+        return self._book.terms.account.public_features
 
     @property
     def simulation(self) -> bool:
-        """Whether the ledger is for trials with seeded noise."""
+        """True for a ledger for trials with seeded noise."""
         return self._book.terms.simulation
 
     @property
     def dry_run(self) -> bool:
-        """Whether what is charged here draws simulated noise only."""
+        """True where releases charged here draw simulated noise only."""
         return self._book.terms.dry_run
 
     @contextmanager
@@ -402,7 +391,7 @@ class PrivacyLedger:
         Parameters
         ----------
         epsilon, delta : float
-            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
+            Most that the releases may cost together, as plain sums; or, in place of all numbers, a result of `quote`.
         rho, rho_delta : float, optional
             Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
             which only sums admit. Without it, ρ is ε²/2 and the latter δ.
@@ -416,7 +405,7 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            So much is not left; nothing was written.
+            The ledger has less left; nothing was written.
         ValueError
             The ledger has no unit of account yet.
 
@@ -446,11 +435,11 @@ class PrivacyLedger:
     ) -> Iterator[DisjointParts]:
         """Set a part of the budget aside for releases that see different units: nobody pays for what they are not in.
 
-        Every unit is in one of ``n_parts`` parts, and every release says which parts it sees. What is charged is the
-        most that any part pays: of K fits that leave out one fold each, those K − 1 that see the fold; of one model
-        for each fold, one.
+        Every unit is in one of ``n_parts`` parts, and every release names the parts it sees. Charged is the most that
+        any part pays: of K fits that leave out one fold each, those K − 1 that see the fold; of one model for each
+        fold, one.
 
-        `skprivate.model_selection.fit_folds` deals the data itself. Here you deal them, and the ledger cannot look:
+        `skprivate.model_selection.fit_folds` divides the data itself. Here you divide them, and the ledger cannot look:
         the entry keeps your reason.
 
         Parameters
@@ -471,19 +460,19 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            So much is not left; nothing was written.
+            The ledger has less left; nothing was written.
         ValueError
             The ledger has no unit of account yet, or there is no reason.
 
         Notes
         -----
         *Guarantee.* Let a unit u of part p be added or removed. Releases that do not see p have the same distribution
-        given all earlier results, and the others are a sequence whose prices add up to what is charged for p: the
+        given all earlier results, and the others are a sequence whose prices add up to what is charged for p. So the
         filters hold for each part by itself, and the ledger counts the largest sum, for each of ε, δ and ρ. Under
-        "replace-one" the same holds if the exchanged unit stays in its part, as where parts are dealt by a public
-        identifier: that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for
-        "replace-one" is charged to all parts, since who replaces a unit may be in another one; so are releases for
-        the whole data set, or for a distance.
+        "replace-one" the same holds if the exchanged unit stays in its part, as where a public identifier decides it:
+        that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for "replace-one"
+        is charged to all parts, since the new unit may be in another one. So are releases for the whole data set, or
+        for a distance.
 
         Examples
         --------
@@ -517,7 +506,7 @@ class PrivacyLedger:
         said: dict[str, str],
         parts: tuple[int, ...] = (),
     ) -> Iterator[int]:
-        """Reserve while the block runs; what it costs in the end is what was spent of it."""
+        """Reserve while the block runs, and settle at what was spent."""
         if self._reservation is not None:
             raise ValueError("a reserved part of a ledger cannot be divided again; divide the whole.")
         unit = adjacency = None
@@ -562,18 +551,16 @@ class PrivacyLedger:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        if (
-            _ONLY.get() not in (None, self.identity) and not self.dry_run
-        ):  # a dry run draws nothing in earnest
+        if _ONLY.get() not in (None, self.identity) and not self.dry_run:  # a dry run draws simulated noise
             raise ValueError(
-                f"{label or 'a release'} would be charged to a ledger in earnest while its price is asked for: it is "
-                "frozen, or its ledger stands where a quote does not find it. Fit it before, or give it no ledger. "
+                f"{label or 'a release'} would really be charged to a ledger while its price is asked for: it is "
+                "frozen, or holds its ledger where a quote does not find it. Fit it before, or give it no ledger. "
                 "Nothing was drawn or spent."
             )
         if str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten and self.unit is None:
             warn_caller(
                 f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
-                f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "
+                f"budget per {unit}, which does not protect whole rows or users. Name the unit when the ledger is "
                 "created, PrivacyLedger(…, unit='user').",
                 LedgerUnitWarning,
             )
@@ -626,8 +613,7 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            with self._book.transaction(write=False) as (_, state):
-                count: int = state.count
+            count = self._ask(lambda state: state.count)
             (epsilon, delta), unit = self.spent, self.unit or "unit"
             trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import lru_cache
 from typing import NamedTuple
@@ -49,7 +50,7 @@ COMPOSITIONS = ("filter", "basic", "zcdp")
 
 
 class Price(NamedTuple):
-    """What a release costs: (ε, δ), and (ρ, δ′) in approximate zero-concentrated privacy where that is known."""
+    """Cost of a release: (ε, δ), and (ρ, δ′) in approximate zero-concentrated privacy where that is known."""
 
     epsilon: float
     delta: float
@@ -58,7 +59,7 @@ class Price(NamedTuple):
 
     @classmethod
     def checked(cls, epsilon: float, delta: float, rho: float | None, rho_delta: float = 0.0) -> Price:
-        """The price, or a clear error where the numbers are none."""
+        """Make a price, or raise an error that names the wrong number."""
 
         def price(name: str, value: float) -> float:
             # Above that, ε²/2 would overflow, and with it a sum that nothing could be taken from again.
@@ -80,7 +81,7 @@ class Price(NamedTuple):
         return half * (1 + 2.0**-50) + (5e-324 if self.epsilon else 0.0), self.delta
 
     def exceeds(self, reserved: Price) -> bool:
-        """Whether any of the numbers is above the reserved one."""
+        """Compare with a reserved price: true if any of the numbers is larger."""
         new, old = self.concentrated, reserved.concentrated
         return (
             self.epsilon > reserved.epsilon
@@ -90,7 +91,7 @@ class Price(NamedTuple):
         )
 
     def no_lower_than(self, before: Price) -> Price:
-        """The least price that is at least both; every part of it bounds what either of them bounds."""
+        """Return the least price that is at least both, part by part."""
         rho, rho_delta = map(max, zip(self.concentrated, before.concentrated, strict=True))
         known = self.rho is not None or before.rho is not None
         return Price(
@@ -116,7 +117,7 @@ class Totals(NamedTuple):
     rho_delta: Decimal = Decimal()
 
     def changed(self, old: Price, new: Price) -> Totals:
-        """The sums after one price grew or shrank from ``old`` to ``new``."""
+        """Return the sums after one price changed from ``old`` to ``new``."""
         return Totals(
             *(
                 _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
@@ -125,24 +126,16 @@ class Totals(NamedTuple):
         )
 
     def within(self, price: Price) -> bool:
-        """Whether no sum is above the like part of a reserved price."""
+        """Check that no sum exceeds its part of a reserved price."""
         return all(total <= exact(part) for total, part in zip(self, _parts(price), strict=True))
 
     def price(self) -> Price:
-        """The sums, rounded up."""
+        """Round the sums up."""
         return Price(*map(round_up, self))
 
 
 class Rule(NamedTuple):
-    """The budget of a ledger as its filters read it.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    sum_delta, zcdp_delta : float or None
-        Shares of δ that the filters have; None where a filter is not used.
-    """
+    """Budget of a ledger, and the share of δ of each filter; None where a filter is not used."""
 
     epsilon: float
     delta: float
@@ -151,7 +144,7 @@ class Rule(NamedTuple):
 
     @classmethod
     def of(cls, composition: str, epsilon: float, delta: float) -> Rule:
-        """The rule of a composition. Without δ only sums are left."""
+        """Divide a budget between the filters of a composition. Without δ only sums are left."""
         if composition == "basic" or delta == 0:
             return cls(epsilon, delta, delta, None)
         if composition == "zcdp":
@@ -159,15 +152,15 @@ class Rule(NamedTuple):
         return cls(epsilon, delta, delta / 2, delta / 2)
 
     def sums_only(self, composition: str) -> Rule:
-        """The rule of a ledger whose first release does not fit otherwise."""
+        """Return the rule of a ledger whose first release fits no other."""
         return Rule.of("basic", self.epsilon, self.delta) if composition == "filter" else self
 
     def fits(self, totals: Totals) -> bool:
-        """Whether one of the filters admits these sums."""
+        """Check that one of the filters admits these sums."""
         return self._sum_fits(totals) or self._zcdp_fits(totals)
 
     def spent(self, totals: Totals) -> tuple[float, float]:
-        """(ε, δ) that the sums count for, by the filter under which it is less."""
+        """Convert the sums to (ε, δ), by the filter under which it is less."""
         found = []
         if self.sum_delta is not None:
             found.append((round_up(totals.epsilon), round_up(totals.delta)))
@@ -182,7 +175,7 @@ class Rule(NamedTuple):
         return min(found, default=(self.epsilon, self.delta))
 
     def remaining(self, totals: Totals) -> Price:
-        """What one more release may cost, by the filter under which it is more; ρ where that filter counts it."""
+        """Compute the most that a further release may cost, by the filter under which it is more."""
         sums, zcdp = Price(0.0, 0.0), Price(0.0, 0.0)
         if self.sum_delta is not None and self._sum_fits(totals):
             sums = Price(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
@@ -193,7 +186,7 @@ class Rule(NamedTuple):
         return max(sums, zcdp, key=lambda price: price.epsilon)
 
     def remaining_rho(self, totals: Totals) -> float | None:
-        """ρ that is left; None where only sums count."""
+        """Compute the ρ that is left; None where only sums count."""
         if self.zcdp_delta is None:
             return None
         if totals.rho_delta > 0:
@@ -227,12 +220,12 @@ _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
 
 def exact(value: float) -> Decimal:
-    """The decimal number that a float prints as: 0.1 is one tenth."""
+    """Return the decimal number that a float prints as: 0.1 is one tenth."""
     return Decimal(repr(value))
 
 
 def round_down(value: Decimal) -> float:
-    """The largest float whose `exact` value is at most ``value``."""
+    """Return the largest float whose `exact` value is at most ``value``."""
     result = float(value)
     while exact(result) > value:
         result = math.nextafter(result, -math.inf)
@@ -240,7 +233,7 @@ def round_down(value: Decimal) -> float:
 
 
 def round_up(value: Decimal) -> float:
-    """The smallest float whose `exact` value is at least ``value``."""
+    """Return the smallest float whose `exact` value is at least ``value``."""
     return -round_down(value.copy_negate()) + 0.0
 
 
@@ -253,44 +246,24 @@ _REPLACE, _ADD = str(Adjacency.REPLACE_ONE), str(Adjacency.ADD_REMOVE)
 
 
 class Account(NamedTuple):
-    """What a ledger counts for.
+    """Unit and relation of a ledger, and what was declared: most rows of a user, whether all but labels is public."""
 
-    Parameters
-    ----------
-    unit, adjacency : str
-        Its unit and neighbouring relation.
-    rows_per_user : int or None
-        Most rows that one user has, as declared.
-    public_features : bool
-        Whether everything in a row but its label is public, as declared.
-    """
-
-    unit: str
-    adjacency: str
+    unit: str | None
+    adjacency: str | None
     rows_per_user: int | None = None
     public_features: bool = False
 
 
-class Conversion(NamedTuple):
-    """So many neighbours of the release's kind in a row, and why."""
+def conversion(unit: str, adjacency: str, account: Account) -> tuple[int, str]:
+    """Count the neighbours of the release's kind that lead from one of the account's to another, and say why.
 
-    steps: int
-    text: str
-
-
-def conversion(unit: str, adjacency: str, account: Account) -> Conversion:
-    """How a release counts for an account.
-
-    Raises
-    ------
-    ValueError
-        With the reason, where it cannot be counted.
+    Raises ValueError with the reason where the release has no price there.
     """
     if (unit, adjacency) == (account.unit, account.adjacency):
-        return Conversion(1, "")
+        return 1, ""
     if adjacency not in (_REPLACE, _ADD) or account.adjacency not in (_REPLACE, _ADD):
         raise ValueError(
-            "ε per unit of a distance is no ε of a unit; state the largest distance (reach=) with the release"
+            "ε per unit of a distance is no ε of a unit; open the release with the largest distance"
             if adjacency not in (_REPLACE, _ADD)
             else "the ledger counts ε per unit of a distance, in which the release has no price"
         )
@@ -301,16 +274,16 @@ def conversion(unit: str, adjacency: str, account: Account) -> Conversion:
         reasons.append("to replace is to remove and to add: 2 steps")
     elif adjacency != account.adjacency:
         raise ValueError(
-            f"under {adjacency!r} the number of units is public, so that it says nothing of one unit more or less"
+            f"under {adjacency!r} the number of units is public, so it does not protect one unit more or less"
         )
-    return Conversion(steps, "; ".join(reasons))
+    return steps, "; ".join(reasons)
 
 
 def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adjacency: str | None) -> bool:
-    """Whether a release that sees some of the account's parts only is no matter to the units of the others.
+    """Check that a release that sees some of the account's parts costs the units of the others nothing.
 
-    It is not where units exchanged are counted by one removed and one added: who comes may be in another part. Nor does
-    a part bound what a whole data set, or a distance, does.
+    False where an exchanged unit counts as one removed and one added, since it may come to another part. Also false for
+    whole data sets and distances, which no part bounds.
     """
     data_set = str(PrivacyUnit.DATASET)
     return (
@@ -321,7 +294,7 @@ def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adj
 
 
 def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[str]]:
-    """Neighbours in a row of the release's unit that make one of the account's, under the release's relation."""
+    """Count the neighbours of the release's unit that make one of the account's, under the release's relation."""
     if unit == account.unit:
         return 1, []
     row, user, label, private = (
@@ -336,7 +309,7 @@ def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[
         return 1, why
     if unit == label and account.unit in (row, user) and not account.public_features:
         raise ValueError(
-            "it protects labels only, and the rest of the rows may stand in it as it is; if that is public anyway, "
+            "it protects labels only, and may show the rest of the rows unchanged; if that is public anyway, "
             "create the ledger with public_features=True"
         )
     if unit == private or account.unit == private:
@@ -360,26 +333,10 @@ def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[
 def converted(
     price: Price, events: Iterable[tuple[PrivacyEvent, int]], steps: int, *, adaptive: bool
 ) -> Price:
-    """The price of a release for ``steps`` neighbours in a row.
+    """Convert the price of a release to inputs that differ in ``steps`` units, by group privacy of its events.
 
-    Parameters
-    ----------
-    price : Price
-        For one.
-    events : iterable of (PrivacyEvent, int)
-        What it is the price of; empty where that is not known.
-    steps : int
-    adaptive : bool
-        Whether draws were chosen on the way, so that their composition says nothing.
-
-    Returns
-    -------
-    Price
-
-    Raises
-    ------
-    ValueError
-        If nothing remains: δ reaches 1.
+    ``events`` are empty where they are not known. Of ``adaptive`` draws the composition is no bound, so (ε, δ) alone is
+    converted. Raises ValueError where nothing remains of the guarantee.
     """
     if steps == 1:
         return price
@@ -401,16 +358,12 @@ def converted(
 
 
 def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
-    """The event for inputs that differ in ``steps`` units: its noise stays, its sensitivity grows."""
+    """Convert an event to inputs that differ in ``steps`` units: its noise stays, its sensitivity grows."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(event.noise_multiplier / steps * (1 - _ULP), event.size)
-    if isinstance(event, LaplaceEvent):
-        return LaplaceEvent(event.epsilon * steps * (1 + _ULP))
-    if isinstance(event, BoundedRangeEvent):
-        # Losses of neighbours in a row add up, and so do the lengths of the intervals that they lie in.
-        return BoundedRangeEvent(event.epsilon * steps * (1 + _ULP))
-    if isinstance(event, PureEvent):
-        return PureEvent(event.epsilon * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, LaplaceEvent | BoundedRangeEvent | PureEvent):
+        # Losses of neighbours in a row add up, and so do the lengths of their intervals.
+        return replace(event, epsilon=event.epsilon * steps * (1 + _ULP))
     if isinstance(event, ZeroConcentratedEvent):
         return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
     if isinstance(event, ApproximateEvent):
@@ -422,7 +375,7 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
 
 
 def _group_delta(price: Price, steps: int) -> float:
-    """δ(1 + e^ε + … + e^{(k−1)ε}), rounded up."""
+    """Compute δ(1 + e^ε + … + e^{(k−1)ε}), rounded up."""
     if price.delta == 0:
         return 0.0
     exponent = math.log(price.delta) + (steps - 1) * price.epsilon + math.log(steps)

@@ -3,15 +3,11 @@
 A record that was changed, moved, taken out or cut off the middle breaks the chain. Whoever can write the whole file
 can seal a new chain; only somebody who kept an older seal notices that, as every handle does with the last it saw.
 
-Every thousandth record is a checkpoint: what the records before it add up to. Who opens a long ledger reads from the
-last one on; who reads the whole chain computes each checkpoint anew, and so does whoever is there when it is written.
+A file is opened anew for every operation. So no connection crosses a `fork`, is left to a garbage collector or belongs
+to the wrong thread, and a `kill -9` leaves a committed record or none.
 
-A file is opened anew for every operation (about a millisecond). So no connection ever crosses a `fork`,
-is left to a garbage collector or belongs to the wrong thread, and a `kill -9` leaves a committed record or
-none.
-
-What is committed is in the file itself. A write-ahead log would need one synchronisation less, but whoever loses the
-log, or flips a bit in it, cuts the last records off without a trace. And its readers must write.
+What is committed is in the file itself. A write-ahead log needs one synchronisation less, but whoever loses the log, or
+flips a bit in it, cuts the last records off without a trace. And its readers must write.
 """
 
 from __future__ import annotations
@@ -27,31 +23,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Every so many records, one of them is a checkpoint.
-CHECKPOINT_EVERY = 1000
-
 
 class Record(NamedTuple):
-    """One line of a ledger.
-
-    Parameters
-    ----------
-    number : int
-        From 0, without gaps.
-    text : str
-        JSON of what happened.
-    seal : str
-        SHA-256 of the seal before, the number and the text, in hexadecimal digits.
-    """
+    """One line of a ledger: its number from 0, JSON of what happened, and the SHA-256 of both and the seal before."""
 
     number: int
     text: str
     seal: str
-
-
-def is_checkpoint(number: int) -> bool:
-    """Whether the record with that number is a checkpoint."""
-    return number > 0 and number % CHECKPOINT_EVERY == 0
 
 
 class DamagedLedgerError(ValueError):
@@ -59,7 +37,7 @@ class DamagedLedgerError(ValueError):
 
 
 def record(before: Record | None, content: dict[str, Any]) -> Record:
-    """The record that follows ``before``."""
+    """Make the record that follows ``before``."""
     number = 0 if before is None else before.number + 1
     # Floats print so that they read back the same; NumPy scalars become plain numbers.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain, allow_nan=False)
@@ -67,7 +45,7 @@ def record(before: Record | None, content: dict[str, Any]) -> Record:
 
 
 def follow(before: Record | None, records: Iterable[Record], where: str) -> Iterable[Record]:
-    """The records, each checked against the one before."""
+    """Check each record against the one before."""
     for found in records:
         number = 0 if before is None else before.number + 1
         if found.number != number or found.seal != _seal(before, number, found.text):
@@ -109,36 +87,18 @@ _OUT_OF_REACH = {
 
 
 class FileJournal:
-    """The records of a file inside one transaction.
-
-    Attributes
-    ----------
-    written : list of Record
-        What this transaction appended.
-    """
+    """The records of a file inside one transaction, and those that it has ``written``."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.written: list[Record] = []
 
     def since(self, number: int) -> list[Record]:
-        """All records from ``number`` on."""
+        """Read all records from ``number`` on."""
         rows = self._connection.execute(
             "SELECT number, text, seal FROM journal WHERE number >= ? ORDER BY number", (number,)
         )
         return [Record(*row) for row in rows]
-
-    def at(self, number: int) -> Record | None:
-        """One record."""
-        row = self._connection.execute(
-            "SELECT number, text, seal FROM journal WHERE number = ?", (number,)
-        ).fetchone()
-        return None if row is None else Record(*row)
-
-    def last_number(self) -> int:
-        """The number of the last record; -1 where there is none."""
-        (number,) = self._connection.execute("SELECT max(number) FROM journal").fetchone()
-        return -1 if number is None else int(number)
 
     def append(self, new: Record) -> None:
         """Write one record."""
@@ -154,16 +114,8 @@ class MemoryJournal:
         self.written: list[Record] = []
 
     def since(self, number: int) -> list[Record]:
-        """All records from ``number`` on."""
+        """Return all records from ``number`` on."""
         return self._records[number:]
-
-    def at(self, number: int) -> Record | None:
-        """One record."""
-        return self._records[number] if number < len(self._records) else None
-
-    def last_number(self) -> int:
-        """The number of the last record."""
-        return len(self._records) - 1
 
     def append(self, new: Record) -> None:
         """Write one record."""
@@ -171,14 +123,9 @@ class MemoryJournal:
 
 
 class FileStore:
-    """The ledger's file. Holds only its path, so any process can use a copy.
+    """The ledger's file. Holds only its path, so any process can use a copy."""
 
-    Attributes
-    ----------
-    forgotten : bool
-        Whether it is that of a quote, of which nothing but the prices is seen.
-    """
-
+    #: Whether it is that of a quote, where nothing but the prices is seen.
     forgotten = False
 
     def __init__(self, path: str) -> None:
@@ -212,7 +159,7 @@ class FileStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[FileJournal]:
-        """One transaction: on the disk when left, rolled back on an exception."""
+        """Open a transaction: on the disk when left, rolled back on an exception."""
         if not os.path.exists(self.path):
             raise FileNotFoundError(
                 f"The privacy ledger {self.path!r} is gone. What was spent there is not known here, so "
@@ -238,7 +185,7 @@ class FileStore:
         return connection
 
     def _copy_to(self, copy: str) -> None:
-        """Copy the file and what lies beside it while nobody writes them."""
+        """Copy the file and its journals while nobody writes them."""
         parts = ("", JOURNAL, "-wal")
         for _ in range(100):
             before = [_changed_at(self.path + part) for part in parts]
@@ -264,7 +211,7 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[MemoryJournal]:
-        """One transaction."""
+        """Open a transaction."""
         if os.getpid() != self._process_id:
             raise RuntimeError(
                 "This PrivacyLedger lives in the memory of the process that made it; a forked copy "

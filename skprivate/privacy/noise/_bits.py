@@ -1,11 +1,10 @@
-"""The only door to random bits: entropy of the operating system, seeded simulation, and public streams.
+"""Random bits, from one place only: entropy of the operating system, seeded simulation, and public streams.
 
-Noise that protects somebody comes from the operating system's generator: directly where little is asked for,
-and through OpenSSL's generator (AES-256 in counter mode, NIST SP 800-90A) where much is, with fresh entropy
-of the operating system mixed in before every such read. Nothing is buffered here, so nothing is shared after
-a fork. A seeded source feeds the very same samplers for reproducible simulations; what it yields is not
-private. Public randomness (rotations, subsampling of public rows) has its own stream, so that drawing from it
-never shifts the noise.
+Noise that protects somebody comes from the operating system's generator: directly for small reads, and through
+OpenSSL's generator (AES-256 in counter mode, NIST SP 800-90A) for large ones, with fresh entropy of the operating
+system mixed in before every such read. Nothing is buffered here, so nothing is shared after a fork. A seeded source
+feeds the same samplers for reproducible simulations, and is not private. Public randomness (rotations, subsampling of
+public rows) has its own stream, so that drawing from it never shifts the noise.
 """
 
 from __future__ import annotations
@@ -37,13 +36,7 @@ _NOISE_KEY, _PUBLIC_KEY = 0x6E6F697365, 0x7075626C6963
 
 
 class BitSource:
-    """Uniform independent bits.
-
-    Attributes
-    ----------
-    secure : bool
-        Whether the bits come from a cryptographic generator seeded by the operating system.
-    """
+    """Uniform independent bits; ``secure`` if from a cryptographic generator seeded by the operating system."""
 
     secure: bool = False
 
@@ -76,9 +69,9 @@ class BitSource:
 class SystemBitSource(BitSource):
     """Cryptographic bits seeded by the operating system, unbuffered.
 
-    Small reads are ``os.urandom``. Larger ones are ``ssl.RAND_bytes``, 14 times as fast: OpenSSL's generator
-    notices forks by itself, and 256 bits of ``os.urandom`` are mixed in before every read, so that neither a
-    copied process nor a restored snapshot of a machine repeats noise.
+    Small reads are ``os.urandom``, larger ones ``ssl.RAND_bytes``. OpenSSL's generator notices forks by itself, and 256
+    bits of ``os.urandom`` are mixed in before every read, so that neither a copied process nor a restored snapshot of a
+    machine repeats noise.
     """
 
     secure = True
@@ -122,14 +115,7 @@ def _seed(random_state: RandomStateLike) -> int | None:
 
 
 def bit_source(random_state: RandomStateLike = None) -> BitSource:
-    """Return the source of noise bits for ``random_state``.
-
-    Parameters
-    ----------
-    random_state : int, numpy.random.RandomState or None, default=None
-        ``None``: entropy of the operating system. Otherwise a seeded simulation; a RandomState is advanced by
-        one draw.
-    """
+    """Return the source of noise bits: entropy of the operating system for None, else a seeded simulation."""
     seed = _seed(random_state)
     return SystemBitSource() if seed is None else SeededBitSource(seed)
 
@@ -137,14 +123,7 @@ def bit_source(random_state: RandomStateLike = None) -> BitSource:
 def public_generator(random_state: RandomStateLike = None) -> np.random.Generator:
     """Return a generator for public randomness, independent of the noise of the same ``random_state``.
 
-    Parameters
-    ----------
-    random_state : int, numpy.random.RandomState or None, default=None
-        ``None``: freshly seeded by the operating system. A RandomState is advanced by one draw.
-
-    Returns
-    -------
-    numpy.random.Generator
+    Without a ``random_state`` it is freshly seeded by the operating system. A RandomState is advanced by one draw.
     """
     seed = _seed(random_state)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_PUBLIC_KEY,))))

@@ -1,7 +1,7 @@
 """From real statistics to integers with exact noise: lattice steps, sensitivities in steps, noise scales.
 
 Pure arithmetic on public numbers, apart from `snap` and `selection_costs`, which round what is private. The
-derivations stand in docs/design.md.
+derivations are in docs/design.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lattice(NamedTuple):
 
 @lru_cache(maxsize=256)
 def laplace_lattice(sensitivity: float, epsilon: float, coordinates: int) -> Lattice:
-    """Lattice and scale for Laplace noise with an ℓ1 ``sensitivity`` over ``coordinates`` numbers."""
+    """Compute lattice and scale for Laplace noise with an ℓ1 ``sensitivity`` over ``coordinates`` numbers."""
     step = _step(sensitivity / epsilon, coordinates)
     # Two further steps: the discrete Laplace shifted by Δ steps is dominated by the continuous one shifted by
     # Δ + 2, whose profile is what the accountant uses.
@@ -53,7 +53,7 @@ def laplace_lattice(sensitivity: float, epsilon: float, coordinates: int) -> Lat
 
 @lru_cache(maxsize=256)
 def gaussian_lattice(sensitivity: float, noise_multiplier: float, coordinates: int) -> Lattice:
-    """Lattice and standard deviation for Gaussian noise with an ℓ2 ``sensitivity`` over ``coordinates`` numbers."""
+    """Compute lattice and deviation for Gaussian noise with an ℓ2 ``sensitivity`` over ``coordinates`` numbers."""
     root = math.isqrt(max(coordinates, 1) - 1) + 1
     step = _step(sensitivity * noise_multiplier, root)
     steps = rational(sensitivity) / rational(step) + _ROUNDING_STEPS * root
@@ -67,7 +67,7 @@ class IntegerLattice(NamedTuple):
     scale: Fraction
 
     def place(self, integers: NDArray[Any]) -> NDArray[Any]:
-        """The integers on the lattice of the noise, exactly, or rounded to it where it is coarser."""
+        """Put integers on the lattice of the noise, exactly, or rounded to it where it is coarser."""
         if self.shift >= 0:
             if integers.dtype != object and largest(integers) < _INTEGER_LIMIT >> self.shift:
                 return integers << self.shift
@@ -76,7 +76,7 @@ class IntegerLattice(NamedTuple):
         return np.asarray((integers.astype(object) + half) // (2 * half))
 
     def to_steps(self, total: NDArray[Any]) -> FloatArray:
-        """Lattice points in steps: each the float64 nearest to the exact number."""
+        """Convert lattice points to steps: each the float64 nearest to the exact number."""
         if total.dtype == object or self.shift > 1000:
             point = Fraction(2) ** -self.shift
             exact = [float(int(value) * point) for value in total.ravel().tolist()]
@@ -88,7 +88,7 @@ class IntegerLattice(NamedTuple):
 def integer_laplace_lattice(
     sensitivity: float | Fraction, epsilon: float, coordinates: int
 ) -> IntegerLattice:
-    """Lattice for Laplace noise on integers with this ℓ1 sensitivity in steps."""
+    """Compute the lattice for Laplace noise on integers with this ℓ1 sensitivity in steps."""
     shift = _shift(rational(sensitivity) / rational(epsilon))
     steps = rational(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else coordinates) + 2
     return IntegerLattice(shift, steps / rational(epsilon) * WIDER)
@@ -98,7 +98,7 @@ def integer_laplace_lattice(
 def integer_gaussian_lattice(
     sensitivity: float | Fraction, noise_multiplier: float, coordinates: int
 ) -> IntegerLattice:
-    """Lattice for Gaussian noise on integers with this ℓ2 sensitivity in steps."""
+    """Compute the lattice for Gaussian noise on integers with this ℓ2 sensitivity in steps."""
     shift = _shift(rational(sensitivity) * rational(noise_multiplier))
     root = math.isqrt(max(coordinates, 1) - 1) + 1
     steps = rational(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else root)
@@ -118,10 +118,10 @@ def snap(array: FloatArray, step: float) -> FloatArray:
 
 
 def selection_costs(scores: ArrayLike, sensitivity: float, epsilon: float) -> tuple[IntArray, Fraction]:
-    """Distance of every score from the best, in steps, and the sensitivity in the same steps.
+    """Compute the distance of every score from the best, in steps, and the sensitivity in the same steps.
 
-    Integer scores are used as they are. Real ones are rounded to a lattice that is fine against the sensitivity and
-    against what ε can tell apart. The last axis holds the candidates.
+    Integer scores are used unchanged. Real ones are rounded to a lattice that is fine against the sensitivity and
+    against what ε can distinguish. The last axis holds the candidates.
     """
     exact = as_integers(scores)
     if exact is not None:
@@ -144,12 +144,12 @@ def selection_costs(scores: ArrayLike, sensitivity: float, epsilon: float) -> tu
 
 
 def selection_rate(epsilon: float, steps: Fraction, monotone: bool) -> Fraction:
-    """Exponent per step of cost."""
+    """Compute the exponent per step of cost."""
     return rational(epsilon) / (steps * (1 if monotone else 2)) / WIDER
 
 
 def rational(value: Any) -> Fraction:
-    """The exact value of a number; numpy's integers, which wrap around inside a `Fraction`, as Python's."""
+    """Return the exact value of a number; numpy's integers, which wrap around inside a `Fraction`, as Python's."""
     return Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
 
 
@@ -161,7 +161,7 @@ def check_positive(**values: float) -> None:
 
 
 def finite(value: ArrayLike) -> FloatArray:
-    """The statistic as float64, refused if not finite."""
+    """Convert a statistic to float64, refused if not finite."""
     array = np.asarray(value, dtype=np.float64)
     if not np.all(np.isfinite(array)):
         raise ValueError("the statistic to be released must be finite.")
@@ -169,7 +169,7 @@ def finite(value: ArrayLike) -> FloatArray:
 
 
 def as_integers(values: ArrayLike) -> NDArray[Any] | None:
-    """The values as int64, or as Python integers where int64 does not hold them; None if they are not integers."""
+    """Convert values to int64, or to Python integers where int64 does not hold them; None if they are not integers."""
     array = np.asarray(values)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         return array.astype(object)
@@ -182,12 +182,12 @@ def as_integers(values: ArrayLike) -> NDArray[Any] | None:
 
 
 def largest(values: NDArray[Any]) -> int:
-    """Largest absolute value of integers, as a Python integer."""
+    """Return the largest absolute value of integers, as a Python integer."""
     return max(int(values.max()), -int(values.min())) if values.size else 0
 
 
 def integers(counts: ArrayLike) -> NDArray[Any]:
-    """The counts as integers, refused if they are not."""
+    """Convert counts to integers, refused if they are not."""
     array = as_integers(counts)
     if array is None:
         raise TypeError(f"counts must be integers, got dtype {np.asarray(counts).dtype}.")

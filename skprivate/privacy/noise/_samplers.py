@@ -1,15 +1,11 @@
 """Exact integer samplers on random bits.
 
 A uniform real number X of [0, 1) is known through its first ``bits`` binary digits ``prefix``, that is
-prefix ≤ 2^bits·X < prefix + 1. The samplers decide almost every lane in float64 with a rigorous error margin;
-the rest comes here, where `decimal` (correctly rounded, any precision) settles it with as many further random
-digits as it takes. Nothing is approximated: the loops end with probability 1 because e^{-γ} is irrational for
-every rational γ ≠ 0.
-
-Every sampler inverts a distribution function or accepts a candidate by comparing a uniform number with a
-probability. The comparison is made for whole blocks in float64, with an error margin that float64 arithmetic
-provably stays within; the few lanes whose answer the margin leaves open are settled in `_exact` with decimal
-arithmetic of growing precision and further random digits. So each law is exact: nothing is truncated.
+prefix ≤ 2^bits·X < prefix + 1. Every sampler inverts a distribution function or accepts a candidate by comparing X with
+a probability. Whole blocks are decided in float64, with an error margin that float64 arithmetic provably stays within.
+The few lanes that the margin leaves open are settled by `decimal` arithmetic of growing precision (correctly rounded)
+and further random digits. So each law is exact: nothing is truncated. The loops end with probability 1 because e^{-γ}
+is irrational for every rational γ ≠ 0.
 """
 
 from __future__ import annotations
@@ -85,8 +81,7 @@ def below_exp(prefix: int, bits: int, gamma: Fraction, source: BitSource) -> boo
 def share_below_exp(prefix: int, bits: int, count: int, gamma: Fraction, source: BitSource) -> bool:
     """Decide prefix + V < 2^bits·count·e^{-gamma} for a uniform V of [0, 1), drawing its digits on ties.
 
-    ``bits`` may be negative. With f = ⌊2^k·e^{-gamma}⌋ the number 2^k·count·e^{-gamma} lies in
-    [count·f, count·(f + 1)).
+    ``bits`` may be negative. With f = ⌊2^k·e^{-gamma}⌋ the number 2^k·count·e^{-gamma} is in [count·f, count·(f + 1)).
     """
     if bits < 0:
         prefix, bits = (prefix << -bits) | source.bits(-bits), 0
@@ -194,7 +189,7 @@ UInt64Array = NDArray[np.uint64]
 def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
     scale = as_fraction(value, name)
     if not _MIN_SCALE <= scale <= _MAX_SCALE:
-        raise ValueError(f"{name} must lie between 2**-20 and 2**52, got {value!r}.")
+        raise ValueError(f"{name} must be between 2**-20 and 2**52, got {value!r}.")
     return scale
 
 
@@ -214,7 +209,7 @@ def _check_size(size: int) -> int:
 
 
 def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
-    """Invert the upper tail at the X whose first 63 binary digits are those of ``words`` (see `_exact`).
+    """Invert the upper tail at the X whose first 63 binary digits are those of ``words``, as `geometric_quantile` does.
 
     The result is ⌊y⌋, y = s·(shift − log X). What float64 makes of y errs by less than
 
@@ -284,13 +279,13 @@ def _signed(values: Int64Array, words: UInt64Array) -> Int64Array:
 
 @lru_cache(maxsize=64)
 def _split(scale: Fraction) -> tuple[int, int]:
-    """Number m of low digits split off a large scale, and ⌊2^(64-m)·e^{-2^m/scale}⌋."""
+    """Return the number m of low digits split off a large scale, and ⌊2^(64-m)·e^{-2^m/scale}⌋."""
     m = (int(scale) >> 20).bit_length() - 1
     return m, exp_floor(2**m / scale, 64 - m)
 
 
 def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
-    """At most ``size`` discrete Laplace draws (fewer where a candidate was rejected)."""
+    """Draw at most ``size`` discrete Laplace numbers (fewer where a candidate was rejected)."""
     words = source.words(size)
     if scale <= _DIRECT:
         return _signed(_quantiles(words, scale, True, source), words)
@@ -310,10 +305,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
 
 
 def _fill(size: int, block: Callable[[int], Int64Array], surplus: float = 1.0) -> Int64Array:
-    """Concatenate what ``block(at_most)`` yields until ``size`` values are there.
-
-    ``surplus`` candidates are asked for per value that is missing.
-    """
+    """Concatenate what ``block(at_most)`` yields, with ``surplus`` candidates per missing value, to ``size`` values."""
     result = np.empty(size, dtype=np.int64)
     filled = 0
     while filled < size:
@@ -324,27 +316,13 @@ def _fill(size: int, block: Callable[[int], Int64Array], surplus: float = 1.0) -
 
 
 def discrete_laplace(scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw from the discrete Laplace law, P(k) ∝ exp(-|k|/scale), exactly.
-
-    Parameters
-    ----------
-    scale : float, int or Fraction
-        From 2**-20 to 2**52; a float is the exact rational that it is.
-    size : int
-        Number of draws.
-    source : BitSource
-        Random bits.
-
-    Returns
-    -------
-    ndarray of shape (size,), int64
-    """
+    """Draw from the discrete Laplace law, P(k) ∝ exp(-|k|/scale), exactly; the scale is from 2**-20 to 2**52."""
     exact = _check_scale(scale, "scale")
     return _fill(_check_size(size), lambda n: _laplace_block(exact, n, source))
 
 
 def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array:
-    """At most ``size`` discrete Gaussian draws: the accepted ones of ``size`` discrete Laplace candidates."""
+    """Draw ``size`` discrete Laplace candidates, and keep those accepted for the discrete Gaussian law."""
     t = int(sigma) + 1
     candidates = _laplace_block(Fraction(t), size, source)
     centre = sigma * sigma / t
@@ -363,51 +341,31 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
 
 
 def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw from the discrete Gaussian law, P(k) ∝ exp(-k²/(2·sigma²)), exactly.
+    """Draw from the discrete Gaussian law, P(k) ∝ exp(-k²/(2·sigma²)), exactly; sigma is from 2**-20 to 2**52.
 
-    Rejection from the discrete Laplace law of scale ⌊sigma⌋ + 1 [1]_.
-
-    Parameters
-    ----------
-    sigma : float, int or Fraction
-        From 2**-20 to 2**52; a float is the exact rational that it is.
-    size : int
-        Number of draws.
-    source : BitSource
-        Random bits.
-
-    Returns
-    -------
-    ndarray of shape (size,), int64
-
-    References
-    ----------
-    .. [1] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020,
-       Algorithm 3.
+    Rejection from the discrete Laplace law of scale ⌊sigma⌋ + 1 (Canonne, Kamath and Steinke 2020, Algorithm 3).
     """
     exact = _check_scale(sigma, "sigma")
     return _fill(_check_size(size), lambda n: _gaussian_block(exact, n, source), 1.5)
 
 
+def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
+    """Map the upper halves of words to integers below each width ≤ 2^32: uniform if accepted (Lemire 2019).
+
+    The upper half of 32 bits times the width is uniform below the width, given that the lower half is not among the
+    first 2^32 mod width values.
+    """
+    scaled = (words >> np.uint64(32)) * widths
+    accepted = (scaled & np.uint64(2**32 - 1)) >= (np.uint64(2**32) - widths) % widths
+    return (scaled >> np.uint64(32)).view(np.int64), accepted
+
+
 def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, source: BitSource) -> Int64Array:
-    """Draw ``columns`` discrete Gaussian numbers for each of many standard deviations σ = multiple·2^-unit_bits.
+    """Draw ``columns`` discrete Gaussian numbers for each deviation σ = multiple·2^-unit_bits < 2^60.
 
     Rejection from cells of ℓ = ⌈σ/t⌉ neighbours, t a power of two: the number w of the cell is geometric,
     P(w) ∝ e^{-w/t}, the place in it uniform, and k = ℓw + place on the one side of zero, one more on the other. As
     k ≥ wσ/t, k²/(2σ²) exceeds w/t - 1/2 by at least (w/t - 1)²/2: the difference is the γ of the test.
-
-    Parameters
-    ----------
-    multiples : ndarray of shape (n,), int64
-        At least 1; σ below 2**60.
-    unit_bits : int
-        From 0 to 62.
-    columns : int
-    source : BitSource
-
-    Returns
-    -------
-    ndarray of shape (n, columns), int64
     """
     largest = int(multiples.max(initial=1)) >> unit_bits
     if largest >= 2**60:
@@ -416,7 +374,6 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
     t = 1 << t_bits
     # ⌈σ/t⌉ ≤ 2^31
     cell = (-(-multiples >> min(unit_bits + t_bits, 63))).astype(np.uint64)
-    uneven = (np.uint64(2**32) - cell) % cell
     sigma = np.ldexp(multiples.astype(np.float64), -unit_bits)
     result = np.empty(multiples.size * columns, dtype=np.int64)
     waiting, start = np.empty(0, dtype=np.int64), 0
@@ -426,11 +383,8 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
         start, rows = stop, lanes // columns
         words = source.words(lanes.size)
         w = _quantiles(words, Fraction(t), False, source)
-        # 32 uniform bits times ℓ: the upper half is uniform below ℓ given that the lower half is not among the
-        # first 2^32 mod ℓ values (Lemire 2019).
-        scaled = (source.words(lanes.size) >> np.uint64(32)) * cell[rows]
-        even = (scaled & np.uint64(2**32 - 1)) >= uneven[rows]
-        values = w * cell[rows].view(np.int64) + (scaled >> np.uint64(32)).view(np.int64)
+        place, even = _multiply_shift(source.words(lanes.size), cell[rows])
+        values = w * cell[rows].view(np.int64) + place
         minus = words.view(np.int64) >> 63
         values -= minus
         # γ ≤ 100 has w/t ≤ 16 and k²/(2σ²) ≤ 116, which errs by less than 2^-50 of itself.
@@ -453,11 +407,7 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
 
 
 def integer_noise(kind: str, scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw integer noise of ``kind`` "laplace" or "gaussian" and the given ``scale``.
-
-    One value takes about 20 µs, a tenth of the time OpenDP takes to build and call its measurement, and long vectors
-    several hundred times less per value (docs/benchmarks/secure_noise.md): OpenDP is what the tests compare with.
-    """
+    """Draw integer noise of ``kind`` "laplace" or "gaussian" and the given ``scale``."""
     if kind == "laplace":
         return discrete_laplace(scale, size, source)
     if kind == "gaussian":

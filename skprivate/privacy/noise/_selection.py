@@ -28,13 +28,13 @@ T = TypeVar("T", int, NDArray[np.int64])
 #: Binary digits of the integer weights in the exponential mechanism.
 _WEIGHT_BITS = 52
 _MAX_COST = 2**62
-#: Below so many members the weights are summed in int64, with at least 33 binary digits each.
+#: With fewer members the weights are summed in int64, with at least 33 binary digits each.
 _VECTORISED = 1 << 28
 #: Binary digits of all weights together where each is that of a whole category.
 _MASS_BITS = 60
-#: Categories of at least so many members leave the range of float64.
+#: Larger categories leave the range of float64.
 _HUGE = 1 << 900
-#: Categories of at most so many members have their coins tossed one by one.
+#: Members of smaller categories are drawn one by one.
 _FEW = 1 << 10
 #: Elements handled at a time where one array of all of them would be large.
 _BLOCK = 1 << 17
@@ -72,12 +72,12 @@ def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
             f"and shape {array.shape}."
         )
     if array.min(initial=0) < 0 or array.max(initial=0) > _MAX_COST:
-        raise ValueError("costs must lie between 0 and 2**62.")
+        raise ValueError("costs must be between 0 and 2**62.")
     return array.astype(np.int64, copy=False)
 
 
 def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> Counts:
-    """Numbers of members: an array of int64 stays one if their sum is an int64, others become Python integers."""
+    """Check numbers of members: an array of int64 stays one if their sum is an int64, others become Python integers."""
     if len(multiplicity) != n:
         raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(multiplicity)}.")
     counts: Counts = (
@@ -100,7 +100,7 @@ def _total(counts: Counts) -> int:
 
 
 def _from_best(cost: Int64Array, counts: Counts) -> Int64Array:
-    """Costs against the best category that has members (those without do not matter: they get cost 0 or more)."""
+    """Subtract the cost of the best category that has members; those without get cost 0 or more."""
     members = counts > 0 if isinstance(counts, np.ndarray) else np.array([count > 0 for count in counts])
     present = int(cost[members].min())
     against_best: Int64Array = np.maximum(cost, present) - present
@@ -134,27 +134,10 @@ def exponential_select(
 ) -> tuple[int, int]:
     """Draw from the exponential mechanism exactly: P(member j of category e) ∝ exp(-rate·costs[e]).
 
-    Integers C_e above 2^b·e^{-rate·cost} carve a line into segments of multiplicity_e pieces of length C_e.
-    A uniform point of the line falls into one piece and is accepted if it lies below 2^b·e^{-rate·cost}
-    there, which float64 bounds decide almost always and exact arithmetic with further digits otherwise. Where members
-    are many the pieces of a category are one, and its member is drawn afterwards.
-
-    Parameters
-    ----------
-    costs : array-like of shape (n_categories,), integers >= 0
-        Loss of each category against the best one.
-    rate : float, int or Fraction
-        Exponent per unit of cost, >= 0.
-    source : BitSource
-        Random bits.
-    multiplicity : sequence of int, default=None
-        Members of each category (any size); ``None`` means one each.
-
-    Returns
-    -------
-    category : int
-    member : int
-        Uniform in ``0, …, multiplicity[category] - 1``.
+    Integers C_e above 2^b·e^{-rate·cost} carve a line into segments of multiplicity_e pieces of length C_e. A uniform
+    point of the line falls into one piece and is accepted if it is below 2^b·e^{-rate·cost} there. Float64 bounds
+    decide that almost always, exact arithmetic with further digits otherwise. Where members are many the pieces of a
+    category are one, and its member is drawn afterwards. Returns the category and a uniform one of its members.
     """
     cost = _check_costs(costs, 1)
     exact_rate = _check_rate(rate)
@@ -197,14 +180,14 @@ def _select_vectorised(
 
 
 def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64Array, int]:
-    """Integers M_e > 2^s·c_e·e^{-γ_e}, by no more than 1 and 2^-39 of it, for γ_e = rate·cost_e, and s.
+    """Compute integers M_e > 2^s·c_e·e^{-γ_e}, by no more than 1 and 2^-39 of it, for γ_e = rate·cost_e, and s.
 
     Proof, with u = 2^-53, for 0 < γ ≤ 700. float64 rounds cost (below 2^63), rate and their product by a
     relative u each, so γ' = γ(1 + θ) with |θ| ≤ 3.01u, and |γ' - γ| ≤ 2108u < 2^-41.9. An exponential function
     whose relative error is below 2^-44, 500 units in the last place (libraries promise 4 at most), returns e^{-γ}
     times a factor within 1 ± 2^-41.5. c_e, its product with that, and the product with 1 + 2^-40 are rounded by
     u each, the addition of 1 by u again; scaling by 2^s is exact or, below 2^-1022, covered by the 1 that is
-    added. In all the factor lies between (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) <
+    added. In all the factor is between (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) <
     1 + 2^-39. Rounding down what exceeds x + 1 leaves more than x. Rates so small that float64 rounds them by
     more make γ itself below 2^-900. For γ > 700 the weight is taken at 700 (more than the truth): less than
     2^-49 before the addition, as e^-700 < 2^-1009, c_e < 2^900 and s ≤ 60. The sum of all float64 masses is below
@@ -221,7 +204,7 @@ def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64A
 def _select_by_mass(
     cost: Int64Array, rate: Fraction, counts: list[int], source: BitSource
 ) -> tuple[int, int]:
-    """A category in proportion to count·e^{-rate·cost} by rejection under `_masses`, and one of its members."""
+    """Draw a category in proportion to count·e^{-rate·cost} by rejection under `_masses`, and one of its members."""
     masses, scale = _masses(cost, rate, counts)
     ends = np.cumsum(masses)
     while True:
@@ -236,21 +219,7 @@ def _select_by_mass(
 
 
 def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:
-    """Draw one index per row, independently: P(e in row i) ∝ exp(-rate·costs[i, e]), exactly.
-
-    Parameters
-    ----------
-    costs : array-like of shape (n_rows, n_candidates), integers >= 0
-        At most 2**20 candidates.
-    rate : float, int or Fraction
-        Exponent per unit of cost, >= 0.
-    source : BitSource
-        Random bits.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64
-    """
+    """Draw one index per row, independently: P(e in row i) ∝ exp(-rate·costs[i, e]), exactly, of 2**20 at most."""
     cost = _check_costs(costs, 2)
     exact_rate = _check_rate(rate)
     n_rows, n_candidates = cost.shape
@@ -285,7 +254,7 @@ def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, sour
 
 
 def _half_binomial(n: int, source: BitSource) -> int:
-    """Number of ones among ``n`` fair bits."""
+    """Draw the number of ones among ``n`` fair bits."""
     ones = 0
     while n:
         take = min(n, 1 << 23)
@@ -326,7 +295,7 @@ def binomial_exp(n: int, gamma: Fraction, source: BitSource) -> int:
 
 
 def _flip(cost: Int64Array, rate: Fraction, source: BitSource) -> NDArray[np.bool_]:
-    """Independent exact Bernoulli(e^{-rate·cost}) flips."""
+    """Draw independent exact Bernoulli(e^{-rate·cost}) variables."""
     upper = _upper(cost, rate, _WEIGHT_BITS)
     digits = (source.words(cost.size) >> np.uint64(64 - _WEIGHT_BITS)).view(np.int64)
     accept: NDArray[np.bool_] = digits < upper
@@ -341,68 +310,33 @@ def permute_and_flip_select(
     source: BitSource,
     multiplicity: Sequence[int] | None = None,
 ) -> tuple[int, int]:
-    """Draw from permute-and-flip [1]_ exactly.
+    """Draw from permute-and-flip (McKenna and Sheldon 2020) exactly.
 
-    The mechanism walks through the candidates in random order and returns the first one whose coin, heads
-    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be
-    tossed first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
-    candidate's coin always shows heads). Within a category of m equal candidates the number of heads is
-    Binomial(m, p), and given that number every member is equally likely to be the chosen one.
-
-    Parameters
-    ----------
-    costs : array-like of shape (n_categories,), integers >= 0
-        Loss of each category against the best one.
-    rate : float, int or Fraction
-        Exponent per unit of cost, >= 0.
-    source : BitSource
-        Random bits.
-    multiplicity : sequence of int, default=None
-        Members of each category, in all at most 2·10^10; ``None`` means one each.
-
-    Returns
-    -------
-    category : int
-    member : int
-        Uniform in ``0, …, multiplicity[category] - 1``.
-
-    References
-    ----------
-    .. [1] R. McKenna, D. Sheldon, "Permute-and-Flip: A New Mechanism for Differentially Private Selection",
-       NeurIPS 2020.
+    The mechanism walks through the candidates in random order, draws a bit with probability exp(-rate·cost) for each,
+    and returns the first candidate whose bit is 1. The bits are independent of the order, so all may be drawn first.
+    The first one in a uniform order is then a uniform element of the set of ones, which holds the best candidate.
+    Within a category of m equal candidates the number of ones is Binomial(m, p), and every member is equally likely to
+    be the chosen one.
     """
     cost = _check_costs(costs, 1)
     exact_rate = _check_rate(rate)
     if multiplicity is None:
-        heads = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
-        return int(heads[source.integer_below(heads.size)]), 0
+        ones = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
+        return int(ones[source.integer_below(ones.size)]), 0
     counts = _check_multiplicity(multiplicity, cost.size)
-    if _total(counts) > MAX_FLIPS:
-        raise ValueError(
-            f"multiplicity adds up to {_total(counts)} members; permute-and-flip takes time linear in that and "
-            f"allows {MAX_FLIPS}. Use rule='exponential'."
-        )
+    check_selection(cost, multiplicity, "permute-and-flip")
     members = np.asarray(counts, dtype=np.int64)
     cost = _from_best(cost, counts)
-    n_heads = np.zeros(cost.size, dtype=np.int64)
+    n_ones = np.zeros(cost.size, dtype=np.int64)
     small = members <= _FEW
     for large in np.flatnonzero(~small):
-        n_heads[large] = binomial_exp(int(counts[large]), exact_rate * int(cost[large]), source)
+        n_ones[large] = binomial_exp(int(counts[large]), exact_rate * int(cost[large]), source)
     rest = np.flatnonzero(small & (members > 0))
     blocks = np.cumsum(members[rest]) // _BLOCK  # about _BLOCK members each
     for chunk in np.split(rest, np.flatnonzero(np.diff(blocks)) + 1):
         member_of = np.repeat(np.arange(chunk.size), members[chunk])
-        came_up = _flip(cost[chunk][member_of], exact_rate, source)
-        n_heads[chunk] = np.bincount(member_of[came_up], minlength=chunk.size)
-    point = source.integer_below(int(n_heads.sum()))
-    category = int(np.searchsorted(np.cumsum(n_heads), point, side="right"))
+        drawn = _flip(cost[chunk][member_of], exact_rate, source)
+        n_ones[chunk] = np.bincount(member_of[drawn], minlength=chunk.size)
+    point = source.integer_below(int(n_ones.sum()))
+    category = int(np.searchsorted(np.cumsum(n_ones), point, side="right"))
     return category, source.integer_below(int(counts[category]))
-
-
-__all__: list[str] = [
-    "MAX_FLIPS",
-    "binomial_exp",
-    "exponential_select",
-    "exponential_select_rows",
-    "permute_and_flip_select",
-]

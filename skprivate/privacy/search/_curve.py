@@ -6,13 +6,13 @@ f′(1 − u), f(x) = E[x^K] (docs/private_search_cost.md). For both laws f′(1
 * truncated negative binomial of η > −1 (geometric for η = 1, logarithmic for η = 0): w(u) = (1 + κu)^{−(η+1)};
 * Poisson, truncated to K ≥ 1 (its limit η → ∞): w(u) = e^{−κu}.
 
-Both are at least 1, so that a search always has a result. The rate κ is the float that makes E[K] the stated mean up to
+K is at least 1, so that a search always has a result. The rate κ is the float that makes E[K] the stated mean up to
 rounding; K is drawn from the law of exactly that κ, and what rounding does to E[K] is part of the price.
 
-Derived in docs/private_search_cost.md. For one evaluation of a random candidate let δ₁ be the privacy curve, u and u′
-the chances on two neighbouring inputs that it beats a given result, and E[K]·w(u) the law's factor (`_repetitions`).
+For one evaluation of a random candidate let δ₁ be the privacy curve, and u and u′ the chances on two neighbouring
+inputs that it beats a given result.
 
-1. (u, u′) lies in the testing region of δ₁: u′ ≤ h(u) = min over t ≥ 0 of eᵗu + δ₁(t) and 1 − e^{−t}(1 − u − δ₁(t)).
+1. (u, u′) is in the testing region of δ₁: u′ ≤ h(u) = min over t ≥ 0 of eᵗu + δ₁(t) and 1 − e^{−t}(1 − u − δ₁(t)).
 2. A result of densities q and q′ adds E[K]·(w(u)q − e^ε w(u′)q′)⁺ to the divergence: at most E[K]·e^ε·Φ(e^{−ε}q/q′)·q′
    with Φ(ℓ) = max over u of (w(u)ℓ − w(h(u)))⁺, convex and piecewise linear.
 3. A convex function is a mixture of (ℓ − ℓₖ)⁺, and these are values of δ₁: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ), where Δₖ are
@@ -54,6 +54,9 @@ _MOST = 1e6
 class Repetitions:
     """Law of the number of evaluations of a private search; the number itself is a secret.
 
+    The laws of Papernot and Steinke (2022), "Hyperparameter tuning with Rényi differential privacy". The larger η, the
+    more the number is concentrated, and the more the search costs.
+
     Parameters
     ----------
     family : {"poisson", "negative-binomial"}
@@ -63,14 +66,6 @@ class Repetitions:
     eta : float in [-0.9, 100], optional
         Shape of the negative binomial: 1 is the geometric law, 0 the logarithmic one; at least 1e-6 in size otherwise.
         None with "poisson".
-
-    Notes
-    -----
-    The laws of [1]_. The larger η, the more the number is concentrated, and the dearer the search.
-
-    References
-    ----------
-    .. [1] N. Papernot and T. Steinke (2022), "Hyperparameter tuning with Rényi differential privacy".
 
     Examples
     --------
@@ -117,9 +112,9 @@ class Repetitions:
 
     @cached_property
     def expected_rank(self) -> float:
-        """Of the best of K evaluations among all that could be made, from 0 (worst) to 1 (best): E[K/(K+1)].
+        """Mean rank of the best of K evaluations among all possible ones, from 0 (worst) to 1 (best): E[K/(K+1)].
 
-        What a search is worth where evaluations are exact. With u as above it is the mean of 1 − u over the winner.
+        With u as above it is the mean of 1 − u over the winner.
         """
         if self.rate == 0:
             return 0.5
@@ -139,19 +134,19 @@ class Repetitions:
         return rate / log if self.eta == 0 else self.eta * rate / -math.expm1(-self.eta * log)
 
     def log_weight(self, beaten: FloatArray) -> FloatArray:
-        """ln w(u) for chances u of being beaten, in [0, 1]; 0 at 0, and decreasing."""
+        """Compute ln w(u) for chances u of being beaten, in [0, 1]; 0 at 0, and decreasing."""
         if self.eta is None:
             return np.asarray(-self.rate * beaten)
         return np.asarray(-(self.eta + 1) * np.log1p(self.rate * beaten))
 
     def beaten(self, log_weight: FloatArray) -> FloatArray:
-        """The chances at which `log_weight` has these values."""
+        """Invert `log_weight`."""
         if self.eta is None:
             return np.asarray(-log_weight / self.rate)
         return np.asarray(np.expm1(-log_weight / (self.eta + 1)) / self.rate)
 
     def log_slope(self, beaten: FloatArray) -> FloatArray:
-        """The logarithm of the size of w′(u), up to a constant."""
+        """Compute the logarithm of the size of w′(u), up to a constant."""
         if self.eta is None:
             return self.log_weight(beaten)
         return np.asarray(-(self.eta + 2) * np.log1p(self.rate * beaten))
@@ -170,7 +165,7 @@ class Repetitions:
         return drawn
 
     def _quantile(self, prefix: int, bits: int) -> int | None:
-        """The K of all numbers that begin with these digits, or None where there are two."""
+        """Find the K of all numbers that begin with these digits, or None where there are two."""
         context = Context(prec=math.ceil(0.302 * bits) + 60, Emin=-(10**15), Emax=10**15)
         multiply, divide, add = context.multiply, context.divide, context.add
         rate, one = Decimal(self.rate), Decimal(1)
@@ -215,39 +210,30 @@ _LARGEST = 700.0
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of a uniformly random candidate.
+    """One evaluation of a uniformly random candidate: plans, and how many candidates draw each.
 
-    The candidate is drawn independently of the data and may be thought published, so that the divergence of two
-    inputs is the mean of the candidates' divergences.
-
-    Parameters
-    ----------
-    plans : tuple of (Plan, int)
-        What candidates draw, and how many draw it.
+    The candidate is drawn independently of the data and may be thought published, so that the divergence of two inputs
+    is the mean of the candidates' divergences.
     """
 
     plans: tuple[tuple[Plan, int], ...]
 
     @cached_property
     def pure_epsilon(self) -> float:
-        """Of the worst candidate."""
+        """ε of the worst candidate."""
         return max(compose_epsilon(plan, 0.0) for plan, _ in self.plans)
 
     def epsilon(self, delta: float) -> float:
-        """At which no candidate's curve is above ``delta``."""
+        """Find an ε at which no candidate's curve is above ``delta``."""
         return max(compose_epsilon(plan, delta) for plan, _ in self.plans)
 
     def delta(self, epsilon: float) -> float:
-        """δ₁, rounded up; for ε < 0 by symmetry of the neighbouring relation."""
-        value = self._delta(abs(epsilon))
+        """Compute δ₁, rounded up; for ε < 0 by symmetry of the neighbouring relation."""
+        terms = [count * rough_delta(plan, abs(epsilon)) for plan, count in self.plans]
+        value = min(add_up(terms) / sum(count for _, count in self.plans) * (1 + _ULP), 1.0)
         if epsilon >= 0 or value == 1:
             return value
         return min((-math.expm1(epsilon) + math.exp(epsilon) * value) * (1 + _ULP), 1.0)
-
-    def _delta(self, epsilon: float) -> float:
-        n = sum(count for _, count in self.plans)
-        terms = [count * rough_delta(plan, epsilon) for plan, count in self.plans]
-        return min(add_up(terms) / n * (1 + _ULP), 1.0)
 
 
 @dataclass(frozen=True)
@@ -270,7 +256,7 @@ class SearchCurve:
         return add_up([pure, max(float(gap.max()), 0.0)])
 
     def delta(self, epsilon: float) -> float:
-        """δ at ``epsilon``, rounded up."""
+        """Compute δ at ``epsilon``, rounded up."""
         if self.repetitions.rate == 0:
             return self.evaluation.delta(epsilon)
         if epsilon >= self.pure_epsilon:
@@ -285,7 +271,7 @@ class SearchCurve:
         return min(total * self.repetitions.largest_mean * (1 + _ULP), 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest proven ε at ``delta``; ``inf`` if there is none."""
+        """Find the smallest proven ε at ``delta``; ``inf`` if there is none."""
         best = self.pure_epsilon
         if delta == 0:
             return best
@@ -416,7 +402,7 @@ class SearchCurve:
 
 @lru_cache(maxsize=64)
 def search_curve(evaluation: Evaluation, repetitions: Repetitions) -> SearchCurve:
-    """The curve, which keeps what it computed."""
+    """Make the curve, which keeps what it computed."""
     return SearchCurve(evaluation, repetitions)
 
 
@@ -425,24 +411,24 @@ def search_curve(evaluation: Evaluation, repetitions: Repetitions) -> SearchCurv
 
 @lru_cache(maxsize=4096)
 def pure_epsilon_of(evaluation: Evaluation, repetitions: Repetitions) -> float:
-    """`SearchCurve.pure_epsilon`, remembered."""
+    """Compute `SearchCurve.pure_epsilon` once."""
     return search_curve(evaluation, repetitions).pure_epsilon
 
 
 @lru_cache(maxsize=4096)
 def delta_of(evaluation: Evaluation, repetitions: Repetitions, epsilon: float) -> float:
-    """`SearchCurve.delta`, remembered."""
+    """Compute `SearchCurve.delta` once."""
     return search_curve(evaluation, repetitions).delta(epsilon)
 
 
 @lru_cache(maxsize=512)
 def epsilon_of(evaluation: Evaluation, repetitions: Repetitions, delta: float) -> float:
-    """`SearchCurve.epsilon`, remembered."""
+    """Compute `SearchCurve.epsilon` once."""
     return search_curve(evaluation, repetitions).epsilon(delta)
 
 
 def evaluation_of(plans: Sequence[Events]) -> Evaluation:
-    """One evaluation of a random one of the candidates that draw these plans."""
+    """Describe one evaluation of a random one of the candidates that draw these plans."""
     kinds = Counter(
         tuple(sorted(count_events(plan).items(), key=lambda pair: repr(pair[0]))) for plan in plans
     )

@@ -15,17 +15,7 @@ from skprivate.privacy.search._stopping import SearchPlan, holds
 
 
 class Selected(NamedTuple):
-    """The best evaluation of a private search: all that may be released of it.
-
-    Parameters
-    ----------
-    candidate : int
-        Which candidate was evaluated.
-    score : float
-        Its private score; NaN counts as the least.
-    result : Any
-        What else the evaluation returned.
-    """
+    """The best evaluation of a private search: all that may be released of it. A NaN score counts as the least."""
 
     candidate: int
     score: float
@@ -35,25 +25,25 @@ class Selected(NamedTuple):
 def select_repeatedly(
     release: Release, evaluate: Callable[[int, Branch], tuple[float, Any]], search: SearchPlan
 ) -> Selected:
-    """Best among a random number of evaluations of random candidates.
+    """Keep the best among a random number of evaluations of random candidates.
 
     Parameters
     ----------
     release : Release
         Pays the total of ``search``, once: ``search.events``.
     evaluate : callable
-        From the number of a candidate and a branch that may draw that candidate's plan to a noisy score, of which more
-        is better, and all else that is to be kept of the evaluation if it wins (a fitted model, say). It sees the data
-        through that branch alone, which is closed when it returns, and nothing of it may depend on or change what
-        other evaluations see. Of those that do not win nothing may be kept, their number included: how long a search
-        takes and what it logs tell of it.
+        From the number of a candidate and a branch to a noisy score, larger is better, and all else that is to be kept
+        of the evaluation if it wins (a fitted model, say). The branch may draw that candidate's plan, and is closed
+        when ``evaluate`` returns. It sees the data through that branch alone, and nothing of it may depend on or change
+        what other evaluations see. Of those that do not win nothing may be kept, their number included: the duration of
+        a search and its logs reveal it.
     search : SearchPlan
         From `plan_search`.
 
     Returns
     -------
     Selected
-        Of equal scores the first.
+        ``candidate``, ``score`` and ``result``; of equal scores the first.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Private search by random stopping: what it costs, and the budget of one evaluation that fits a total.
+"""Private search by random stopping: its cost, and the budget of one evaluation that fits a total.
 
-A random candidate is evaluated privately, a random number of times, and the best result is kept: the price does not
+A random candidate is evaluated privately, a random number of times, and the best result is kept. The price does not
 grow with the number of candidates (Liu and Talwar 2019; Papernot and Steinke 2022; Koskela, Redberg and Wang 2024). The
-bound is that of `_search_curve`, derived in docs/private_search_cost.md.
+bound is that of `SearchCurve`, derived in docs/private_search_cost.md.
 """
 
 from __future__ import annotations
@@ -53,53 +53,32 @@ class SearchPlan:
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
-        """What the whole search states as its plan, and `select_repeatedly` draws: one event."""
+        """Event of the whole search, which is its plan and is drawn by `select_repeatedly`."""
         if self.delta == 0:
             return ((PureEvent(self.epsilon, _MECHANISM), 1),)
         return ((ApproximateEvent(self.epsilon, self.delta, _MECHANISM), 1),)
 
 
 def holds(search: SearchPlan) -> bool:
-    """Whether the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
+    """Check that the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
     curve = evaluation_of(search.plans), search.repetitions
     limit = search.epsilon * (1 + ROUNDING)
     return pure_epsilon_of(*curve) <= limit or delta_of(*curve, limit) <= search.delta
 
 
 def search_epsilon(plans: Sequence[Events], repetitions: Repetitions, delta: float = 0.0) -> float:
-    """Smallest proven ε of a private search, at the given δ.
+    """Compute the smallest proven ε of a private search, at the given δ; ``inf`` if none is known.
 
-    The search evaluates a uniformly random candidate, independently, as often as ``repetitions`` says, and releases
-    the best evaluation: its score, its candidate and all else that it drew. Nothing of the others may be released.
+    The search evaluates a uniformly random candidate, independently, as often as ``repetitions`` says, and releases the
+    best evaluation: its score, its candidate and all else that it drew. ``plans`` hold what one evaluation of each
+    candidate draws; they may differ.
 
-    Parameters
-    ----------
-    plans : sequence of (mapping or iterable of (PrivacyEvent, int))
-        What one evaluation of each candidate draws, one for each candidate. They may differ.
-    repetitions : Repetitions
-        Law of the number of evaluations.
-    delta : float in [0, 1)
-        Probability by which the bound may fail. With 0 only pure events have a finite price.
+    For ε-DP evaluations and δ = 0 it is the smallest ε that holds for all of them: at most (2 + η)ε, the bound of
+    Papernot and Steinke (2022), and less as the mean is finite. Otherwise the whole privacy curve of one evaluation is
+    used, as in Koskela, Redberg and Wang (2024), "Privacy profiles for private selection", but for the whole testing
+    region and for each rank of a result on its own.
 
-    Returns
-    -------
-    float
-        An upper bound on the true ε, ``inf`` if none is known; never below it.
-
-    Notes
-    -----
-    For ε-DP evaluations and δ = 0 it is the smallest ε that holds for all of them: at most (2 + η)ε, the bound of [1]_,
-    and less as the mean is finite. Otherwise the whole privacy curve of one evaluation is used, as in [2]_, but for
-    the whole testing region and for each rank of a result on its own.
-
-    References
-    ----------
-    .. [1] N. Papernot and T. Steinke (2022), "Hyperparameter tuning with Rényi differential privacy".
-    .. [2] A. Koskela, R. Redberg and Y.-X. Wang (2024), "Privacy profiles for private selection".
-
-    Examples
-    --------
-    >>> from skprivate.privacy import GaussianEvent, Repetitions, compose_epsilon, search_epsilon
+    >>> from skprivate.privacy import GaussianEvent, compose_epsilon
     >>> fit = [(GaussianEvent(4.0), 1)]
     >>> round(compose_epsilon(fit, 1e-6), 3)
     1.061
@@ -130,10 +109,9 @@ def plan_search(
     mean_repetitions : float in [1, 1e6]
         Mean number of evaluations, over all candidates together.
     laws : sequence of Repetitions, optional
-        Laws among which to choose; ``mean_repetitions`` is then not used. By default the Poisson law, the geometric
-        and the logarithmic one, all of that mean. The more concentrated a law, the dearer it is, and the better is the
-        best of so many evaluations (`Repetitions.expected_rank`); the largest product of ``each_epsilon`` and that
-        rank is chosen.
+        Laws among which to choose; ``mean_repetitions`` is then not used. By default the Poisson law, the geometric and
+        the logarithmic one, all of that mean. A more concentrated law costs more, and its best evaluation is better
+        (`Repetitions.expected_rank`). The largest product of ``each_epsilon`` and that rank is chosen.
 
     Returns
     -------
@@ -194,7 +172,7 @@ def plan_search(
 
 
 def _largest(excess: Callable[[float], float], least: float, most: float) -> float:
-    """The largest number in (least, most] without excess, nearly; 0 if none is found."""
+    """Find the largest number in (least, most] without excess, nearly; 0 if none is found."""
     if least >= most:
         return 0.0
     if least > 0:
