@@ -7,7 +7,8 @@ from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDisc
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
-from skprivate.preprocessing._public import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler
+from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
+from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
 
 __all__ = [

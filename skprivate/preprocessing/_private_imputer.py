@@ -16,7 +16,7 @@ from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.preprocessing._columns import numeric_table
 from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
 from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.preprocessing._public import check_categories
+from skprivate.preprocessing._public_encoders import check_categories
 from skprivate.privacy import PrivacyLedger
 
 

@@ -186,7 +186,7 @@ def test_no_rows_and_users_in_blocks_are_refused():
     ledger = PrivacyLedger(epsilon=10.0, delta=0.1, simulation=True)
     for model in MODELS.values():
         model = type(model)(**{**model.get_params(), "ledger": ledger})
-        with pytest.raises(ValueError, match="user_ids must be None where X lies in blocks"):
+        with pytest.raises(ValueError, match="user_ids must be None if X is in blocks"):
             model.fit(Blocks([ROWS]), user_ids="few")
         with pytest.raises(ValueError, match="no rows in its blocks|one list for each of the 3 columns"):
             model.fit(Blocks([ROWS[:0], ROWS[:0]]))
