@@ -20,8 +20,8 @@ from audit_estimators import EPSILONS, RECIPES
 
 from skprivate.audit import audit_estimator, find_violation
 from skprivate.privacy import gaussian_noise_multiplier
+from skprivate.privacy._contributions import as_integers
 from skprivate.privacy.draws import _draws
-from skprivate.privacy.noise._lattice import as_integers
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import half_noise
 

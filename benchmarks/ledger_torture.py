@@ -16,7 +16,7 @@ from _common import ROOT, parse_args, write_table
 TESTS = ROOT / "tests" / "privacy"
 sys.path[:0] = [str(ROOT), str(TESTS)]
 
-import ledger_fire as fire  # noqa: E402
+import helpers.ledger_fire as fire  # noqa: E402
 
 
 def on_a_small_disk(folder, size):

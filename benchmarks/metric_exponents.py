@@ -22,7 +22,7 @@ from skprivate.metric import GridMeasure, MetricPrivateSynthesizer
 from skprivate.privacy import open_release
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "metric"))
-from _hat_measures import HatMoments, choose_levels
+from helpers.hat_measures import HatMoments, choose_levels
 
 GRIDS = {1: 1024, 2: 64, 3: 14}
 EPSILONS = {1: [1e2, 1e3, 1e4, 1e5], 2: [1e3, 1e4, 1e5, 1e6], 3: [1e4, 1e5, 1e6]}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -15,8 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import warn_if_large
-from skprivate._progress import steps
-from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock
+from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock, steps
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
@@ -29,7 +28,6 @@ from skprivate.privacy import (
     open_release,
     price_of_plan,
 )
-from skprivate.privacy.ledger import shown_parameters
 
 __all__ = [
     "DELTA_CONSTRAINT",
@@ -119,7 +117,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 
     privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
-    #: Most tasks of one fit that callbacks hear of (`skprivate._progress.steps`), one after the other; the draws are
+    #: Most tasks of one fit that callbacks hear of (`skprivate._sklearn.steps`), one after the other; the draws are
     #: one.
     _most_fit_tasks: ClassVar[int] = 1
 
@@ -313,3 +311,57 @@ class BestModelMixin(OverBlocks):
         if tags.regressor_tags is not None:
             tags.regressor_tags.poor_score = True
         return tags
+
+
+# Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So
+# an entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, the widths of layers).
+# Of everything else it keeps the kind and the size only.
+_MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
+
+
+def shown_parameters(estimator: Any) -> dict[str, str]:
+    """Show the parameters of an estimator but its ledger."""
+    found = estimator.get_params(deep=False)
+    return {name: shown(value) for name, value in found.items() if name != "ledger"}
+
+
+def shown(value: Any) -> str:
+    """Show one parameter in at most 200 characters."""
+    text = _shown(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _shown(value: Any) -> str:
+    kind = type(value).__name__
+    if (number := _number(value)) is not None:
+        return number
+    if isinstance(value, str):
+        # A plain string: the representation of a member of an enumeration is its own.
+        return repr(str(value)) if len(value) <= _LONGEST_STRING else f"{kind} of length {len(value)}"
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return f"{kind} of shape {shape}"
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return str(value.__qualname__)
+    if hasattr(value, "get_params"):
+        return f"{kind}({', '.join(f'{name}={text}' for name, text in shown_parameters(value).items())})"
+    if isinstance(value, (tuple, list)) and 0 < len(value) <= _MOST_NUMBERS:
+        numbers = [_number(item) for item in value]
+        if None not in numbers:
+            left, right = "()" if isinstance(value, tuple) else "[]"
+            comma = "," if left == "(" and len(value) == 1 else ""
+            return f"{left}{', '.join(map(str, numbers))}{comma}{right}"
+    if isinstance(value, Collection):
+        return f"{kind} of length {len(value)}"
+    return kind
+
+
+def _number(value: Any) -> str | None:
+    """Return the text of a number, True, False or None; None where it is none of these."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if hasattr(value, "shape"):
+        scalar = value.shape == () and hasattr(value, "item") and not hasattr(value, "__array_finalize__")
+        return _number(value.item()) if scalar else None
+    if isinstance(value, Integral):
+        return f"{int(value)}" if abs(int(value)) < 10**40 else None
+    return repr(float(value)) if isinstance(value, Real) else None

@@ -4,9 +4,9 @@ import os
 from collections import defaultdict
 
 import pytest
-from replay_totals import ReplayTotals
+from helpers.replay_totals import ReplayTotals
+from helpers.turns import fast_cells
 from threadpoolctl import threadpool_limits
-from turns import fast_cells
 
 _SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skprivate._validation._bounds import check_bounds
+from skprivate._validation._arrays import check_bounds
 
 NAMES = ["lat", "long"]
 RANGES = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(lambda pair: (pair[0], pair[0] + pair[1]))

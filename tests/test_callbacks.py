@@ -21,7 +21,7 @@ from skprivate import (
     UserLevelSelector,
     UserLevelSGDRegressor,
 )
-from skprivate._progress import MOST_STEPS, gather, listening, steps
+from skprivate._sklearn import MOST_STEPS, gather, listening, steps
 from skprivate.audit import FiniteAdversaryAuditor, LiRAAttack
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.preprocessing import PrivateStandardScaler

@@ -1,6 +1,6 @@
 """Every line of `docs/combinations.md` is tried, and the page says what was tried."""
 
-import combinations as table
+import helpers.combinations as table
 import pytest
 import sklearn
 from sklearn.utils import get_tags
@@ -22,7 +22,7 @@ def test_what_happens(line):
 def test_the_page_is_made_from_the_lines():
     names = [line.name for line in table.LINES]
     assert len(names) >= 40 and len(set(names)) == len(names)
-    assert table.PAGE.read_text("utf-8") == table.page(), "run python tests/combinations.py"
+    assert table.PAGE.read_text("utf-8") == table.page(), "run python tests/helpers/combinations.py"
 
 
 def test_who_is_excused_from_scores():

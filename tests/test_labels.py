@@ -17,7 +17,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from combinations import LINES
+from helpers.combinations import LINES
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -52,7 +52,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.partitions import Blocks
 from skprivate.preprocessing import make_additive_pipeline
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(too few|simulated noise|protected by default|ledger has no unit yet|guessed as their):UserWarning"

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.variants import VARIANTS
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -22,7 +23,6 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from variants import VARIANTS
 
 from skprivate import NoGuaranteeError, UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.inspection import quote
@@ -37,7 +37,7 @@ from skprivate.preprocessing import (
     make_additive_pipeline,
 )
 from skprivate.privacy import PrivacyLedger, PrivacyUnit, public_generator
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.privacy.noise import _selection
 from skprivate.utils._data import equal_leaves, fitted_leaves
 from skprivate.utils._neighbours import _with_rows, environments, private_rows

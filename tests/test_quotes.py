@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from helpers.variants import VARIANTS
 from sklearn.base import clone
-from variants import VARIANTS
 
 from skprivate import PPMHalfspaceClassifier, RandomBagClassifier, UserLevelSelector, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin

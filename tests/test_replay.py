@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.replay_totals import ReplayTotals
+from helpers.variants import VARIANTS
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
-from replay_totals import ReplayTotals
-from variants import VARIANTS
 
 import skprivate as sp
 from skprivate import RandomBagRegressor, make_curated_bags, make_random_bags

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import product
 
 import pytest
+from helpers.turns import fast_cells
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
-from turns import fast_cells
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

@@ -2,14 +2,17 @@
 
 from skprivate._validation._arrays import (
     TEXT_ADVICE,
+    WIDEST,
+    check_bounds,
+    column_label,
     columns_in_words,
+    in_order,
     is_frame,
     learn_columns,
     refuse_elsewhere,
     refuse_other_columns,
     validate_data,
 )
-from skprivate._validation._bounds import WIDEST, check_bounds, column_label, in_order
 from skprivate._validation._labels import (
     ENCODED,
     PUBLIC_LABELS,

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.aggregate._bag_losses import BagObjective
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate.additive._constant import GIVEN_PENALTY_MARGIN, LabelSums, share_to_keep

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._selection import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
+from skprivate.mixture._problem import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
 
 #: Fraction of the public points that a cut leaves in. Most of the public population should be called public.
 KEPT_FRACTIONS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)

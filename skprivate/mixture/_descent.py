@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from skprivate.mixture._geometry import Floats, PublicFrame, products
-from skprivate.mixture._problem import DrawRecord, Hypothesis, MixtureRows, Problem
-from skprivate.mixture._selection import ErrorWeights, Integers
+from skprivate.mixture._problem import DrawRecord, ErrorWeights, Hypothesis, Integers, MixtureRows, Problem
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
     CONTRIBUTION_STEP,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.mixture._cuts import CutCandidates, CutIntersections, point_cuts
 from skprivate.mixture._geometry import (
     Floats,
@@ -20,11 +20,14 @@ from skprivate.mixture._geometry import (
     supporting_pairs,
 )
 from skprivate.mixture._intersections import Intersections, count_intersections
-from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
-from skprivate.mixture._selection import (
+from skprivate.mixture._problem import (
     Checkpoint,
+    DrawRecord,
     Enumeration,
+    Hypothesis,
     Integers,
+    Problem,
+    SpanRows,
     draw_hypothesis,
     occurrences,
     selection_event,

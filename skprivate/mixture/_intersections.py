@@ -22,8 +22,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skprivate._progress import gather
-from skprivate.mixture._selection import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
+from skprivate._sklearn import gather
+from skprivate.mixture._problem import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
 
 #: Weighted sums of a block of hypotheses, and a function from a position in them to the set G.
 Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]

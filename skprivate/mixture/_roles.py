@@ -28,8 +28,7 @@ from skprivate._validation import (
     validate_data,
 )
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import MixtureRows, Problem, public_points
-from skprivate.mixture._selection import ErrorWeights, Integers
+from skprivate.mixture._problem import ErrorWeights, Integers, MixtureRows, Problem, public_points
 from skprivate.partitions import InMemory, as_partitions, is_partitioned, split_columns
 from skprivate.partitions import Roles as SplitBlock
 from skprivate.privacy import warn_caller

@@ -24,8 +24,15 @@ from numpy.typing import NDArray
 from skprivate.mixture._cuts import FINE_KEPT_FRACTIONS, CutCandidates, count_cut_intersections, quantile_cuts
 from skprivate.mixture._exact import ExactDraw, cuts_of, family_of
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
-from skprivate.mixture._selection import Integers, draw_hypothesis, selection_event
+from skprivate.mixture._problem import (
+    DrawRecord,
+    Hypothesis,
+    Integers,
+    Problem,
+    SpanRows,
+    draw_hypothesis,
+    selection_event,
+)
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
 #: Number of words of eight rows, 0 or 1 in each byte, that are added up: below 256, so that no byte carries.

@@ -26,7 +26,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._progress import listening
+from skprivate._sklearn import listening
 from skprivate.inspection import guarantee_of
 from skprivate.model_selection._candidates import Candidate, draws_adaptively, given_classes, private_steps
 from skprivate.model_selection._scoring import Rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._progress import begin_within
+from skprivate._sklearn import begin_within
 from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
 from skprivate.partitions._spill import Spill, deal, keep
 

@@ -1,6 +1,16 @@
 """Privacy primitives: guarantees, releases and their noise, accounting and ledgers. Does not depend on estimators."""
 
-from skprivate._messages import LargeDeltaWarning, LedgerUnitWarning, warn_caller
+from skprivate._messages import (
+    BudgetExceededError,
+    LargeDeltaWarning,
+    LedgerUnitWarning,
+    OtherVersionWarning,
+    SimulatedNoiseError,
+    SimulatedNoiseWarning,
+    Versioned,
+    forbid_simulated_noise,
+    warn_caller,
+)
 from skprivate.privacy._contributions import (
     CONTRIBUTION_BITS,
     CONTRIBUTION_STEP,
@@ -9,20 +19,13 @@ from skprivate.privacy._contributions import (
     interval_contributions,
     upper_root,
 )
-from skprivate.privacy._errors import (
-    BudgetExceededError,
-    OtherVersionWarning,
-    SimulatedNoiseError,
-    SimulatedNoiseWarning,
-    Versioned,
-    forbid_simulated_noise,
-)
 from skprivate.privacy._events import (
     ApproximateEvent,
     BoundedRangeEvent,
     Events,
     GaussianEvent,
     LaplaceEvent,
+    Mechanism,
     PrivacyEvent,
     PureEvent,
     ZeroConcentratedEvent,
@@ -42,7 +45,6 @@ from skprivate.privacy._identifiers import (
     refuse_other_index,
     several_kinds,
 )
-from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._release import (
     Branch,
     PaymentIsNext,

@@ -1,17 +1,24 @@
-"""Events: the cost of one draw, without its composition.
+"""Events, mechanisms and draws: what one draw costs, who draws, and how draws are watched.
 
 Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation distance
 between the mechanism as drawn and the mechanism as priced. The accountant chooses which of them is used
 (`skprivate.privacy.accounting._composition`).
+
+While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
+
+from numpy.typing import NDArray
 
 #: Total variation between one discrete Gaussian with σ ≥ 2³² and the continuous one rounded to integers.
 #: The ratio of the two probabilities at k lies in [1 − 1/(8σ²), exp(k²/(24σ⁴))] (sinh(x)/x ≥ 1 and ≤ exp(x²/6)),
@@ -197,3 +204,125 @@ def count_events(events: Events) -> dict[PrivacyEvent, int]:
             raise ValueError(f"the count of an event must be a positive int, got {count!r}.")
         counts[event] = counts.get(event, 0) + count
     return counts
+
+
+class Mechanism(ABC):
+    """A mechanism draws on private data: a frozen object that knows its price and how to run.
+
+    Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its price
+    is known before any private row is seen. Write it as a frozen dataclass:
+
+    * ``events``: all that `run` draws, on any data, no more and no less;
+    * ``theorem``: where its guarantee is proven;
+    * ``run(data, release)``: forms exact integer sums of bounded contributions of single units
+      (`skprivate.privacy.exact_sum`) and draws through ``release`` alone.
+
+    `skprivate.utils.estimator_checks.check_mechanism` tests that a mechanism keeps this contract.
+
+    Attributes
+    ----------
+    theorem : str
+        Goes into the guarantee.
+
+    Examples
+    --------
+    A count of rows:
+
+    >>> from dataclasses import dataclass
+    >>> from skprivate.privacy import Mechanism, PureEvent, open_release
+    >>> @dataclass(frozen=True)
+    ... class Count(Mechanism):
+    ...     epsilon: float
+    ...     theorem = "discrete Laplace noise on a count"
+    ...
+    ...     @property
+    ...     def events(self):
+    ...         return [(PureEvent(self.epsilon, "discrete Laplace"), 1)]
+    ...
+    ...     def run(self, data, release):
+    ...         return int(release.discrete_laplace([len(data)], sensitivity=1, epsilon=self.epsilon)[0])
+    >>> count = Count(1.0)
+    >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove", plan=count.events) as release:
+    ...     noisy = count.run(range(1000), release)
+    >>> 900 < noisy < 1100
+    True
+    """
+
+    theorem: str = ""
+
+    @property
+    @abstractmethod
+    def events(self) -> Events:
+        """Events that `run` draws, whatever the data: pairs (event, count)."""
+
+    @property
+    def n_draws(self) -> int:
+        """Number of events that `run` draws, for progress; public. Another one only where branches share a plan."""
+        return sum(count_events(self.events).values())
+
+    @abstractmethod
+    def run(self, data: Any, release: Any) -> Any:
+        """Draw on private data; returns released values only.
+
+        Parameters
+        ----------
+        data : Any
+            The private data, in the form that the mechanism states.
+        release : Release
+            Draws and checks the price; its plan holds ``events``.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One draw, before its noise.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the method of `Release` that draws; or "repetitions", the candidates that `select_repeatedly` evaluates.
+    statistic : ndarray
+        The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
+    sensitivity : Any
+        Largest change of the statistic between neighbours, in its own units.
+    norm : str
+        Norm of that change: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of
+        the least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates,
+        of the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
+    events : dict of PrivacyEvent to int
+        The price.
+    options : dict
+        All else that is public and decides the law of the draw: rule, monotone, multiplicity, ….
+    categories : callable or None
+        Draws the category of a located candidate alone, one for each part, so that its law can be tested.
+    """
+
+    kind: str
+    statistic: NDArray[Any]
+    sensitivity: Any
+    norm: str
+    events: dict[PrivacyEvent, int]
+    step: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    categories: Callable[[], list[int]] | None = None
+
+
+#: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
+Tape = Any
+
+_RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
+
+
+def running_tape() -> Tape | None:
+    """Return the tape that watches releases opened now, if any."""
+    return _RUNNING.get()
+
+
+@contextmanager
+def run_tape(tape: Tape) -> Iterator[None]:
+    """Let ``tape`` see all draws of releases that are opened inside, in this thread."""
+    token = _RUNNING.set(tape)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)

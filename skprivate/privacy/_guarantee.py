@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate._messages import at_least, delta_number, member, must_be, rounded_up
-from skprivate.privacy._errors import Versioned
+from skprivate._messages import Versioned, at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
 

@@ -20,9 +20,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
-from skprivate._messages import delta_number, member, must_be, positive
-from skprivate.privacy._errors import BudgetExceededError, announce_simulation
-from skprivate.privacy._events import Events, PrivacyEvent, count_events
+from skprivate._messages import (
+    BudgetExceededError,
+    announce_simulation,
+    delta_number,
+    member,
+    must_be,
+    positive,
+)
+from skprivate.privacy._contributions import ROUNDING
+from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
 from skprivate.privacy.accounting._composition import (
     add_up,
@@ -32,10 +39,8 @@ from skprivate.privacy.accounting._composition import (
     within_budget,
 )
 from skprivate.privacy.draws._draws import Draws
-from skprivate.privacy.draws._tape import running_tape
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import bit_source, public_generator
-from skprivate.privacy.noise._lattice import ROUNDING
 
 #: Noise of a draw of less than ε = 2⁻³² is wider than what is drawn exactly.
 _LEAST_RHO = 2.0**-65

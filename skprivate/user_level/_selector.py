@@ -14,14 +14,12 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import unheard
-from skprivate._progress import gather
-from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._sklearn import Interval, StrOptions, _fit_context, gather
 from skprivate._validation import read_targets, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
 from skprivate.user_level._problems import UserData, number_of_users
-from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._selection import (
     DifferenceSelection,
     MeanSelection,
@@ -31,6 +29,7 @@ from skprivate.user_level._selection import (
     named_labels,
     user_losses,
 )
+from skprivate.user_level._sgd import CheckedRows, by_user, read_rows
 
 
 class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):

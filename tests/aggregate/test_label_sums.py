@@ -47,7 +47,7 @@ class Recorder:
 
 
 def record(release, labels, results=()):
-    from skprivate.privacy.draws._tape import run_tape
+    from skprivate.privacy._events import run_tape
 
     recorder = Recorder(results)
     with run_tape(recorder):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _audit_laws import SCALAR_LAWS
+from helpers.audit_laws import SCALAR_LAWS
 from scipy.stats import norm
 
 from skprivate.audit import FiniteAdversaryAuditor, theorem_bound

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _audit_laws import SCALAR_LAWS
+from helpers.audit_laws import SCALAR_LAWS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize

@@ -24,7 +24,7 @@ from skprivate.metric.grid._flows import (
 )
 from skprivate.partitions import Blocks
 from skprivate.privacy import PureEvent, open_release, public_generator
-from skprivate.privacy.draws._tape import Draw, run_tape
+from skprivate.privacy._events import Draw, run_tape
 from skprivate.utils._replay import _edges, _transport_at_least, excess
 from skprivate.utils.estimator_checks import Neighbour, check_mechanism
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.metric._hat_measures import HatMoments
 
 from skprivate.metric._domains import Box
 from skprivate.metric.grid import _flows as _grid_flows
@@ -15,9 +16,7 @@ from skprivate.metric.grid._bounds import PrivateBounds
 from skprivate.metric.grid._flows import LaplaceFlow, hat_sums
 from skprivate.metric.grid._hierarchy import BinaryHierarchy, BoxedHierarchy, HierarchyPlan, leaf_counts
 from skprivate.privacy import open_release, public_generator
-from skprivate.privacy._events import count_events
-from skprivate.privacy.draws._tape import run_tape
-from tests.metric._hat_measures import HatMoments
+from skprivate.privacy._events import count_events, run_tape
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1e-308, 1.0, 1 - 2**-53, 1 + 2**-52, 1 / 3, 1e308, -1.7e308, 2.0**-60]
 VALUES = st.one_of(

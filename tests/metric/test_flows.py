@@ -9,6 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
+from tests.metric._hat_measures import (
+    HatMoments,
+    fit_moments,
+    hat_sensitivity,
+    level_budgets,
+    prolong,
+    restrict,
+)
 
 from skprivate.metric.grid._flows import (
     LaplaceFlow,
@@ -20,15 +28,7 @@ from skprivate.metric.grid._flows import (
     steps_per_distance,
 )
 from skprivate.privacy import open_release, public_generator
-from skprivate.privacy.draws._tape import run_tape
-from tests.metric._hat_measures import (
-    HatMoments,
-    fit_moments,
-    hat_sensitivity,
-    level_budgets,
-    prolong,
-    restrict,
-)
+from skprivate.privacy._events import run_tape
 
 
 def release(epsilon, seed=0, **keywords):

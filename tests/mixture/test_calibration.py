@@ -12,8 +12,7 @@ from skprivate.datasets import load_credit_default
 from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.mixture._calibration import CalibratedDraw, Calibration, _monotone, margin_edges
 from skprivate.mixture._exact import ExactDraw
-from skprivate.mixture._problem import Problem
-from skprivate.mixture._selection import ErrorWeights
+from skprivate.mixture._problem import ErrorWeights, Problem
 from skprivate.privacy import PrivacyLedger, PureEvent
 from skprivate.utils.estimator_checks import check_mechanism
 

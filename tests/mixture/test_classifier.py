@@ -13,7 +13,8 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skprivate.mixture import PPMHalfspaceClassifier, _strategy
+from skprivate.mixture import PPMHalfspaceClassifier
+from skprivate.mixture import _ppm_halfspace_classifier as _strategy
 from skprivate.privacy import BudgetExceededError, PrivacyLedger
 
 STRATEGIES = ["exact", "thinned", "greedy"]

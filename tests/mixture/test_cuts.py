@@ -7,7 +7,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from skprivate.mixture import _cuts, _selection
+from skprivate.mixture import _cuts
+from skprivate.mixture import _problem as _selection
 from skprivate.mixture import _search as _turns
 from skprivate.mixture._cuts import (
     CutCandidates,

@@ -22,10 +22,9 @@ from skprivate.mixture._descent import (
     private_rows,
     public_gradient,
 )
-from skprivate.mixture._problem import MixtureRows, Problem
+from skprivate.mixture._ppm_halfspace_classifier import make_mechanism
+from skprivate.mixture._problem import ErrorWeights, MixtureRows, Problem
 from skprivate.mixture._roles import read_problem
-from skprivate.mixture._selection import ErrorWeights
-from skprivate.mixture._strategy import make_mechanism
 from skprivate.privacy import Adjacency, PrivacyLedger, open_release
 from skprivate.utils.estimator_checks import check_mechanism
 

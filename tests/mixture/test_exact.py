@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from skprivate.mixture._geometry import public_frame, supporting_pairs
 from skprivate.mixture._intersections import Intersections, count_intersections
-from skprivate.mixture._selection import ErrorWeights, coarsest_needed, draw_hypothesis
+from skprivate.mixture._problem import ErrorWeights, coarsest_needed, draw_hypothesis
 from skprivate.privacy import open_release
 
 PLAIN = ErrorWeights(1, 1, 1)

@@ -13,7 +13,7 @@ from skprivate.mixture._cuts import (
     quantile_cuts,
 )
 from skprivate.mixture._exact import ExactDraw
-from skprivate.mixture._problem import Hypothesis, Problem
+from skprivate.mixture._problem import ErrorWeights, Hypothesis, Problem, selection_event
 from skprivate.mixture._search import (
     HalfspaceSearch,
     SearchPlan,
@@ -21,10 +21,8 @@ from skprivate.mixture._search import (
     plan_search,
     public_directions,
 )
-from skprivate.mixture._selection import ErrorWeights, selection_event
 from skprivate.privacy import open_release
-from skprivate.privacy._events import count_events
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import count_events, run_tape
 
 PLAIN = ErrorWeights(1, 1, 1)
 

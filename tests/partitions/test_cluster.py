@@ -7,7 +7,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from real_cluster import losing_one, real_cluster, slowly
+from helpers.real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import (
     CuratedBagGAMClassifier,

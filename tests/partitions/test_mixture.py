@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from real_cluster import losing_one, real_cluster, slowly
+from helpers.real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
 from skprivate.mixture import PPMHalfspaceClassifier
@@ -18,9 +18,8 @@ from skprivate.mixture import _exact as _families
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
 from skprivate.mixture._exact import StreamedFamily, cuts_of, pairs_of
 from skprivate.mixture._geometry import supporting_pairs
-from skprivate.mixture._problem import MixtureRows, Problem, public_points
+from skprivate.mixture._problem import ErrorWeights, MixtureRows, Problem, public_points
 from skprivate.mixture._search import public_directions
-from skprivate.mixture._selection import ErrorWeights
 from skprivate.partitions import Blocks, as_partitions
 from skprivate.privacy import public_generator
 

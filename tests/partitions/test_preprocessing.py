@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from helpers.real_cluster import losing_one, real_cluster, slowly
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
 from skprivate.partitions import Blocks, as_partitions

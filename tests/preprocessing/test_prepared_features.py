@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from _replay import Recording, share
+from helpers.preprocessing_replay import Recording, share
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, BoundedRangeEvent
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._standardise import plan_standardisation
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from _replay import Recording
+from helpers.preprocessing_replay import Recording
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -17,7 +17,7 @@ from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, TooFewUnitsWarning
 from skprivate.preprocessing._mechanisms import ColumnMoments
 from skprivate.privacy import Adjacency, BudgetExceededError, GaussianEvent, PureEvent
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 
 SEEDS = range(5)
 

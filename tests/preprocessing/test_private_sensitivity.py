@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from _replay import fit_twice, share
+from helpers.preprocessing_replay import fit_twice, share
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

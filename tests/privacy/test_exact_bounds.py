@@ -7,7 +7,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from exact_losses import binomial_delta, compose, exact_delta, gaussian_delta
+from helpers.exact_losses import binomial_delta, compose, exact_delta, gaussian_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import joblib
 import pytest
+from helpers.ledger_workers import create_process, hammer, hammer_process, reserve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
 from skprivate.privacy import (

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.ledger_workers import reserve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_workers import reserve
 from scipy.stats import norm
 
 from skprivate.privacy import (

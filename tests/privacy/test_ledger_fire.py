@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ledger_fire as fire
+import helpers.ledger_fire as fire
 import pytest
-from ledger_workers import reserve
+from helpers.ledger_workers import reserve
 
 from skprivate.privacy import DamagedLedgerError, PrivacyLedger
 from skprivate.privacy.ledger._store import Record, record
@@ -80,7 +80,7 @@ from skprivate import cli
 from skprivate.privacy import PrivacyLedger
 for command in ("show", "export", "verify"):
     assert cli.main(["ledger", command, sys.argv[1]]) == 0
-from ledger_workers import reserve
+from helpers.ledger_workers import reserve
 try:
     reserve(PrivacyLedger.open(sys.argv[1]), 0.5)
 except OSError as error:

@@ -13,8 +13,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from skprivate import UserLevelMean
+from skprivate.base import shown
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.ledger._entries import shown
 
 SECRET = 8675309.25
 

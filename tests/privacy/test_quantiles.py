@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skprivate.privacy import BoundedRangeEvent, BudgetExceededError, PrivacyLedger, open_release
+from skprivate.privacy._events import run_tape
 from skprivate.privacy.draws._quantiles import (
     COARSE,
     EIGHTHS,
@@ -34,7 +35,6 @@ from skprivate.privacy.draws._quantiles import (
     units_beyond,
     weigh,
 )
-from skprivate.privacy.draws._tape import run_tape
 
 ANY = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 5e-324, 1e300, -1e300, 2.0**-64, 1.0, 1.0])
 

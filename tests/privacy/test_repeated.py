@@ -16,7 +16,7 @@ from skprivate.privacy import (
     select_repeatedly,
 )
 from skprivate.privacy import gaussian_noise_multiplier as noise
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 
 SEARCH = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]] * 3, epsilon=0.3, mean_repetitions=4)
 EACH = SEARCH.each_epsilon

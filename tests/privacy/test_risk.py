@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from exact_losses import compose, exact_delta
+from helpers.exact_losses import compose, exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad

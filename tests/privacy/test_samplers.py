@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _scripted_bits import CONTEXT, ScriptedSource, exp, floor, next_digits
+from helpers.scripted_bits import CONTEXT, ScriptedSource, exp, floor, next_digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats

@@ -6,7 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from _scripted_bits import ScriptedSource, exp, floor
+from helpers.scripted_bits import ScriptedSource, exp, floor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats

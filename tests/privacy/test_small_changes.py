@@ -20,13 +20,13 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
-from skprivate.privacy._events import GAUSSIAN_LATTICE_TV
+from skprivate.privacy import _contributions as _lattice
+from skprivate.privacy._events import GAUSSIAN_LATTICE_TV, run_tape
 from skprivate.privacy.accounting._composition import split_failures
 from skprivate.privacy.accounting._zcdp import delta_of_rho
 from skprivate.privacy.draws._channels import channel_price
 from skprivate.privacy.draws._metric import _uniform_below
-from skprivate.privacy.draws._tape import run_tape
-from skprivate.privacy.noise import _lattice, _samplers, exponential_select_rows
+from skprivate.privacy.noise import _samplers, exponential_select_rows
 from skprivate.privacy.noise._bits import SeededBitSource, bit_source
 
 # Noise ----------------------------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from skprivate.privacy.noise._bits import SeededBitSource
 from skprivate.privacy.noise._selection import exponential_select, permute_and_flip_select
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._problems import Objective, UserData, UserGroups, user_magnitudes
-from skprivate.user_level.scaling._frame import identity
-from skprivate.user_level.scaling._row_moments import whiten
+from skprivate.user_level.scaling._frame import identity, whiten
 from skprivate.user_level.scaling._standardise import clip_data, clip_rows, mapped_rows
 
 N_USERS = 150
@@ -65,7 +64,7 @@ def test_no_digit_depends_on_the_size_of_blocks_or_the_layout(kind, options, mon
     for block in (5, 100):
         for module in ("_problems",):
             monkeypatch.setattr(f"skprivate.user_level.{module}.BLOCK_ROWS", block)
-        monkeypatch.setattr("skprivate.user_level.scaling._row_moments._BLOCK", 8 * block)
+        monkeypatch.setattr("skprivate.user_level.scaling._frame._BLOCK", 8 * block)
         # Users one after the other, and their rows among those of others.
         order = np.argsort(np.random.default_rng(block).random(len(users)))
         for user in range(N_USERS):

@@ -20,7 +20,7 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     open_release,
 )
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
 from skprivate.user_level._losses import SquaredLoss
 from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms, split_budget

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.variant_data import AbsoluteLoss
 from sklearn.datasets import load_diabetes
 from sklearn.metrics import log_loss, roc_auc_score
-from variant_data import AbsoluteLoss
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator

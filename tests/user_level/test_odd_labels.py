@@ -18,8 +18,7 @@ from skprivate.user_level import (
     UserLevelSGDRegressor,
 )
 from skprivate.user_level._classifier import _with_codes
-from skprivate.user_level._rows import CheckedRows
-from skprivate.user_level._sgd import TooFewUsersWarning
+from skprivate.user_level._sgd import CheckedRows, TooFewUsersWarning
 
 USERS = np.arange(3)
 

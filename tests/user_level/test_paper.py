@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from _frozen_draws import FrozenDraws
+from helpers.frozen_draws import FrozenDraws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.privacy import open_release
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._problems import Objective, UserData, UserGroups
 from skprivate.user_level.theory import PaperPlan, winsorized_descent

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from _frozen_draws import FrozenDraws
+from helpers.frozen_draws import FrozenDraws
 from scipy.stats import kstest, norm
 
 from skprivate.privacy import (
@@ -15,7 +15,7 @@ from skprivate.privacy import (
     PrivacyLedger,
     compose_epsilon,
 )
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level import UserLevelQueries
 from skprivate.user_level._queries import WinsorizedAnswers
 from skprivate.utils._replay import replay

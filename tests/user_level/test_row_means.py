@@ -11,7 +11,7 @@ from skprivate.privacy import CONTRIBUTION_STEP, Adjacency, public_generator
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData, UserGroups
-from skprivate.user_level.scaling._row_moments import _sum_of_means, norm_without, row_means, shifted
+from skprivate.user_level.scaling._frame import _sum_of_means, norm_without, row_means, shifted
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 

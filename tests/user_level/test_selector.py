@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from _frozen_draws import FrozenDraws
+from helpers.frozen_draws import FrozenDraws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 from skprivate.privacy import PrivacyLedger, PureEvent, open_release
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level import UserLevelSelector
 from skprivate.user_level._selection import MeanSelection, VoteSelection, user_losses, vote_counts
 from skprivate.utils.estimator_checks import epsilon_lower_bound, half_noise

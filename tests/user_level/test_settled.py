@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from skprivate.privacy import SimulatedNoiseWarning, public_generator
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level import (
     TooFewUsersWarning,
     UnscaledFeaturesWarning,

@@ -12,12 +12,11 @@ from sklearn.metrics import roc_auc_score
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, compose_epsilon, public_generator
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
 from skprivate.user_level.scaling._column_search import DISTANCE_CANDIDATES, MOST_BEYOND
-from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
-from skprivate.user_level.scaling._row_moments import SecondMoments, whiten
+from skprivate.user_level.scaling._frame import Frame, SecondMoments, bounded_columns, public_bound, whiten
 from skprivate.user_level.scaling._standardise import _row_norms, plan_standardisation
 
 
@@ -148,7 +147,7 @@ def own_statistics(X, groups, matrix, centre, scale):
 def test_no_statistic_of_a_user_depends_on_who_else_is_there(seed, monkeypatch):
     """Extreme numbers, maps that overflow, a user with 1000 rows, blocks of any size, rows in any order."""
     rng = public_generator(seed)
-    monkeypatch.setattr("skprivate.user_level.scaling._row_moments._BLOCK", [4, 300, 1 << 22][seed % 3])
+    monkeypatch.setattr("skprivate.user_level.scaling._frame._BLOCK", [4, 300, 1 << 22][seed % 3])
     monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", [8192, 4][seed % 2])
     codes = rng.permutation(np.repeat(np.arange(9), [1, 1000, 1, 2, 3, 1, 17, 130, 1]))
     extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300, 1.7e308, -1.7e308]

@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _frozen_draws import FrozenDraws
+from helpers.frozen_draws import FrozenDraws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 from scipy.stats import chisquare
 
 from skprivate.privacy import open_release
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._ranges import (
     SCALES,
     _runs,

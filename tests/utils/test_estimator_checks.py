@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fakes
 import numpy as np
 import pytest
+from helpers import fakes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivate.utils import estimator_checks as checks

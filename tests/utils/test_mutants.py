@@ -6,10 +6,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from unittest import mock
 
-import fake_mechanism
-import fakes
 import numpy as np
 import pytest
+from helpers import fake_mechanism, fakes
 
 from skprivate import (
     CuratedBagGAMClassifier,

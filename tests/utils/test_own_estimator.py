@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import numpy as np
-import private_naive_bayes
 import pytest
-from private_naive_bayes import ClassMoments, PrivateGaussianNB
+from helpers import private_naive_bayes
+from helpers.private_naive_bayes import ClassMoments, PrivateGaussianNB
 from sklearn.datasets import make_blobs
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
 from skprivate.aggregate.tables._cells import CellIndex, pack_codes
 from skprivate.aggregate.tables._columns import CodeArray

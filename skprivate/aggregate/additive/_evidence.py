@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.aggregate.additive._constant import LabelSums, no_worse_than_constant
 from skprivate.aggregate.additive._design import CellDesign, fit_tables

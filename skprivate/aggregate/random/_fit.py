@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from skprivate._progress import Step, steps
+from skprivate._sklearn import Step, steps
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.additive._constant import (
     ESTIMATED_PENALTY_MARGIN,

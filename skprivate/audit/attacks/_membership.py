@@ -17,8 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._progress import gather
-from skprivate._sklearn import CallbackSupportMixin, _fit_context, _num_samples, _safe_indexing
+from skprivate._sklearn import CallbackSupportMixin, _fit_context, _num_samples, _safe_indexing, gather
 from skprivate._validation import validate_data
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit.attacks._report import AttackReport, attack_report

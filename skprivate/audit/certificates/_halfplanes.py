@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 
 __all__ = [
     "HalfspaceSum",

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._progress import steps
+from skprivate._sklearn import steps
 from skprivate.audit.certificates._halfplanes import (
     HalfspaceSum,
     TurningLine,

@@ -23,8 +23,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from skprivate._messages import must_be, number, one_of
-from skprivate._progress import steps
-from skprivate._sklearn import check_class_labels
+from skprivate._sklearn import check_class_labels, steps
 from skprivate.audit._class_outputs import as_labels, is_labels
 from skprivate.audit.certificates._certificates import certify_labels, inside_support, support_diameter
 from skprivate.audit.certificates._concentration import binary_entropy

@@ -1,5 +1,6 @@
 """Draws: a statistic, its noise and its event in one call."""
 
+from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from skprivate.privacy.draws._quantiles import (
     COARSE,
@@ -24,4 +25,3 @@ from skprivate.privacy.draws._quantiles import (
     units_for_median,
     weigh,
 )
-from skprivate.privacy.draws._tape import Draw, run_tape

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import add_exactly
-from skprivate.privacy._events import PrivacyEvent, PureEvent
+from skprivate.privacy._contributions import (
+    WIDER,
+    IntArray,
+    add_exactly,
+    check_positive,
+    finite,
+    integers,
+    rational,
+)
+from skprivate.privacy._events import Draw, PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy.draws._tape import Draw
 from skprivate.privacy.noise import _samplers
 from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._lattice import WIDER, IntArray, check_positive, finite, integers, rational
 
 Int64Array = NDArray[np.int64]
 

@@ -19,26 +19,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import add_exactly
-from skprivate.privacy._events import (
-    BoundedRangeEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    PrivacyEvent,
-    PureEvent,
-    ZeroConcentratedEvent,
-)
-from skprivate.privacy.draws._channels import FlowDraws
-from skprivate.privacy.draws._metric import MetricDraws
-from skprivate.privacy.draws._tape import Draw, Tape
-from skprivate.privacy.noise import _samplers, _selection
-from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._lattice import (
+from skprivate.privacy._contributions import (
     WIDER,
     FloatArray,
     IntArray,
     IntegerLattice,
     Lattice,
+    add_exactly,
     as_integers,
     check_positive,
     finite,
@@ -52,6 +39,21 @@ from skprivate.privacy.noise._lattice import (
     selection_rate,
     snap,
 )
+from skprivate.privacy._events import (
+    BoundedRangeEvent,
+    Draw,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    Tape,
+    ZeroConcentratedEvent,
+)
+from skprivate.privacy.draws._channels import FlowDraws
+from skprivate.privacy.draws._metric import MetricDraws
+from skprivate.privacy.noise import _samplers
+from skprivate.privacy.noise import _selection
+from skprivate.privacy.noise._bits import BitSource
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 

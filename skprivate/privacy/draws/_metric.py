@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent, PureEvent
-from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
-from skprivate.privacy.draws._tape import Draw
-from skprivate.privacy.noise import _samplers, _selection
-from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._lattice import (
+from skprivate.privacy._contributions import (
     FloatArray,
     IntArray,
     Lattice,
@@ -30,6 +24,12 @@ from skprivate.privacy.noise._lattice import (
     integers,
     rational,
 )
+from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
+from skprivate.privacy.noise import _samplers
+from skprivate.privacy.noise import _selection
+from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.privacy._contributions import FloatArray, IntArray
 from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy.noise._lattice import FloatArray, IntArray
 
 #: Smallest and largest magnitude told apart, as powers of two.
 _LEAST, _MOST = -64, 64

@@ -6,7 +6,6 @@ from skprivate.privacy.ledger._entries import (
     Quote,
     dearest_part,
     now,
-    shown_parameters,
 )
 from skprivate.privacy.ledger._ledger import charged_only_to
 from skprivate.privacy.ledger._prices import NOTHING, Price, Totals, stays_apart

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from skprivate._messages import must_be, positive
-from skprivate.privacy._errors import BudgetExceededError
+from skprivate._messages import BudgetExceededError, must_be, positive
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, now, require_noise

@@ -1,24 +1,26 @@
-"""Terms, entries and quotes of a ledger, and how they are shown.
-
-Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So an
-entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, the widths of layers). Of
-everything else it keeps the kind and the size only.
-"""
+"""Terms, entries and quotes of a ledger, and how they are shown."""
 
 from __future__ import annotations
 
 import html
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from numbers import Integral, Real
+from numbers import Integral
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from skprivate._messages import delta_number, member, must_be, one_of, positive, rounded_up
-from skprivate.privacy._errors import SimulatedNoiseError
+from skprivate._messages import (
+    SimulatedNoiseError,
+    delta_number,
+    member,
+    must_be,
+    one_of,
+    positive,
+    rounded_up,
+)
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Price, Totals, stays_apart
 
@@ -145,57 +147,6 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     )
     caption = f"<caption>the last {shown} of {len(entries)}</caption>" if len(entries) > shown else ""
     return f"<table>{caption}{head}{''.join(rest)}</table>"
-
-
-_MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
-
-
-def shown_parameters(estimator: Any) -> dict[str, str]:
-    """Show the parameters of an estimator but its ledger."""
-    found = estimator.get_params(deep=False)
-    return {name: shown(value) for name, value in found.items() if name != "ledger"}
-
-
-def shown(value: Any) -> str:
-    """Show one parameter in at most 200 characters."""
-    text = _shown(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _shown(value: Any) -> str:
-    kind = type(value).__name__
-    if (number := _number(value)) is not None:
-        return number
-    if isinstance(value, str):
-        # A plain string: the representation of a member of an enumeration is its own.
-        return repr(str(value)) if len(value) <= _LONGEST_STRING else f"{kind} of length {len(value)}"
-    if isinstance(shape := getattr(value, "shape", None), tuple):
-        return f"{kind} of shape {shape}"
-    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        return str(value.__qualname__)
-    if hasattr(value, "get_params"):
-        return f"{kind}({', '.join(f'{name}={text}' for name, text in shown_parameters(value).items())})"
-    if isinstance(value, (tuple, list)) and 0 < len(value) <= _MOST_NUMBERS:
-        numbers = [_number(item) for item in value]
-        if None not in numbers:
-            left, right = "()" if isinstance(value, tuple) else "[]"
-            comma = "," if left == "(" and len(value) == 1 else ""
-            return f"{left}{', '.join(map(str, numbers))}{comma}{right}"
-    if isinstance(value, Collection):
-        return f"{kind} of length {len(value)}"
-    return kind
-
-
-def _number(value: Any) -> str | None:
-    """Return the text of a number, True, False or None; None where it is none of these."""
-    if value is None or isinstance(value, bool):
-        return str(value)
-    if hasattr(value, "shape"):
-        scalar = value.shape == () and hasattr(value, "item") and not hasattr(value, "__array_finalize__")
-        return _number(value.item()) if scalar else None
-    if isinstance(value, Integral):
-        return f"{int(value)}" if abs(int(value)) < 10**40 else None
-    return repr(float(value)) if isinstance(value, Real) else None
 
 
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.

@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.privacy._contributions import rational
 from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._lattice import rational
 
 #: Decimal digits that are computed and not trusted.
 _GUARD = 20

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skprivate.privacy._contributions import largest, rational
 from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._lattice import largest, rational
 from skprivate.privacy.noise._samplers import below_exp, exp_floor, share_below_exp
 
 Int64Array = NDArray[np.int64]

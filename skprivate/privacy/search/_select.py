@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.privacy._events import count_events
+from skprivate.privacy._events import Draw, count_events
 from skprivate.privacy._release import Branch, Release
-from skprivate.privacy.draws._tape import Draw
 from skprivate.privacy.search._stopping import SearchPlan, holds
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 
 from skprivate._messages import delta_number, must_be, number, positive
+from skprivate.privacy._contributions import ROUNDING
 from skprivate.privacy._events import ApproximateEvent, Events, PrivacyEvent, PureEvent, count_events
-from skprivate.privacy.noise._lattice import ROUNDING
 from skprivate.privacy.search._curve import Repetitions, delta_of, epsilon_of, evaluation_of, pure_epsilon_of
 
 #: The budget of one evaluation is sought up to this share of it.

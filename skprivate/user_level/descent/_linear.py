@@ -30,8 +30,15 @@ from skprivate.user_level.descent._rules import (
     curvatures,
     shrink_functions,
 )
-from skprivate.user_level.scaling._frame import Frame, identity
-from skprivate.user_level.scaling._row_moments import norm_without, row_means, shifted, whiten, whitening
+from skprivate.user_level.scaling._frame import (
+    Frame,
+    identity,
+    norm_without,
+    row_means,
+    shifted,
+    whiten,
+    whitening,
+)
 from skprivate.user_level.scaling._standardise import clip_data
 
 FloatArray = npt.NDArray[np.float64]

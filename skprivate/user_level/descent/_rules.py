@@ -37,7 +37,7 @@ from skprivate.user_level._plan import (
 )
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._row_moments import (
+from skprivate.user_level.scaling._frame import (
     MEANS_SHARE,
     MOST_LEVEL,
     MOST_LEVEL_TWO,

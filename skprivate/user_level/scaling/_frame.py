@@ -3,17 +3,33 @@
 Noise moves a prediction by as much as the row is long. A row clipped to `ROW_BOUND` times the typical norm suffers at
 most `ROW_BOUND`² times the variance of a typical one. And a slope found on rows whose gradients are not clipped has no
 meaning far beyond them.
+
+A descent in whitened coordinates needs few steps. Where second moments are too noisy for that, means help: a
+classifier's first gradients show what features have in common with the common class. Where the means are far from 0, as
+in skewed columns, they hide the classes' difference until the intercept has been found. Where columns have no centres
+of their own, an offset (pixels, counts, indicators are not negative) lengthens the rows, whose votes all have norm 1,
+and hides what tells rows apart.
+
+For second moments every user contributes the mean of zzᵀ over the user's rows, z = (x, 1), clipped to the square of the
+typical norm of a row. Its eigenvalues are floored at what noise makes of 0, so that directions lost in noise keep their
+scale.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.user_level._problems import row_blocks, vector_norms
+from skprivate.partitions import Partitions
+from skprivate.privacy import ball_contributions, exact_sum
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData, UserGroups, UserProblem, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -124,3 +140,183 @@ class Frame(NamedTuple):
 def identity(n_features: int) -> Frame:
     """Make the map that changes nothing."""
     return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0, math.sqrt(n_features))
+
+
+#: Share of the Gaussian budget.
+MEANS_SHARE = 0.05
+#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
+#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
+#: classes add up to 0.
+MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
+#: The same for the common mean of all columns, where columns have no centres.
+MOST_COMMON_LEVEL = 0.06
+#: Deviations of noise that do not count as a mean.
+NOISE_DEVIATIONS = 2.0
+#: Least part of a row's mean square without the means.
+LEAST_LEFT = 0.1
+
+
+def sees_common_mean(terms: Terms) -> bool:
+    """Return True if users are enough to estimate what all columns have in common."""
+    alone = terms.sum_sensitivity * terms.multiplier
+    return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
+
+
+def row_means(
+    rows: Partitions,
+    n_features: int,
+    *,
+    row_norm: float,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    release: Any,
+) -> FloatArray:
+    """Release the means of features, shrunk by their noise.
+
+    A user contributes x̄/max(‖x̄‖, r) with x̄ the mean of the user's rows and r the typical norm of a row: a vector of
+    norm at most 1, so that the sum has the sensitivity of any vote.
+    """
+    total = rows.sum(partial(_sum_of_means, n_features=n_features, radius=row_norm))
+    unit = row_norm / n_users
+    means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
+    noise = (terms.sum_sensitivity * multiplier * unit) ** 2
+    # The common mean is visible where those of single columns are lost in noise.
+    common = np.full(n_features, means.mean())
+    return _shrunk(common, noise, 1) + _shrunk(means - common, noise, n_features - 1)
+
+
+def norm_without(row_norm: float, means: FloatArray) -> float:
+    """Return the typical norm of rows less their means."""
+    return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
+
+
+def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
+    """Shrink a noisy vector with this variance in each of the ``dimensions`` (James and Stein).
+
+    It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
+    """
+    square, expected = float(means @ means), dimensions * noise
+    if square <= expected + NOISE_DEVIATIONS * noise * math.sqrt(2.0 * dimensions):
+        return np.zeros_like(means)
+    return means * (1.0 - expected / square)
+
+
+def _sum_of_means(data: UserData, n_features: int, radius: float) -> npt.NDArray[Any]:
+    """Sum the users' contributions exactly."""
+    groups = data.groups
+    columns = groups.columns(data.X)
+    total: npt.NDArray[Any] = np.zeros(n_features, dtype=np.int64)
+    for users, own in groups.blocks():
+        means = groups.block_means(columns[:, own], users)
+        total = total + exact_sum(ball_contributions(means, radius, weights=groups.weights[users]))
+    return total
+
+
+def shifted(data: UserData, centres: FloatArray) -> UserData:
+    """Subtract centres from rows."""
+    store = data.writable(data.X.shape[1])
+    columns = store[: data.X.shape[1]]
+    np.subtract(data.groups.columns(data.X), centres[:, None], out=columns)
+    return replace(data, X=columns.T, store=store)
+
+
+#: Numbers of a block of users.
+_BLOCK = 1 << 20
+
+
+class SecondMoments(UserProblem):
+    """Upper triangle of each user's mean zzᵀ, off the diagonal times √2, so that its norm is that of the matrix.
+
+    Rows are sorted by user; with ``constant``, z has a last entry 1.
+    """
+
+    def __init__(self, columns: FloatArray, groups: UserGroups, constant: bool = False) -> None:
+        self.columns = columns
+        self.groups = groups
+        self.constant = constant
+        self.n_coef = n_moments(len(columns) + constant)
+
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        n_columns = len(self.columns)
+        d = n_columns + self.constant
+        for users, rows in self.groups.blocks(max(1, _BLOCK // self.n_coef)):
+            z = np.ones((d, rows.stop - rows.start))
+            z[:n_columns] = self.columns[:, rows]
+            products = np.empty(z.shape)
+            vectors = np.empty((self.n_coef, users.stop - users.start))
+            k = 0
+            for i in range(d):
+                scaled = z[i] * math.sqrt(2.0)
+                np.multiply(z[i], z[i], out=products[i])
+                np.multiply(z[i + 1 :], scaled, out=products[i + 1 :])
+                vectors[k : k + d - i] = self.groups.block_means(products[i:], users)
+                k += d - i
+            yield users, vectors
+
+
+def n_moments(d: int) -> int:
+    """Count the distinct entries of zzᵀ."""
+    return d * (d + 1) // 2
+
+
+def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
+    """Return the spectral norm of the noise on the second moments, in units of their average eigenvalue.
+
+    Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
+    norm √(2d) times that.
+    """
+    return terms.sum_sensitivity * multiplier * d * math.sqrt(2.0 * d) / n_users
+
+
+def whitening(
+    rows: Partitions,
+    d: int,
+    *,
+    row_norm: float,
+    constant: bool,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    floor: float,
+    release: Any,
+) -> tuple[FloatArray, float]:
+    """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
+
+    ``floor`` is the least eigenvalue that is whitened, in units of their mean.
+    """
+    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
+    total = rows.sum(partial(_second_moments, constant=constant, clip=clip))
+    noisy = terms.release_sum(total, multiplier, release)
+    upper = np.triu_indices(d)
+    second = np.zeros((d, d))
+    second[upper] = noisy * (clip / n_users) / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    second = second + np.triu(second, 1).T
+    noise = terms.sum_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(second)
+    values = np.maximum(values, 0.0)
+    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    matrix = vectors * (1.0 / np.sqrt(values + least))
+    return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
+
+
+def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[Any]:
+    return SecondMoments(data.groups.columns(data.X), data.groups, constant).contribution_sum(
+        np.zeros(0), clip
+    )
+
+
+def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
+    """Map rows, in order, to the coordinates Wᵀz, each from that row alone, column by column."""
+    columns = data.groups.columns(data.X)
+    store = data.writable(matrix.shape[1])
+    for rows in row_blocks(len(data)):
+        block = columns[:, rows]
+        whitened = np.empty((matrix.shape[1], block.shape[1]))
+        product = np.empty(block.shape[1])
+        for out, weights in zip(whitened, matrix.T.tolist(), strict=True):
+            out[:] = weights[-1] if constant else 0.0
+            for column, weight in zip(block, weights, strict=False):
+                out += np.multiply(column, weight, out=product)
+        store[: len(whitened), rows] = whitened
+    return replace(data, X=store[: matrix.shape[1]].T, store=store)

@@ -48,8 +48,8 @@ from skprivate.user_level.scaling._frame import (
     identity,
     public_bound,
     row_bound_factor,
+    sees_common_mean,
 )
-from skprivate.user_level.scaling._row_moments import sees_common_mean
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

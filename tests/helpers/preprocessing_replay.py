@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy._events import run_tape
 
 
 class Recording:

@@ -5,8 +5,7 @@ A new estimator, or a new option that changes what is drawn, belongs in here.
 
 from itertools import cycle, islice, product
 
-from sklearn.pipeline import make_pipeline
-from variant_data import (
+from helpers.variant_data import (
     AbsoluteLoss,
     category_rows,
     colours,
@@ -34,6 +33,7 @@ from variant_data import (
     users_of_many_rows,
     wide_rows,
 )
+from sklearn.pipeline import make_pipeline
 
 import skprivate as sp
 import skprivate.model_selection

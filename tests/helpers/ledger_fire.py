@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from ledger_workers import reserve
+from helpers.ledger_workers import reserve
 
 from skprivate import UserLevelMean
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release

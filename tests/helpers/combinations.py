@@ -1,7 +1,7 @@
 """What happens when users combine things: each entry is tried by `test_combinations.py`, and all of them are printed
 on `docs/combinations.md`.
 
-    python tests/combinations.py        writes the page again
+    python tests/helpers/combinations.py        writes the page again
 """
 
 from __future__ import annotations
@@ -1119,7 +1119,7 @@ def html(d):
 
 HEAD = """# What happens if …
 
-Each line is a test; `tests/combinations.py` writes this page. *No guarantee* means that the fit runs and that
+Each line is a test; `tests/helpers/combinations.py` writes this page. *No guarantee* means that the fit runs and that
 [`guarantee_of`](whole_models.md) names the reason. `check_pipeline` names it before the fit. ε = 1 and δ = 10⁻⁶ unless
 stated.
 """
