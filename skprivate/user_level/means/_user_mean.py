@@ -83,20 +83,9 @@ def least_clip(n_features: int) -> float:
     return LEAST_CLIP + ONE_DIMENSION / math.sqrt(n_features)
 
 
-def median_part(n_features: int) -> float:
-    """Return the median distance over the tracked one, for normal vectors."""
-    return float(chi.median(n_features) / chi.isf(BEYOND, n_features))
-
-
 def far_ratio(n_features: int) -> float:
     """Return the farther distance over the nearer one, for normal vectors."""
     return float(chi.isf(FAR_BEYOND, n_features) / chi.isf(BEYOND, n_features))
-
-
-def _normal_slope(beyond: float, n_features: int) -> float:
-    """Differentiate the part of normal vectors beyond a distance by its logarithm."""
-    distance = chi.isf(beyond, n_features)
-    return float(distance * chi.pdf(distance, n_features))
 
 
 def draw_side(noise: float, enough: float = SIDE_NOISE) -> float:
@@ -223,7 +212,9 @@ class TrackedCentre:
         """
         if self.near is not None:
             d = len(self.w)
-            slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
+            far = chi.isf(FAR_BEYOND, d)
+            # The part of normal vectors beyond a distance changes by this much with its logarithm.
+            slope = FAR_SLOPE * float(far * chi.pdf(far, d))
             first = self.near.distance * far_ratio(d)
             if beyond is not None and beyond >= FAR_BEYOND:
                 first = max(first, upper)
@@ -482,7 +473,8 @@ class UserMean(Mechanism):
         self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
     ) -> float:
         """Compute the radius; ``far`` is None where unknown, ``upper`` 0 and ``beyond`` None without a selection."""
-        median = median_part(self.n_features) * near
+        d = self.n_features
+        median = float(chi.median(d) / chi.isf(BEYOND, d)) * near  # of normal vectors
         if not self.follows_tail:
             return self.least_radius * median
         level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
