@@ -128,7 +128,7 @@ def test_gradient_equals_that_of_individual_labels(table, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_variance_is_the_derivative_of_the_mean(loss):
+def test_curvature_is_the_derivative_of_the_gradient(loss):
     scores = np.random.default_rng(0).normal(size=(3 if loss == "multinomial" else 1, 50))
     step = np.zeros_like(scores)
     step[0] = 1e-6
