@@ -254,6 +254,7 @@ def audit_estimator(
     claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
+    evidence: ReplayEvidence | BlackBoxEvidence
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
@@ -318,7 +319,7 @@ def _array(X: Any) -> Any:
     return X if hasattr(X, "iloc") else np.asarray(X)
 
 
-def _relation(claim: Claim, stated: Any) -> PrivacyGuarantee:
+def _relation(claim: Claim, stated: PrivacyGuarantee | None) -> PrivacyGuarantee:
     """Find the guarantee whose neighbours the claim is about."""
     if stated is not None and (str(stated.unit), str(stated.adjacency)) == (claim.unit, claim.adjacency):
         return stated

@@ -118,17 +118,7 @@ def probes_of(data: Inputs) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two inputs that differ in one unit, the public settings of their runs, and how they were made.
-
-    Attributes
-    ----------
-    first, second : Inputs
-    settings : dict
-    distance : float or None
-        Under a metric.
-    genes : dict
-        What they were built from.
-    """
+    """Two inputs that differ in one unit, the public settings of their runs, and how they were made."""
 
     first: Inputs
     second: Inputs
@@ -294,14 +284,7 @@ def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
 
 
 def given_pairs(pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any) -> list[Pair]:
-    """Check the caller's pairs; under a metric they have distances.
-
-    Raises
-    ------
-    ValueError
-        If an item is no pair of inputs, its distance is no finite number, it is missing where the metric names no norm
-        of rows, or it is given where the claim has none.
-    """
+    """Check the caller's pairs; under a metric they have distances."""
     metric = claim.adjacency == "metric"
     found = []
     for item in pairs:

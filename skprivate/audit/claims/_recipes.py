@@ -28,17 +28,8 @@ _MANY_CELLS = 120_000
 
 
 _KINDS = ("zero", "constant", "one axis", "uniform", "normal", "few different", "collinear", "extremes")
-_VICTIMS = (
-    "like others",
-    "zero",
-    "opposite",
-    "another size",
-    "one axis",
-    "last bit",
-    "random signs",
-    "normal",
-)
-_VICTIMS += ("one entry larger",)
+_VICTIMS: tuple[str, ...] = ("like others", "zero", "opposite", "another size", "one axis", "last bit")
+_VICTIMS += ("random signs", "normal", "one entry larger")
 #: Genes that are sizes: mostly one of them is extreme at a time.
 _SIZES = ("size", "victim size", "target size")
 _ENDS = ("low", "high", "middle", "like others", "random", "another size")

@@ -38,14 +38,7 @@ _SUMMARIES = ("sum", "l1 norm", "maximum", "minimum", "linf norm")
 
 @dataclass(frozen=True)
 class Inputs:
-    """Arguments of ``fit``, or of a function.
-
-    Attributes
-    ----------
-    X, y : array or None
-    params : dict
-        Further arguments that belong to the rows (``user_ids``, ``private``).
-    """
+    """Arguments of ``fit``, or of a function."""
 
     X: Any
     y: Any = None
@@ -103,17 +96,7 @@ class Claim:
 
 
 class Subject:
-    """An estimator, a row-wise randomiser or a function, run with a seed or with its own noise.
-
-    Parameters
-    ----------
-    subject : estimator or callable
-        With ``fit``; or called with ``X``, ``y`` and the further arguments.
-    statistic : callable or None
-        Of the fitted estimator or the value, in place of all numbers in it.
-    simulate : bool
-        Seed the runs that decide as well.
-    """
+    """An estimator, a row-wise randomiser or a function, run with a seed or with its own noise."""
 
     def __init__(self, subject: Any, statistic: Any = None, simulate: bool = False) -> None:
         self.subject, self.statistic, self.simulate = subject, statistic, simulate
@@ -460,14 +443,7 @@ def last_digit(values: Array) -> Array:
 
 
 def row_features(values: Array, first: Any, second: Any) -> Array:
-    """Describe randomised rows by coordinates, distances to both rows, and their place on the output's lattice.
-
-    Parameters
-    ----------
-    values : array of shape (n, d)
-        Releases of either row.
-    first, second : array of shape (1, d)
-    """
+    """Describe randomised rows by coordinates, distances to both rows, and their place on the output's lattice."""
     columns = [values[:, :50]]
     step = _lattice_step(values[:200])
     for row in (first, second):
