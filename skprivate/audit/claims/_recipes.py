@@ -98,6 +98,8 @@ class Recipes:
         few |= {"target": ("high", "alternating"), "d": (1, 1, 2), "victim target": ("middle", "like others")}
         recipe.update({k: v[int(self.rng.integers(len(v)))] for k, v in few.items() if k in recipe})
         recipe |= {"cells": 30_000, "ids": "integers", "rows at": None, "other victim": recipe["victim"]}
+        if self.rng.random() < 0.5:
+            recipe["size"] = float(self.rng.choice(SQUARES)) * 2.0 ** self.rng.uniform(-1, 1)
         if "other target" in recipe:
             recipe["other target"] = recipe["victim target"]
 

@@ -585,8 +585,11 @@ class Search:
             score, pair = max(steps, key=lambda item: item[0])
             if score > 1.0 and (score >= best[0] or best[0] > 1.0):
                 best = (score, pair)
-            elif (score < 0.6 and best[0] > 1.0) or score < 0.3:
-                break
+            elif score < (0.1 if self.subject.row_wise else 0.3) or (
+                score < 0.6
+                and (best[0] > 1.0 or allowed_separation(self._claim(pair).at(pair.distance)) < 0.02)
+            ):
+                break  # nothing moves, or no more is to be gained from a smaller claim
         return best
 
     def _report(self) -> ViolationReport:
