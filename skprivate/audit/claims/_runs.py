@@ -8,7 +8,7 @@ import math
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -212,12 +212,12 @@ class Subject:
         )
 
     def claim_of_a_run(
-        self, example: Inputs, labels: Any, has_target: bool, settings: dict[str, Any], given: dict[str, Any]
+        self, candidates: Iterable[Inputs], settings: dict[str, Any], given: dict[str, Any]
     ) -> Claim:
-        """Read the claim, from runs on plain data where it is not given in full."""
+        """Read the claim, from the first run that is accepted where it is not given in full."""
         error: Exception | None = None
         guarantee: Any = None
-        for inputs in _plain_inputs(example, labels, has_target):
+        for inputs in candidates:
             try:
                 guarantee = self.guarantee(inputs, settings, given)
                 break
@@ -305,7 +305,7 @@ class Runs:
         return row_features(out, pair[0].X, pair[1].X)
 
 
-def _plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
+def plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
     """Yield the example, or artificial data of a few shapes that most subjects take."""
     if example.X is not None:
         yield example

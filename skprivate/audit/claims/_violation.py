@@ -17,6 +17,7 @@ from skprivate.audit.claims._bets import Game
 from skprivate.audit.claims._neighbours import (
     Pair,
     Surroundings,
+    check_pairs,
     given_pairs,
     halves,
     metric_pair,
@@ -25,7 +26,16 @@ from skprivate.audit.claims._neighbours import (
     with_distance,
 )
 from skprivate.audit.claims._recipes import Recipes
-from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject, layout_of, numbers_of, row_features
+from skprivate.audit.claims._runs import (
+    Claim,
+    Inputs,
+    Runs,
+    Subject,
+    layout_of,
+    numbers_of,
+    plain_inputs,
+    row_features,
+)
 from skprivate.privacy import public_generator
 from skprivate.utils import Recording, Replay, differing_results, excess
 
@@ -293,12 +303,10 @@ def find_violation(
         max_pairs,
         random_state,
     )
-    search.prepare(example, make_data, settings)
-    return search.go(pairs or ())
-
-
-class _TooSlowError(Exception):
-    """A pair that takes longer than it is likely to show."""
+    own = list(pairs or ())
+    check_pairs(own)
+    search.prepare(example, make_data, settings, own)
+    return search.go(own)
 
 
 @dataclass(frozen=True)
@@ -341,7 +349,7 @@ class Search:
 
     # --- what is searched ----------------------------------------------------------------------------------------
 
-    def prepare(self, example: Inputs, make_data: Any, settings: Any) -> None:
+    def prepare(self, example: Inputs, make_data: Any, settings: Any, own: list[Any]) -> None:
         """Read the claim and the settings, and choose how pairs are built."""
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]
@@ -349,7 +357,10 @@ class Search:
         users, private = (
             name in self.subject.accepts or name in example.params for name in ("user_ids", "private")
         )
-        claim = self.subject.claim_of_a_run(example, labels, has_target, self.settings[0], self.given)
+        # Inputs of the caller come first: some subjects take no others.
+        first = [side if isinstance(side, Inputs) else Inputs(*side) for side, *_ in own[:1]]
+        candidates = [*first, *plain_inputs(example, labels, has_target)]
+        claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
         if claim.unit == "row" and users and self.given["unit"] is None:
             claim = replace(claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
         self.place = Surroundings(claim, example, labels, has_target, users, private, make_data=make_data)
@@ -411,8 +422,6 @@ class Search:
                 features = row_features(np.vstack([first, second]), pair.first.X[:1], pair.second.X[:1])
                 return separation(features[:n], features[n:], False) / (1.25 * allowed + 0.12)
             runs = self._runs(pair, n_seeds)
-        except _TooSlowError:
-            return 0.0
         except Exception as error:  # what a subject does not take is no neighbour; the side is noted
             self._refusal(pair, error)
             return None
@@ -423,7 +432,7 @@ class Search:
         return found / (1.25 * allowed + (0.8 if n_seeds > _FIRST else 1.0))
 
     def _runs(self, pair: Pair, n_seeds: int) -> list[dict[str, Array]] | None:
-        """Run both inputs in turn; None where the change is not seen at all."""
+        """Run both inputs in turn; None where that takes too long, or the change is not seen at all."""
         runs: list[dict[str, Array]] = []
         begun = self.spent
         for seed in [self._seed() for _ in range(n_seeds)]:
@@ -432,7 +441,7 @@ class Search:
                 continue
             self.slow = self.spent - begun
             if self.slow > _SLOW * self.max_seconds:
-                raise _TooSlowError
+                return None
             self.slow = 0.0
             if self.subject.seeded and _same_release(*runs):
                 return None
