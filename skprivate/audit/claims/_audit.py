@@ -246,7 +246,7 @@ def audit_estimator(
     recording = _recorded(subject, data, seed, method)
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-    stated = subject.guarantee(data, {}, said)
+    stated = subject.guarantee(data, {}, said, seed)
     source = stated if guarantee is None else guarantee
     claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)

@@ -183,12 +183,14 @@ class Subject:
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         return _finite((out if out.dtype.kind in "fiub" else _codes(out)).reshape(n, -1))
 
-    def guarantee(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]) -> Any:
+    def guarantee(
+        self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any], seed: int = 0
+    ) -> Any:
         """Run once for the stated guarantee, unless the claim is given; None if there is none."""
         needed = ("epsilon", "delta", "unit", "adjacency") if self.is_estimator else ("epsilon",)
         if None not in [given[name] for name in needed]:
             return None
-        result = self.run(inputs, settings, 0)
+        result = self.run(inputs, settings, seed)
         if self.row_wise and not hasattr(result, "privacy_guarantee_"):
             result.transform(inputs.X)
         return getattr(result, "privacy_guarantee_", getattr(result, "guarantee", None))
