@@ -636,7 +636,8 @@ class Gauss(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        self.number_ = float(X[0, 0]) + np.random.default_rng(self.random_state).normal(scale=self.scale)
+        noise = np.random.default_rng(self.random_state).normal(scale=self.scale)
+        self.number_ = on_grid(float(X[0, 0]) + noise)
         return self
 
 

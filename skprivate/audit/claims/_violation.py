@@ -48,6 +48,8 @@ _ROWS = 2_000
 _TEST, _TEST_OF_ROWS = (100, 16, 3_000), (8_000, 8_000, 100_000)
 #: Runs after which a test ends if its wealth does not grow fast enough, as a multiple of the practice.
 _PATIENCE = 3
+#: Factor of these numbers for pairs of the caller, who has reasons.
+_OWN = 10
 #: Pairs that are kept and changed.
 _ELITE = 12
 #: Share of the time that a run on both inputs may take, and up to which such a pair is still replayed.
@@ -443,7 +445,8 @@ class Search:
             if self.slow > _SLOW * self.max_seconds:
                 return None
             self.slow = 0.0
-            if self.subject.seeded and _same_release(*runs):
+            same = runs[0].keys() == runs[1].keys()
+            if self.subject.seeded and same and all(np.array_equal(runs[0][k], runs[1][k]) for k in runs[0]):
                 return None
         return runs
 
@@ -480,15 +483,19 @@ class Search:
 
     # --- testing -------------------------------------------------------------------------------------------------
 
-    def test(self, pair: Pair) -> _Tested | None:
-        """Bet on fresh runs of a pair until the claim is refuted or the wealth does not grow."""
+    def test(self, pair: Pair, patience: int = 1, share: float = 1.0) -> _Tested | None:
+        """Bet on fresh runs of a pair until the claim is refuted or the wealth does not grow.
+
+        ``patience`` multiplies the numbers of runs; ``share`` is that of the time that is left.
+        """
         self.settled.add(id(pair))
         claim = self._claim(pair)
         stated = replace(claim, events=()).at(pair.distance)
         if not (0.0 < stated.epsilon < math.inf and math.isfinite(stated.delta)):
             return None
         practice, block, most = _TEST_OF_ROWS if self.subject.row_wise else _TEST
-        runs = Runs(self.subject, self.rng, None, most, max(1.3 * self.max_seconds - self.spent, 0.1))
+        most, seconds = patience * most, share * max(1.3 * self.max_seconds - self.spent, 0.1)
+        runs = Runs(self.subject, self.rng, None, most, seconds)
         sides = pair.first, pair.second
         if self.subject.row_wise:
             sides = Inputs(pair.first.X[:1]), Inputs(pair.second.X[:1])
@@ -502,7 +509,7 @@ class Search:
                 game.play(block)
                 played = runs.made - practice
                 expected = game.log_wealth * (most - practice) / played
-                if played >= _PATIENCE * practice and expected < goal:
+                if played >= patience * _PATIENCE * practice and expected < goal:
                     break
         except StopIteration:  # recorded outputs are used up
             pass
@@ -527,11 +534,11 @@ class Search:
                 "numbers)."
             )
         found: _Tested | None = None
-        for pair in own:
+        for k, pair in enumerate(own):
             self.n_pairs += 1
             if found is None:
                 self.watch(pair)
-                found = self.test(pair)
+                found = self.test(pair, _OWN, 1.0 / (len(own) - k))
         while builds and found is None and not self._over(0.75):
             found = self._try(self._propose())
         for _ in range(3):  # the strongest that are not yet tested
@@ -639,10 +646,6 @@ def largest_share(run: Any, first: Any, second: Any, distance: float | None) -> 
     return max(
         excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True)
     )
-
-
-def _same_release(first: dict[str, Array], second: dict[str, Array]) -> bool:
-    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def allowed_separation(claim: Claim) -> float:
