@@ -153,6 +153,15 @@ def test_claim_in_numbers_and_of_another():
     assert audit(Counts(epsilon=2.0), guarantee=Counts().fit(pair()[0]).privacy_guarantee_).violated
 
 
+def test_a_claim_from_a_fit_on_other_data_is_no_list_of_its_draws():
+    """Draws that cost less than the claim are compared with what their own fit charged."""
+    guarantee = Counts(epsilon=2.0, kind="laplace").fit(pair()[0]).privacy_guarantee_
+    sound = audit(Counts(epsilon=1.0), guarantee=guarantee)
+    assert not sound.violated and sound.claimed_epsilon == 2.0
+    with drawn_twice():
+        assert audit(Counts(epsilon=1.0), guarantee=guarantee).violated
+
+
 def test_equal_or_shared_noise_is_found():
     sampler = _draws.Draws._integer_noise
 

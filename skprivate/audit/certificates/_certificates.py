@@ -141,22 +141,7 @@ def certify_representation(
     increasing: Any,
     rng: np.random.Generator,
 ) -> AuditOutcome:
-    """T in R^q: the certified minimum over the convex class.
-
-    Parameters
-    ----------
-    points : array of shape (n, q)
-    s : array of shape (n,)
-        Values ±1.
-    assumption : {"barron", "total_variation", "monotone"}
-    variation : float
-        D: bound on the total variation (q = 1) or the mass over half-spaces (q ≥ 2) of η.
-    loss : {"squared", "log"}
-    increasing : {"auto", True, False}
-        Direction of a monotone η.
-    rng : numpy.random.Generator
-        Public randomness for search directions.
-    """
+    """T in R^q: the certified minimum over the convex class."""
     n, q = points.shape
     if q == 1:
         return _certify_scalar(

@@ -166,20 +166,10 @@ def mse_from_entropy(entropy_lower_bound: float) -> float:
 
 
 def advantage_upper_bound(mse_lower_bound: float, prior_low: float, prior_high: float) -> float:
-    """Largest true minus false positive rate of any attack, for every prior in an interval.
+    """Bound the true minus false positive rate of any attack, for every prior in an interval.
 
-    Parameters
-    ----------
-    mse_lower_bound : float
-        Lower bound L on the minimum mean squared error of S = ±1.
-    prior_low, prior_high : float
-        Interval that holds P(S = 1).
-
-    Returns
-    -------
-    float
-        ``max_v √(v − L)/v`` over the variances ``v = 4λ(1−λ)`` of the interval, at most 1. The function rises
-        up to ``v = 2L`` and falls after it.
+    That is ``max_v √(v − L)/v`` over the variances ``v = 4λ(1−λ)`` of the interval, which rises up to ``v = 2L`` and
+    falls after it.
     """
     ends = [4.0 * p * (1.0 - p) for p in (prior_low, prior_high)]
     low, high = min(ends), (1.0 if prior_low <= 0.5 <= prior_high else max(ends))

@@ -54,13 +54,7 @@ _MOST_BITS = 240
 
 
 def power_of_two_scale(points: Array) -> tuple[Array, npt.NDArray[np.intp]]:
-    """Points with the columns' largest magnitudes in [½, 1), exactly, and the exponents that were taken away.
-
-    Raises
-    ------
-    ValueError
-        If a column holds magnitudes so far apart that no power of two keeps all of their digits.
-    """
+    """Points with the columns' largest magnitudes in [½, 1), exactly, and the exponents that were taken away."""
     exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))[1].astype(np.intp)
     scaled = np.ldexp(points, -exponents) + 0.0  # no negative zeros
     if not (np.ldexp(scaled, exponents) == points).all():
@@ -72,13 +66,7 @@ def power_of_two_scale(points: Array) -> tuple[Array, npt.NDArray[np.intp]]:
 
 
 class Turns:
-    """Exact comparisons of directions between points of the plane.
-
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-        As `power_of_two_scale` returns them.
-    """
+    """Exact comparisons of directions between points of the plane."""
 
     def __init__(self, points: Array) -> None:
         self._points = points
@@ -124,23 +112,7 @@ class Turns:
         return result
 
     def order(self, pivot: Any, point: Any, above: Any, run: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
-        """Order the members of runs of almost equal directions by their directions modulo π.
-
-        Parameters
-        ----------
-        pivot, point : int arrays of shape (k,)
-        above : bool array of shape (k,)
-            Whether the point itself lies above the pivot or its mirror image does.
-        run : int array of shape (k,)
-            Number of the run, not falling.
-
-        Returns
-        -------
-        order : int array of shape (k,)
-            Runs stay where they are.
-        together : bool array of shape (k − 1,)
-            Whether the entries k and k + 1 of the result have equal directions.
-        """
+        """Order the members of runs of almost equal directions by their directions modulo π."""
         starts = np.flatnonzero(np.diff(run, prepend=run[0] - 1))
         first = np.repeat(starts, np.diff(starts, append=run.size))
         if max(self._bits) <= _MOST_BITS:
@@ -202,13 +174,7 @@ _FAST = 2000
 
 
 class TurningLine:
-    """Orders of all points around each of them.
-
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-        Finite, with columns that `power_of_two_scale` takes.
-    """
+    """Orders of all points around each of them."""
 
     def __init__(self, points: Array) -> None:
         scaled, self._exponents = power_of_two_scale(points)
@@ -272,23 +238,9 @@ class TurningLine:
         near[row[:-1][within], rank[:-1][within]] = together[within]
 
     def largest(self, r: Array, count: int = 1) -> tuple[float, float, Array]:
-        """Largest ``|Σ_{i in half-plane} r_i|``.
+        """Find the largest ``|Σ_{i in half-plane} r_i|``, an upper bound with the rounding of its sums, and normals.
 
-        Parameters
-        ----------
-        r : array of shape (n,)
-            Signed masses.
-        count : int, default=1
-            Half-planes wanted: the best, and the best through the points of as many parts of the plane.
-
-        Returns
-        -------
-        value : float
-            What the best half-plane holds, as computed.
-        upper : float
-            No half-plane does better: ``value`` and the rounding of its sums.
-        directions : array of shape (at most count, 2)
-            Normals, the best first; where directions are denser than float64, near to them.
+        Of ``count`` parts of the plane the best normal through their points is returned, the best of all first.
         """
         weights: Array = np.zeros(len(self.points))
         np.add.at(weights, self._inverse.ravel(), r)
@@ -378,19 +330,10 @@ def best_offset(projection: Array, r: Array) -> tuple[float, float]:
 def largest_halfspace_sum(
     points: Array, r: Array, *, enough: float = 0.0, refuted: float = np.inf, max_nodes: int = 2000
 ) -> HalfspaceSum:
-    """Largest ``|Σ_{i in half-space} r_i|`` over all half-spaces of R^q.
+    """Find the largest ``|Σ_{i in half-space} r_i|`` over all half-spaces of R^q, by branch and bound.
 
-    Parameters
-    ----------
-    points : array of shape (n, q)
-    r : array of shape (n,)
-        Signed masses that sum to 0 up to rounding, so that a half-space and its complement are worth the same.
-    enough : float, default=0.0
-        Stop when the upper bound is at most this, or equal to what was found.
-    refuted : float, default=inf
-        Stop as soon as a half-space is found that holds more than this.
-    max_nodes : int, default=2000
-        Most boxes bounded.
+    The masses sum to 0 up to rounding, so that a half-space and its complement have the same sum. The search stops when
+    the upper bound is at most ``enough``, or a half-space holds more than ``refuted``.
     """
     boxes = _Boxes(points, r)
     q, batch = points.shape[1], max(1, min(_MOST_BOXES, _BATCH // len(points)))

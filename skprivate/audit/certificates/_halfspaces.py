@@ -163,29 +163,7 @@ def fit_halfspaces(
     tol: float = 1e-3,
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
-    """Fully corrective conditional gradient for the mean squared error over half-space mixtures.
-
-    Parameters
-    ----------
-    points : array of shape (n, q), q ≥ 2
-    s : array of shape (n,)
-        Values ±1.
-    mass : float
-        D, the largest total mass.
-    rng : numpy.random.Generator
-        Public randomness for the search directions; the certificate does not depend on it.
-    max_atoms : int, default=100
-        Most half-spaces.
-    tol : float, default=1e-3
-        Stop when the duality gap is below it.
-    max_nodes : int, default=3000
-        Effort of the bound on all half-spaces, where a smaller one does not settle it.
-
-    Returns
-    -------
-    HalfspaceFit
-        ``lower_bound`` is a proven lower bound on the minimum over the class, in any dimension.
-    """
+    """Fully corrective conditional gradient for the mean squared error over half-space mixtures."""
     n, q = points.shape
     points, exponents = power_of_two_scale(points)
     distinct, inverse = np.unique(points, axis=0, return_inverse=True)

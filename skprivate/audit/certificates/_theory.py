@@ -281,30 +281,7 @@ def fit_network(
     max_iter: int = 20,
     summary_size: int = 512,
 ) -> tuple[Network, float]:
-    """Train from ``n_restarts`` random starts by L-BFGS; keep the one with the smallest loss.
-
-    Parameters
-    ----------
-    points : array of shape (n, q)
-    s : array of shape (n,)
-        Values ±1.
-    n_neurons : int
-        Width k.
-    rng : numpy.random.Generator
-        Public randomness for the starts.
-    n_restarts : int, default=5
-    max_iter : int, default=20
-        L-BFGS iterations a start.
-    summary_size : int, default=512
-        Rows or bins that training looks at.
-
-    Returns
-    -------
-    network : Network
-    loss : float
-        Its mean squared error on the whole sample: an upper bound on the minimum over all networks of this
-        width.
-    """
+    """Train from ``n_restarts`` random starts by L-BFGS; keep the one with the smallest loss."""
     centre, spread = points.mean(axis=0), points.std(axis=0)
     spread = np.where(spread > 0.0, spread, 1.0)
     scaled = (points - centre) / spread

@@ -1,14 +1,8 @@
 """Claims: audits of stated guarantees, and a search for neighbours that break them."""
 
-from skprivate.audit.claims._audit import BlackBoxEvidence, EstimatorAudit, audit_estimator
-from skprivate.audit.claims._replay import ReplayEvidence
-from skprivate.audit.claims._violation import ViolationReport, find_violation
-
-__all__ = [
-    "BlackBoxEvidence",
-    "EstimatorAudit",
-    "ReplayEvidence",
-    "ViolationReport",
-    "audit_estimator",
-    "find_violation",
-]
+from skprivate.audit.claims._audit import BlackBoxEvidence as BlackBoxEvidence
+from skprivate.audit.claims._audit import EstimatorAudit as EstimatorAudit
+from skprivate.audit.claims._audit import audit_estimator as audit_estimator
+from skprivate.audit.claims._replay import ReplayEvidence as ReplayEvidence
+from skprivate.audit.claims._violation import ViolationReport as ViolationReport
+from skprivate.audit.claims._violation import find_violation as find_violation

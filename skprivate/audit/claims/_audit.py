@@ -15,7 +15,7 @@ from skprivate.audit.claims._neighbours import group_size, opposite_pairs, probe
 from skprivate.audit.claims._replay import ReplayEvidence, audit_by_replay, draws_something, neighbours_of
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
-from skprivate.utils import Neighbour
+from skprivate.utils import Neighbour, Recording
 
 #: Runs of a pair from which is learned before the first bet, at least and at most, and runs between two looks.
 _PRACTICE, _BLOCK = (20, 64), 8
@@ -243,17 +243,15 @@ def audit_estimator(
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
-    replays = method == "replay" or (method == "auto" and observable is None)
-    recording = draws_something(subject, data, seed) if replays else None
-    if recording is None and method == "replay":
-        raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
+    recording = _recorded(subject, data, seed, method)
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-    stated = subject.guarantee(data, {}, said)
+    stated = subject.guarantee(data, {}, said, seed)
     source = stated if guarantee is None else guarantee
     claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
+    evidence: ReplayEvidence | BlackBoxEvidence
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
@@ -303,6 +301,15 @@ def _check_options(
         number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
 
 
+def _recorded(subject: Subject, data: Inputs, seed: int, method: str) -> Recording | None:
+    """Record a fit for the replay; None for the black box."""
+    replays = method == "replay" or (method == "auto" and subject.statistic is None)
+    recording = draws_something(subject, data, seed) if replays else None
+    if recording is None and method == "replay":
+        raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
+    return recording
+
+
 def _stated_claim(subject: Subject, source: Any, said: dict[str, Any]) -> Claim:
     """Read a claim with a positive finite ε."""
     claim = subject.claim(source, {}, said)
@@ -318,7 +325,7 @@ def _array(X: Any) -> Any:
     return X if hasattr(X, "iloc") else np.asarray(X)
 
 
-def _relation(claim: Claim, stated: Any) -> PrivacyGuarantee:
+def _relation(claim: Claim, stated: PrivacyGuarantee | None) -> PrivacyGuarantee:
     """Find the guarantee whose neighbours the claim is about."""
     if stated is not None and (str(stated.unit), str(stated.adjacency)) == (claim.unit, claim.adjacency):
         return stated

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,19 +175,7 @@ class Bets:
 
 
 class Game:
-    """Bets on the runs of one pair of inputs.
-
-    Parameters
-    ----------
-    runs : Runs
-        The budget.
-    sample : callable
-        From bits to what runs on the first (False) or second input release, one row each.
-    claim : Stated
-        For one unit.
-    n_units : int
-        Units that the inputs differ in.
-    """
+    """Bets on the runs of one pair of inputs."""
 
     def __init__(self, runs: Runs, sample: Any, claim: Claim, n_units: int, rng: Any):
         self.runs, self.sample, self.claim, self.n_units, self.rng = runs, sample, claim, n_units, rng
@@ -352,13 +341,16 @@ def _views(z: Array, sides: Mask) -> list[Callable[[Array, Mask], Score]]:
     ways: list[Callable[[Array, Mask], Score]] = []
     if p > 1:
         ways += [lambda rows, side: lambda new: new.mean(axis=1)]
-        ways += [lambda rows, side, r=ridge: _discriminant(rows, side, r) for ridge in (1e-2, 1.0, np.inf)]
+        ways += [partial(_discriminant, ridge=ridge) for ridge in (1e-2, 1.0, np.inf)]
         sizes = sorted({min(k, p) for k in (3, 10, 40)})
-        ways += [lambda rows, side, k=k: _laplace_ratio(rows, side, k) for k in sizes]
+        ways += [partial(_laplace_ratio, k=k) for k in sizes]
     spread = z.std(axis=0)
     gap = np.abs(z[sides].mean(axis=0) - z[~sides].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    ways += [lambda rows, side, j=j: lambda new: new[:, j] for j in np.argsort(gap)[::-1][:5]]
-    return ways
+    return ways + [partial(_coordinate, j=int(j)) for j in np.argsort(gap)[::-1][:5]]
+
+
+def _coordinate(z: Array, sides: Mask, j: int) -> Score:
+    return lambda new: new[:, j]
 
 
 def _both(z: Array) -> Array:

@@ -118,17 +118,7 @@ def probes_of(data: Inputs) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two inputs that differ in one unit, the public settings of their runs, and how they were made.
-
-    Attributes
-    ----------
-    first, second : Inputs
-    settings : dict
-    distance : float or None
-        Under a metric.
-    genes : dict
-        What they were built from.
-    """
+    """Two inputs that differ in one unit, the public settings of their runs, and how they were made."""
 
     first: Inputs
     second: Inputs
@@ -293,23 +283,21 @@ def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
     return [with_distance(step, claim, distance) for step in steps]
 
 
-def given_pairs(pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any) -> list[Pair]:
-    """Check the caller's pairs; under a metric they have distances.
-
-    Raises
-    ------
-    ValueError
-        If an item is no pair of inputs, its distance is no finite number, it is missing where the metric names no norm
-        of rows, or it is given where the claim has none.
-    """
-    metric = claim.adjacency == "metric"
-    found = []
+def check_pairs(pairs: Iterable[Any]) -> None:
+    """Refuse items that are no pairs of inputs."""
     for item in pairs:
         if len(item) not in (2, 3) or not all(isinstance(side, tuple | Inputs) for side in item[:2]):
             raise ValueError(
                 "pairs must hold two tuples (X, y, params) each, under a metric followed by their distance, got "
                 f"{[type(part).__name__ for part in item]}."
             )
+
+
+def given_pairs(pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any) -> list[Pair]:
+    """Check the caller's pairs; under a metric they have distances."""
+    metric = claim.adjacency == "metric"
+    found = []
+    for item in pairs:
         one, other = (side if isinstance(side, Inputs) else Inputs(*side) for side in item[:2])
         if len(item) == 3 and not metric:
             raise ValueError(

@@ -28,17 +28,8 @@ _MANY_CELLS = 120_000
 
 
 _KINDS = ("zero", "constant", "one axis", "uniform", "normal", "few different", "collinear", "extremes")
-_VICTIMS = (
-    "like others",
-    "zero",
-    "opposite",
-    "another size",
-    "one axis",
-    "last bit",
-    "random signs",
-    "normal",
-)
-_VICTIMS += ("one entry larger",)
+_VICTIMS: tuple[str, ...] = ("like others", "zero", "opposite", "another size", "one axis", "last bit")
+_VICTIMS += ("random signs", "normal", "one entry larger")
 #: Genes that are sizes: mostly one of them is extreme at a time.
 _SIZES = ("size", "victim size", "target size")
 _ENDS = ("low", "high", "middle", "like others", "random", "another size")
@@ -107,6 +98,8 @@ class Recipes:
         few |= {"target": ("high", "alternating"), "d": (1, 1, 2), "victim target": ("middle", "like others")}
         recipe.update({k: v[int(self.rng.integers(len(v)))] for k, v in few.items() if k in recipe})
         recipe |= {"cells": 30_000, "ids": "integers", "rows at": None, "other victim": recipe["victim"]}
+        if self.rng.random() < 0.5:
+            recipe["size"] = float(self.rng.choice(SQUARES)) * 2.0 ** self.rng.uniform(-1, 1)
         if "other target" in recipe:
             recipe["other target"] = recipe["victim target"]
 

@@ -98,6 +98,8 @@ def audit_by_replay(
     ``secure`` draws again from the operating system's entropy.
     """
     failures, pairs = [], []
+    # The claim may come from a fit on other data, whose draws were others: what counts is what this fit charged.
+    charged = claim.events if stated is None else stated.events
     if (
         stated is not None
         and stated.delta <= claim.delta
@@ -119,11 +121,11 @@ def audit_by_replay(
             found.append(
                 f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
             )
-        unpaid = Counter(pair.differing) - Counter(dict(claim.events))
-        if claim.events and unpaid:
+        unpaid = Counter(pair.differing) - Counter(dict(charged))
+        if charged and unpaid:
             found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
         failures += [f"on {other.name}, {text}" for text in found]
-    failures += _unpaid_kinds(recording.draws, claim)
+    failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
     tape = _LawTape(rng)
     with run_tape(tape):
         subject.everything(data, {}, None if secure else int(rng.integers(2**31 - 1)))
@@ -152,16 +154,13 @@ def neighbours_of(
     return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
 
 
-def _unpaid_kinds(draws: Sequence[Draw], claim: Claim) -> list[str]:
+def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:
     """Find draws of an event that was never charged, whatever the neighbours show of them."""
     inside = any(draw.kind == "repetitions" for draw in draws)
-    paid = {event for event, _ in claim.events}
     unpaid = {event for draw in draws for event in draw.events} - paid
-    return (
-        [f"these draws are not paid for: {sorted(map(str, unpaid))}"]
-        if paid and unpaid and not inside
-        else []
-    )
+    if inside or not paid or not unpaid:
+        return []
+    return [f"these draws are not paid for: {sorted(map(str, unpaid))}"]
 
 
 # --- losses --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import math
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -38,14 +38,7 @@ _SUMMARIES = ("sum", "l1 norm", "maximum", "minimum", "linf norm")
 
 @dataclass(frozen=True)
 class Inputs:
-    """Arguments of ``fit``, or of a function.
-
-    Attributes
-    ----------
-    X, y : array or None
-    params : dict
-        Further arguments that belong to the rows (``user_ids``, ``private``).
-    """
+    """Arguments of ``fit``, or of a function."""
 
     X: Any
     y: Any = None
@@ -103,17 +96,7 @@ class Claim:
 
 
 class Subject:
-    """An estimator, a row-wise randomiser or a function, run with a seed or with its own noise.
-
-    Parameters
-    ----------
-    subject : estimator or callable
-        With ``fit``; or called with ``X``, ``y`` and the further arguments.
-    statistic : callable or None
-        Of the fitted estimator or the value, in place of all numbers in it.
-    simulate : bool
-        Seed the runs that decide as well.
-    """
+    """An estimator, a row-wise randomiser or a function, run with a seed or with its own noise."""
 
     def __init__(self, subject: Any, statistic: Any = None, simulate: bool = False) -> None:
         self.subject, self.statistic, self.simulate = subject, statistic, simulate
@@ -200,12 +183,14 @@ class Subject:
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         return _finite((out if out.dtype.kind in "fiub" else _codes(out)).reshape(n, -1))
 
-    def guarantee(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]) -> Any:
+    def guarantee(
+        self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any], seed: int = 0
+    ) -> Any:
         """Run once for the stated guarantee, unless the claim is given; None if there is none."""
         needed = ("epsilon", "delta", "unit", "adjacency") if self.is_estimator else ("epsilon",)
         if None not in [given[name] for name in needed]:
             return None
-        result = self.run(inputs, settings, 0)
+        result = self.run(inputs, settings, seed)
         if self.row_wise and not hasattr(result, "privacy_guarantee_"):
             result.transform(inputs.X)
         return getattr(result, "privacy_guarantee_", getattr(result, "guarantee", None))
@@ -229,12 +214,12 @@ class Subject:
         )
 
     def claim_of_a_run(
-        self, example: Inputs, labels: Any, has_target: bool, settings: dict[str, Any], given: dict[str, Any]
+        self, candidates: Iterable[Inputs], settings: dict[str, Any], given: dict[str, Any]
     ) -> Claim:
-        """Read the claim, from runs on plain data where it is not given in full."""
+        """Read the claim, from the first run that is accepted where it is not given in full."""
         error: Exception | None = None
         guarantee: Any = None
-        for inputs in _plain_inputs(example, labels, has_target):
+        for inputs in candidates:
             try:
                 guarantee = self.guarantee(inputs, settings, given)
                 break
@@ -322,7 +307,7 @@ class Runs:
         return row_features(out, pair[0].X, pair[1].X)
 
 
-def _plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
+def plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
     """Yield the example, or artificial data of a few shapes that most subjects take."""
     if example.X is not None:
         yield example
@@ -460,14 +445,7 @@ def last_digit(values: Array) -> Array:
 
 
 def row_features(values: Array, first: Any, second: Any) -> Array:
-    """Describe randomised rows by coordinates, distances to both rows, and their place on the output's lattice.
-
-    Parameters
-    ----------
-    values : array of shape (n, d)
-        Releases of either row.
-    first, second : array of shape (1, d)
-    """
+    """Describe randomised rows by coordinates, distances to both rows, and their place on the output's lattice."""
     columns = [values[:, :50]]
     step = _lattice_step(values[:200])
     for row in (first, second):

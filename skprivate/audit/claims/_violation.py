@@ -17,6 +17,7 @@ from skprivate.audit.claims._bets import Game
 from skprivate.audit.claims._neighbours import (
     Pair,
     Surroundings,
+    check_pairs,
     given_pairs,
     halves,
     metric_pair,
@@ -25,7 +26,16 @@ from skprivate.audit.claims._neighbours import (
     with_distance,
 )
 from skprivate.audit.claims._recipes import Recipes
-from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject, layout_of, numbers_of, row_features
+from skprivate.audit.claims._runs import (
+    Claim,
+    Inputs,
+    Runs,
+    Subject,
+    layout_of,
+    numbers_of,
+    plain_inputs,
+    row_features,
+)
 from skprivate.privacy import public_generator
 from skprivate.utils import Recording, Replay, differing_results, excess
 
@@ -38,6 +48,8 @@ _ROWS = 2_000
 _TEST, _TEST_OF_ROWS = (100, 16, 3_000), (8_000, 8_000, 100_000)
 #: Runs after which a test ends if its wealth does not grow fast enough, as a multiple of the practice.
 _PATIENCE = 3
+#: Factor of these numbers for pairs of the caller, who has reasons.
+_OWN = 10
 #: Pairs that are kept and changed.
 _ELITE = 12
 #: Share of the time that a run on both inputs may take, and up to which such a pair is still replayed.
@@ -293,12 +305,10 @@ def find_violation(
         max_pairs,
         random_state,
     )
-    search.prepare(example, make_data, settings)
-    return search.go(pairs or ())
-
-
-class _TooSlowError(Exception):
-    """A pair that takes longer than it is likely to show."""
+    own = list(pairs or ())
+    check_pairs(own)
+    search.prepare(example, make_data, settings, own)
+    return search.go(own)
 
 
 @dataclass(frozen=True)
@@ -341,7 +351,7 @@ class Search:
 
     # --- what is searched ----------------------------------------------------------------------------------------
 
-    def prepare(self, example: Inputs, make_data: Any, settings: Any) -> None:
+    def prepare(self, example: Inputs, make_data: Any, settings: Any, own: list[Any]) -> None:
         """Read the claim and the settings, and choose how pairs are built."""
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]
@@ -349,7 +359,10 @@ class Search:
         users, private = (
             name in self.subject.accepts or name in example.params for name in ("user_ids", "private")
         )
-        claim = self.subject.claim_of_a_run(example, labels, has_target, self.settings[0], self.given)
+        # Inputs of the caller come first: some subjects take no others.
+        first = [side if isinstance(side, Inputs) else Inputs(*side) for side, *_ in own[:1]]
+        candidates = [*first, *plain_inputs(example, labels, has_target)]
+        claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
         if claim.unit == "row" and users and self.given["unit"] is None:
             claim = replace(claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
         self.place = Surroundings(claim, example, labels, has_target, users, private, make_data=make_data)
@@ -411,8 +424,6 @@ class Search:
                 features = row_features(np.vstack([first, second]), pair.first.X[:1], pair.second.X[:1])
                 return separation(features[:n], features[n:], False) / (1.25 * allowed + 0.12)
             runs = self._runs(pair, n_seeds)
-        except _TooSlowError:
-            return 0.0
         except Exception as error:  # what a subject does not take is no neighbour; the side is noted
             self._refusal(pair, error)
             return None
@@ -423,7 +434,7 @@ class Search:
         return found / (1.25 * allowed + (0.8 if n_seeds > _FIRST else 1.0))
 
     def _runs(self, pair: Pair, n_seeds: int) -> list[dict[str, Array]] | None:
-        """Run both inputs in turn; None where the change is not seen at all."""
+        """Run both inputs in turn; None where that takes too long, or the change is not seen at all."""
         runs: list[dict[str, Array]] = []
         begun = self.spent
         for seed in [self._seed() for _ in range(n_seeds)]:
@@ -432,9 +443,10 @@ class Search:
                 continue
             self.slow = self.spent - begun
             if self.slow > _SLOW * self.max_seconds:
-                raise _TooSlowError
+                return None
             self.slow = 0.0
-            if self.subject.seeded and _same_release(*runs):
+            same = runs[0].keys() == runs[1].keys()
+            if self.subject.seeded and same and all(np.array_equal(runs[0][k], runs[1][k]) for k in runs[0]):
                 return None
         return runs
 
@@ -471,15 +483,19 @@ class Search:
 
     # --- testing -------------------------------------------------------------------------------------------------
 
-    def test(self, pair: Pair) -> _Tested | None:
-        """Bet on fresh runs of a pair until the claim is refuted or the wealth does not grow."""
+    def test(self, pair: Pair, patience: int = 1, share: float = 1.0) -> _Tested | None:
+        """Bet on fresh runs of a pair until the claim is refuted or the wealth does not grow.
+
+        ``patience`` multiplies the numbers of runs; ``share`` is that of the time that is left.
+        """
         self.settled.add(id(pair))
         claim = self._claim(pair)
         stated = replace(claim, events=()).at(pair.distance)
         if not (0.0 < stated.epsilon < math.inf and math.isfinite(stated.delta)):
             return None
         practice, block, most = _TEST_OF_ROWS if self.subject.row_wise else _TEST
-        runs = Runs(self.subject, self.rng, None, most, max(1.3 * self.max_seconds - self.spent, 0.1))
+        most, seconds = patience * most, share * max(1.3 * self.max_seconds - self.spent, 0.1)
+        runs = Runs(self.subject, self.rng, None, most, seconds)
         sides = pair.first, pair.second
         if self.subject.row_wise:
             sides = Inputs(pair.first.X[:1]), Inputs(pair.second.X[:1])
@@ -493,7 +509,7 @@ class Search:
                 game.play(block)
                 played = runs.made - practice
                 expected = game.log_wealth * (most - practice) / played
-                if played >= _PATIENCE * practice and expected < goal:
+                if played >= patience * _PATIENCE * practice and expected < goal:
                     break
         except StopIteration:  # recorded outputs are used up
             pass
@@ -518,11 +534,11 @@ class Search:
                 "numbers)."
             )
         found: _Tested | None = None
-        for pair in own:
+        for k, pair in enumerate(own):
             self.n_pairs += 1
             if found is None:
                 self.watch(pair)
-                found = self.test(pair)
+                found = self.test(pair, _OWN, 1.0 / (len(own) - k))
         while builds and found is None and not self._over(0.75):
             found = self._try(self._propose())
         for _ in range(3):  # the strongest that are not yet tested
@@ -585,8 +601,11 @@ class Search:
             score, pair = max(steps, key=lambda item: item[0])
             if score > 1.0 and (score >= best[0] or best[0] > 1.0):
                 best = (score, pair)
-            elif (score < 0.6 and best[0] > 1.0) or score < 0.3:
-                break
+            elif score < (0.1 if self.subject.row_wise else 0.3) or (
+                score < 0.6
+                and (best[0] > 1.0 or allowed_separation(self._claim(pair).at(pair.distance)) < 0.02)
+            ):
+                break  # nothing moves, or no more is to be gained from a smaller claim
         return best
 
     def _report(self) -> ViolationReport:
@@ -627,10 +646,6 @@ def largest_share(run: Any, first: Any, second: Any, distance: float | None) -> 
     return max(
         excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True)
     )
-
-
-def _same_release(first: dict[str, Array], second: dict[str, Array]) -> bool:
-    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def allowed_separation(claim: Claim) -> float:
