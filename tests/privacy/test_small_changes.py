@@ -17,6 +17,7 @@ from skprivate.privacy import (
     PureEvent,
     ball_contributions,
     compose_delta,
+    gaussian_noise_multiplier,
     open_release,
     public_generator,
 )
@@ -116,6 +117,12 @@ def test_lattices_are_as_fine_as_they_say():
         assert _lattice.selection_costs([score, 0.5], 1.0, epsilon)[1] == steps
 
 
+def test_unsigned_integers_that_int64_does_not_hold_do_not_wrap_around():
+    found = _lattice.as_integers(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64))
+    assert found.tolist() == [0, 2**63, 2**64 - 1]
+    assert _lattice.as_integers(np.array([0, 2**63 - 1], dtype=np.uint64)).dtype == np.int64
+
+
 def test_widths_that_no_word_holds_are_refused():
     assert _uniform_below(np.array([2**62 - 1]), bit_source(0)).max() < 2**62
     for width in (0, 2**62):
@@ -144,6 +151,12 @@ def test_rows_of_any_length_choose_the_candidate_without_cost(n):
 
 def test_the_distance_of_a_lattice_gaussian_is_twice_an_eighth_of_its_variance():
     assert Fraction(GAUSSIAN_LATTICE_TV) == Fraction(2, 8 * (2**32) ** 2)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0])
+def test_no_noise_keeps_to_a_delta_of_zero_or_one(delta):
+    with pytest.raises(ValueError, match="delta must be"):
+        gaussian_noise_multiplier(1.0, delta)
 
 
 @pytest.mark.parametrize("count", range(2, 40))
