@@ -1,8 +1,7 @@
 """Learning from mixtures of private and public populations."""
 
-from skprivate.mixture._export import export_text
 from skprivate.mixture._planning import ppm_sample_size
-from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
+from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier, export_text
 from skprivate.mixture._roles import ProtectedLabelWarning
 
 __all__ = [

@@ -93,7 +93,7 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import SimulatedNoiseError, forbid_simulated_noise, public_generator
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "combinations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "combinations.md"
 
 
 def data() -> SimpleNamespace:

@@ -4,6 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.linear_programme import programme
+from helpers.measure_net import exponential_on_measures
+from helpers.metric_theory import boolean_cube_accuracy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,9 +25,6 @@ from skprivate.metric.net._spaces import (
     worst_error,
 )
 from skprivate.privacy import public_generator
-from tests.metric._linear_programme import programme
-from tests.metric._measure_net import exponential_on_measures
-from tests.metric._theory import boolean_cube_accuracy
 
 
 def random_metric(seed, n):

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from helpers.hat_measures import HatMoments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.metric._hat_measures import HatMoments
 
 from skprivate.metric._domains import Box
 from skprivate.metric.grid import _flows as _grid_flows

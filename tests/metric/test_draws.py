@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.scripted_bits import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,7 +15,6 @@ from scipy import stats
 from skprivate.privacy import BudgetExceededError, open_release, public_generator
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from skprivate.privacy.draws._metric import net_costs, net_lattice
-from tests.privacy._scripted_bits import CONTEXT
 
 
 def release(epsilon, seed=None):

@@ -6,10 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.optimize import lsq_linear
-from tests.metric._hat_measures import (
+from helpers.hat_measures import (
     HatMoments,
     fit_moments,
     hat_sensitivity,
@@ -17,6 +14,9 @@ from tests.metric._hat_measures import (
     prolong,
     restrict,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
 
 from skprivate.metric.grid._flows import (
     LaplaceFlow,

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.linear_programme import essential_pairs, programme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -21,7 +22,6 @@ from skprivate.metric.net._interior_point import (
 )
 from skprivate.metric.net._spaces import expected_loss, make_affordable, remap
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
-from tests.metric._linear_programme import essential_pairs, programme
 
 
 def space(rng, n, kind):

@@ -5,17 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from skprivate.metric import predicted_accuracy, tree_distances
-from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale, is_ultrametric
-from skprivate.metric.net._exponential import best_exponential_channel
-from skprivate.metric.net._scales import Bracket, lower_bound
-from skprivate.metric.net._spaces import worst_error
-from skprivate.privacy import public_generator
-from tests.metric._linear_programme import programme
-from tests.metric._theory import (
+from helpers.linear_programme import programme
+from helpers.metric_theory import (
     boolean_cube_accuracy,
     doubling_scale,
     lipschitz_functions_accuracy,
@@ -25,6 +16,15 @@ from tests.metric._theory import (
     packing_number,
     ultrametric_sequences_scale,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivate.metric import predicted_accuracy, tree_distances
+from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale, is_ultrametric
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._scales import Bracket, lower_bound
+from skprivate.metric.net._spaces import worst_error
+from skprivate.privacy import public_generator
 
 
 def random_metric(seed, n):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.measure_net import wasserstein_matrix
 
 from skprivate.metric.grid._measure import (
     GridMeasure,
@@ -11,7 +12,6 @@ from skprivate.metric.grid._measure import (
     wasserstein_grid,
 )
 from skprivate.privacy import public_generator
-from tests.metric._measure_net import wasserstein_matrix
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 

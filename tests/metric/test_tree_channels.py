@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.linear_programme import programme
 from scipy.optimize import linprog
 
 from skprivate.metric import MetricPrivatizer
@@ -13,7 +14,6 @@ from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._spaces import expected_loss, make_affordable
 from skprivate.metric.net._trees import Tree, loss_bound, optimal_tree_channel
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
-from tests.metric._linear_programme import programme
 
 
 def ultrametric(rng, n):

@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from _coordinates import coordinates_on
+from helpers.coordinates import coordinates_on
 from scipy.optimize import linprog
 from scipy.stats import chisquare
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skprivate.mixture import PPMHalfspaceClassifier, export_text
-from skprivate.mixture._export import _condition, _reduced
+from skprivate.mixture._ppm_halfspace_classifier import _condition, _reduced
 from skprivate.mixture._problem import LinearConstraints
 
 

@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from _coordinates import coordinates_on
+from helpers.coordinates import coordinates_on
 
 from skprivate.mixture._geometry import count_supporting_pairs, public_frame, supporting_pairs
 

@@ -233,7 +233,7 @@ def test_entries_that_hold_a_search_have_no_duration(tmp_path, capsys):
     *searches, plain = ledger.entries()
     assert [seconds(entry) for entry in searches] == [0.0] * 4
     assert seconds(plain) > 0
-    with ledger._book.transaction(write=False, complete=True) as (journal, _):
+    with ledger._book.transaction(write=False) as (journal, _):
         kept = [json.loads(one.text) for one in journal.since(0)]
     opened = {one["id"]: one["opened"] for one in kept if one["kind"] == "open"}
     assert len(opened) == 5

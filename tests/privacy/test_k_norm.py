@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.scripted_bits import CONTEXT, ScriptedSource, exp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -16,7 +17,6 @@ from skprivate.privacy import open_release
 from skprivate.privacy.draws import _metric as k_norm
 from skprivate.privacy.noise._bits import bit_source
 from skprivate.privacy.noise._samplers import below, discrete_gaussians, enclose_power_exp, enclose_product
-from tests.privacy._scripted_bits import CONTEXT, ScriptedSource, exp
 
 
 def draw(rows, norm, epsilon):

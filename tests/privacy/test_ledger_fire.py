@@ -19,7 +19,7 @@ from skprivate.privacy import DamagedLedgerError, PrivacyLedger
 from skprivate.privacy.ledger._store import Record, record
 
 ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parents[1])])}
 
 
 def in_a_namespace(script, *arguments):

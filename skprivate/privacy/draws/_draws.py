@@ -51,8 +51,7 @@ from skprivate.privacy._events import (
 )
 from skprivate.privacy.draws._channels import FlowDraws
 from skprivate.privacy.draws._metric import MetricDraws
-from skprivate.privacy.noise import _samplers
-from skprivate.privacy.noise import _selection
+from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
 
 SelectionRule = Literal["exponential", "permute-and-flip"]

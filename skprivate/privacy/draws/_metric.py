@@ -27,8 +27,7 @@ from skprivate.privacy._contributions import (
 from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
-from skprivate.privacy.noise import _samplers
-from skprivate.privacy.noise import _selection
+from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
 
