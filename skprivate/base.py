@@ -314,7 +314,7 @@ class BestModelMixin(OverBlocks):
 
 
 # Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So
-# an entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, the widths of layers).
+# an entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, widths of layers).
 # Of everything else it keeps the kind and the size only.
 _MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
 
