@@ -61,7 +61,7 @@ def main():
             ("limited file", with_a_limit(folder, 400_000)),
         ):
             rows += [(kind, what, number) for what, number in (found or {}).items()]
-        for entries in (200, 700):  # without and with a checkpoint
+        for entries in (200, 700):
             path, copy = Path(folder) / f"{entries}.ledger", Path(folder) / "copy.ledger"
             fire.filled(path, entries)
             kinds = {"flipped bits": fire.flip_bits(path, copy, args.flips, seed=entries)}
