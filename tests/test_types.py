@@ -12,6 +12,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import skprivate
+from skprivate.base import PrivateEstimatorMixin
 from skprivate.utils.discovery import all_estimators
 
 ESTIMATORS = dict(all_estimators())
@@ -90,7 +91,7 @@ def test_mypy_accepts_what_is_right_and_refuses_what_is_wrong(tmp_path):
         lines.append(
             f"fitted_{name}: {name} = {variable}.fit(X{', y' if 'y' in _required(kind.fit) else ''})"
         )
-        if hasattr(kind, "to_release"):
+        if issubclass(kind, PrivateEstimatorMixin):
             lines.append(f"guarantee_{name}: PrivacyGuarantee = {variable}.privacy_guarantee_")
         for method in ARRAYS:
             if _own(kind, method):
@@ -135,4 +136,4 @@ def _own(kind, method):
 
 
 def _public_module(kind):
-    return kind.__module__.split("._")[0]
+    return ".".join(kind.__module__.split(".")[:2])
