@@ -148,7 +148,7 @@ def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]
     for number, row in enumerate(csv.DictReader(lines, names, delimiter=delimiter), start=2):
         try:
             value = float(row[score])
-            told = _WORDS[(row[member] or "").strip().lower()]
+            is_member = _WORDS[(row[member] or "").strip().lower()]
         except (TypeError, ValueError, KeyError):
             raise ValueError(
                 f"row {number} must hold a number with a decimal point in {score!r}, and 0/1, true/false or yes/no in "
@@ -157,7 +157,7 @@ def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]
         if not math.isfinite(value):
             raise ValueError(f"row {number} must hold a finite number in {score!r}.")
         scores.append(value)
-        members.append(told)
+        members.append(is_member)
     return scores, members
 
 

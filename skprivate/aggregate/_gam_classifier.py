@@ -42,8 +42,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         "pairs": each column and each pair of columns; "singles": each column; an int: each column and that many
         pairs, chosen by the features' entropy; a list of sets, each a column or a tuple of columns by name or
-        position. The privacy budget is shared by all sets: "auto" takes pairs (the 100 widest) where the rows are
-        many for the noise that so many tables need, else columns alone, by public numbers.
+        position. The privacy budget is shared by all sets: "auto" takes pairs (the 100 widest) if there are
+        enough rows for the noise of all these tables, else columns alone, by public numbers.
     min_size : int, optional
         Bags of fewer rows are merged into one bag per set, by their public counts. By default 10, or a tenth of the
         rows if there are fewer than 100; of crosses that are not listed, a tenth of the noise variance of a sum (in

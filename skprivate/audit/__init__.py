@@ -3,7 +3,6 @@
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit._epsilon import epsilon_lower_bound
-from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.attacks._attacks import LiRAAttack, LossThresholdAttack, RMIAAttack
 from skprivate.audit.attacks._attribute import AttributeInferenceAttack
 from skprivate.audit.attacks._membership import MembershipAttack
@@ -22,7 +21,6 @@ __all__ = [
     "attack_probabilities",
     "attack_report",
     "audit_estimator",
-    "clopper_pearson",
     "epsilon_lower_bound",
     "find_violation",
     "output_summary",

@@ -394,7 +394,7 @@ def epsilon_lower_bound(
     _check_coins(member, p_member)
     if n_guesses is not None:
         n_guesses = _check_guesses(n_guesses, scores.size)
-    # In the order that data come in, members may stand together: equal scores must not be told apart by it.
+    # Members may be next to each other in the data: the order must not separate equal scores.
     order = rng.permutation(scores.size)
     scores, member = scores[order], member[order]
     if p_member != 0.5 and (delta > 0.0 or method == "one-run-fdp" or calibration is not None):

@@ -306,7 +306,7 @@ def leaf(model: Any, place: Place) -> Step:
 
 def inverse_is_checked(name: str) -> str:
     """State an assumption: scikit-learn compares some private rows with themselves there and back, and may warn."""
-    return f"nobody is told whether {name} warned that its inverse does not fit (check_inverse=True)"
+    return f"it is not reported whether {name} warned that its inverse does not fit (check_inverse=True)"
 
 
 def declares_itself(model: Any, name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
@@ -324,8 +325,15 @@ def _content(value: Any) -> tuple[str, bytes]:
     if hasattr(value, "get_params") and not isinstance(value, type):
         known = {**value.get_params(deep=False), **vars(value)}  # neighbours keep their rows in _fit_X
         state = {k: v for k, v in known.items() if not (k in _BESIDE or k.startswith(_OF_SKLEARN))}
-        return f"{type(value).__module__}.{type(value).__qualname__}", _bytes(state)
+        return _public_name(type(value)), _bytes(state)
     return "object", cloudpickle.dumps(value)  # functions by what they do, where they have no name
+
+
+def _public_name(kind: type[Any]) -> str:
+    """Name a class by the public module that has it, because private modules move; else by its own module."""
+    module, name = kind.__module__, kind.__qualname__
+    public = module.partition("._")[0]
+    return f"{public if getattr(sys.modules.get(public), name, None) is kind else module}.{name}"
 
 
 def _as_numbers(value: Any) -> npt.NDArray[np.float64] | None:

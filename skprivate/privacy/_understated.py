@@ -64,5 +64,5 @@ def _entry(guarantee: PrivacyGuarantee, ledger: PrivacyLedger) -> LedgerEntry | 
         return None
     try:
         return next((entry for entry in ledger.entries() if str(entry.id) == number), None)
-    except Exception:  # a file that was moved, or that is damaged: whoever reads the ledger is told
+    except Exception:  # a file that was moved, or that is damaged: reading the ledger raises for its readers
         return None

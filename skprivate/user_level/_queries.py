@@ -187,7 +187,7 @@ class UserLevelQueries:
     Raises
     ------
     ValueError
-        If a parameter is out of range, or users are too few to find where so many answers lie. Nothing is spent.
+        If a parameter is out of range, or users are too few to find ranges for all answers. Nothing is spent.
     BudgetExceededError
         If the ledger does not hold the budget. Nothing is spent.
 

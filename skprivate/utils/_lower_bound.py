@@ -42,7 +42,7 @@ def epsilon_lower_bound(
     Returns
     -------
     epsilon : float
-        The bound; 0 if nothing could be told.
+        The bound; 0 if nothing was distinguished.
 
     References
     ----------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from skprivate.audit import clopper_pearson, epsilon_lower_bound
+from skprivate.audit import epsilon_lower_bound
 from skprivate.audit._epsilon import (
     _fdp_is_refuted,
     _gaussian_parameter,
@@ -14,7 +14,7 @@ from skprivate.audit._epsilon import (
     _one_run_p_value,
     _unfair_p_value,
 )
-from skprivate.audit._intervals import auc_interval, quantile_rate_interval, roc_auc
+from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
 
 
 def coins(m, rng):

@@ -830,7 +830,7 @@ def test_codes_of_labels_do_not_say_which_is_private(seed):
 
 def test_distances_are_those_of_the_rows_that_arrive():
     after = guarantee_of(make_pipeline(PublicScaler(scale=2.0), MetricPrivatizer()).fit(DRAWN))
-    assert after.metric == "l2 after PublicScaler #6c098ac69f"
+    assert after.metric == "l2 after PublicScaler #0da606d371"
     union = FeatureUnion([("a", MetricPrivatizer(0.5)), ("b", MetricPrivatizer(0.25))])
     assert guarantee_of(union.fit(DRAWN)).epsilon == pytest.approx(0.75)
     one = ColumnTransformer([("a", MetricPrivatizer(0.5), [0]), ("b", MetricPrivatizer(0.25), [1])])

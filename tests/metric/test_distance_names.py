@@ -228,6 +228,19 @@ def test_steps_with_types_among_their_parameters_have_names(dtype):
     assert fingerprint(np.float64) != fingerprint(np.float32)
 
 
+def test_steps_keep_their_name_when_private_modules_move(monkeypatch):
+    step = PublicScaler.from_bounds(0, 1).fit(ROWS)
+    name = fingerprint(step)
+    monkeypatch.setattr(PublicScaler, "__module__", "skprivate.preprocessing._elsewhere")
+    assert fingerprint(step) == name
+    # Not the class that the public module has: its own module is part of the name.
+    impostor = type("PublicScaler", (), {"get_params": lambda self, deep=False: {}})
+    impostor.__module__ = "skprivate.preprocessing._one"
+    names = {fingerprint(impostor())}
+    impostor.__module__ = "skprivate.preprocessing._two"
+    assert fingerprint(impostor()) not in names
+
+
 # What refuses by itself ------------------------------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ class CellDesign:
             for j, sub in group.members:
                 local = (cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]).astype(np.intp)
                 cells.append(local if sub is None else local[sub])
-            # Joint values that only merged cells told apart become one.
+            # Joint values that differ only in merged cells become one.
             joint, renumber = np.unique(np.stack(cells), axis=1, return_inverse=True)
             codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
             members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))

@@ -297,7 +297,7 @@ def merge_rare(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Merge the cells with the fewest rows for their noise, one rest cell per set, until ``n_cells`` others are left.
 
-    Cells of crosses go first: rare values of a column are told by no other table, those of a cross by its columns.
+    Cells of crosses go first, because their columns show the same rows; rare values of a column have no other table.
     Returns the new cell of every cell, and the offsets of the new cells.
     """
     information = design.counts / np.maximum(noise, 1e-300)

@@ -207,7 +207,7 @@ def plan_bags(
 ) -> Membership:
     """Choose feature sets and bag sizes by the noise.
 
-    "auto" takes columns and up to 100 pairs if there are enough rows for the noise of so many tables, else columns
+    "auto" takes columns and up to 100 pairs if there are enough rows for the noise of all these tables, else columns
     only. ``min_size=None`` takes 10, or a tenth of fewer than 100 rows; crosses that were not listed need a tenth of
     the noise variance. ``noise_variance`` maps a membership to that of each sum in units of the largest label, 0 for
     exact sums.

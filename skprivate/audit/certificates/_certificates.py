@@ -76,7 +76,7 @@ class AuditOutcome(NamedTuple):
 
 #: Boxes of normals that are bounded; in the plane only where there are too many rows for an exact bound.
 _BOXES, _BOXES_IN_THE_PLANE = 9000, 3000
-#: A duality gap that readers are told of.
+#: A duality gap from which on a caveat is reported.
 _LOOSE = 0.02
 
 

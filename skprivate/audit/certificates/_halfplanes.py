@@ -49,7 +49,7 @@ Ints = npt.NDArray[np.int64]
 
 #: Relative error of a direction's key in `Turns.order`, which is below 1e-15, with room.
 _SURE_TURN = 1e-13
-#: Up to so many bits in a coordinate, products of four of them are far from the ends of float64's range.
+#: With at most this number of bits in a coordinate, products of four of them are far from the ends of float64's range.
 _MOST_BITS = 240
 
 
@@ -169,7 +169,7 @@ class Turns:
 _SURE = 1e-14
 #: Entries of a block of pivots, for the processor's cache.
 _BLOCK = 2**17
-#: Up to so many points orders are kept as what arrays are indexed by, which is twice as long and twice as fast.
+#: Up to this number of points, orders are kept as index arrays: twice the memory, half the time.
 _FAST = 2000
 
 

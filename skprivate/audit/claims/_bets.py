@@ -13,8 +13,8 @@ a curve ``δ(·)``
     A guess of the bit, or none, pays Y = 1 if right and −λ if wrong, λ = e^{ε'}. The curve allows E[Y] ≤ δ(ε'), since
     guessing is an attack on this pair. So 1 + c(Y − δ) with 0 ≤ c ≤ 1/(λ + δ) has expectation at most 1.
 
-One bit may decide several units at once: a claim for one unit is a claim for groups of them, larger and therefore told
-apart from its double in fewer runs (μ = .12 needs thousands of runs, 17μ = 2 a hundred).
+One bit may decide several units at once: a claim for one unit is a claim for groups of them, larger and
+therefore distinguished from its double in fewer runs (μ = .12 needs thousands of runs, 17μ = 2 a hundred).
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
 
 
 _NET_BITS = 32
-#: Coordinates have so many bits, so that squares are good in float64 and costs stay in int64.
+#: Bits of a coordinate, chosen so that squares are good in float64 and costs stay in int64.
 _COORDINATE_BITS = 48
 _MAX_COLUMNS = 2**12
 #: Scores under ℓ2 are counted in this fraction of a step.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from skprivate.privacy._contributions import FloatArray, IntArray
 from skprivate.privacy._guarantee import Adjacency
 
-#: Smallest and largest magnitude told apart, as powers of two.
+#: Smallest and largest magnitude that are distinguished, as powers of two.
 _LEAST, _MOST = -64, 64
 _MANTISSA = 52
 
@@ -140,7 +140,7 @@ FINE, UNIT_WEIGHT = Grid(16), 1 << 20
 OCTAVES, EIGHTHS = Grid(1), Grid(3)
 #: Quantiles are found relative to their distance from a median.
 COARSE = Grid(8)
-#: A cell is split into so many positions, over which its weight is spread: equal numbers may lie on both sides of a
+#: Number of positions in a cell, over which its weight is spread: equal numbers may lie on both sides of a
 #: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
 POSITIONS = 16
 ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10

@@ -27,7 +27,7 @@ RandomStateLike: TypeAlias = "int | np.integer | np.random.RandomState | None"
 #: What may stand in an attribute of a model, and has to stay at home when the model is published.
 GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
 
-#: Up to so many bytes the operating system is asked directly (there it is as fast as OpenSSL).
+#: Up to this number of bytes the operating system is asked directly, which is as fast as OpenSSL.
 _DIRECT_BYTES = 1024
 #: Fresh entropy mixed into OpenSSL's generator before each larger read.
 _FRESH_BYTES = 32

@@ -479,8 +479,8 @@ def user_level_lower_bound(
     Returns
     -------
     float
-        Of order σ√d(1/√(mn) + 1/(nε√m)) (Theorem 6 of the reference, with constants), and radius·√d·e^(−nε/2) for ever
-        so many rows (its Appendix A).
+        Of order σ√d(1/√(mn) + 1/(nε√m)) (Theorem 6 of the reference, with constants), and radius·√d·e^(−nε/2) however
+        many the rows are (its Appendix A).
 
     Raises
     ------
