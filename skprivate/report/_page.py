@@ -304,7 +304,7 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 def _audits(facts: Mapping[str, Any]) -> str:
     if not facts["audits"]:
         return (
-            "<p>No audit was handed in. An audit fits the model many times on neighbouring inputs and gives a lower "
+            "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower "
             "bound on ε: it can show that a guarantee is wrong, and never that it is right.</p>"
         )
     return "".join(_audit(audit) for audit in facts["audits"])
