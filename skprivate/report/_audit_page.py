@@ -69,6 +69,8 @@ def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title:
         body += f"<figure>{found.chart}</figure>"
     if found.table:
         body += table(found.table[0], found.table[1:], numbers=range(len(found.table[0])))
+    if found.failures:
+        body += f"<section><h2>What was wrong</h2>{items(found.failures)}</section>"
     body += f"<section><h2>How it was found</h2>{pairs(found.facts)}</section>"
     body += f"<section><h2>What it does not say</h2>{items(found.caveats)}</section>"
     footer = "Lower bounds are rounded down and upper bounds up. This page loads nothing."
@@ -87,6 +89,7 @@ class Findings:
     chart: str = ""
     table: tuple[tuple[str, ...], ...] = ()  # the head first
     facts: tuple[tuple[str, str], ...] = ()
+    failures: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
 
 
@@ -120,6 +123,7 @@ def _claim(audit: Any) -> Findings:
         if max(claimed, found) < float("inf")
         else "",
         facts=_rest(audit) + _rest(getattr(audit, "evidence", None) or audit.counts),
+        failures=tuple(getattr(getattr(audit, "evidence", None), "failures", ())),
         caveats=_CAVEATS,
     )
 

@@ -48,3 +48,4 @@ def test_a_claim_is_escaped_and_rounded_down(audit):
     refuted = replace(audit, evidence=broken) if audit is DRAWS else replace(audit, p_value=1e-9)
     assert refuted.violated and "The claim is refuted." in audit_page(refuted)
     assert 'class="verdict stop"' in audit_page(refuted)
+    assert ("<h2>What was wrong</h2>" in audit_page(refuted)) == (audit is DRAWS)

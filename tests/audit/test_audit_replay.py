@@ -2,6 +2,7 @@
 
 import math
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
@@ -14,7 +15,14 @@ from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import audit_estimator
 from skprivate.audit.claims._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit.claims._replay import pair_loss
-from skprivate.privacy import GaussianEvent, Repetitions, open_release, plan_search, select_repeatedly
+from skprivate.privacy import (
+    GaussianEvent,
+    Repetitions,
+    open_release,
+    plan_search,
+    public_generator,
+    select_repeatedly,
+)
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.noise._bits import BitSource, bit_source
@@ -160,6 +168,71 @@ def test_a_claim_from_a_fit_on_other_data_is_no_list_of_its_draws():
     assert not sound.violated and sound.claimed_epsilon == 2.0
     with drawn_twice():
         assert audit(Counts(epsilon=1.0), guarantee=guarantee).violated
+
+
+UNITS = public_generator(0).uniform(size=(40, 2))
+
+
+def mean_audit(model=None, **options):
+    return audit_estimator(
+        UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0) if model is None else model,
+        UNITS,
+        random_state=0,
+        n_neighbours=3,
+        **options,
+    )
+
+
+def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other_data():
+    """Plans depend on public numbers of rows, so two sound fits state an ε that differs in its last digits."""
+    few = UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0).fit(UNITS).privacy_guarantee_
+    nearly = replace(few, epsilon=0.95 * few.epsilon)
+    found = mean_audit(guarantee=nearly)
+    assert not found.violated and found.epsilon_lower_bound < nearly.epsilon
+    assert mean_audit(
+        guarantee=nearly, epsilon=nearly.epsilon, delta=nearly.delta
+    ).violated  # it is a claim here
+
+
+class ForgetsDraws(UserLevelMean):
+    """Its guarantee lists the first of its draws only."""
+
+    def fit(self, X, y=None, *, user_ids=None):
+        super().fit(X, y, user_ids=user_ids)
+        self.privacy_guarantee_ = replace(
+            self.privacy_guarantee_, events=self.privacy_guarantee_.events[:1], adaptive=False
+        )
+        return self
+
+
+@pytest.mark.parametrize("model", [UserLevelMean, ForgetsDraws])
+@pytest.mark.parametrize("given", [{}, {"unit": "row", "adjacency": "replace-one"}])
+def test_draws_are_compared_with_what_was_charged_even_if_the_claim_is_given_in_full(model, given):
+    epsilon = 3.0 if model is UserLevelMean else 1.0
+    assert mean_audit(model(epsilon=epsilon, delta=1e-6, tau=1.0), epsilon=1.0, delta=1e-6, **given).violated
+
+
+class Salted(UserLevelMean):
+    """Sound, but no two fits are equal."""
+
+    def fit(self, X, y=None, *, user_ids=None):
+        super().fit(X, y, user_ids=user_ids)
+        self.salt_ = np.random.default_rng().normal()
+        return self
+
+
+def test_fits_that_differ_by_themselves_are_not_replayed():
+    model = Salted(epsilon=1.0, delta=1e-6, tau=1.0)
+    found = mean_audit(model, n_runs=60, simulate=True)
+    assert found.method == "black-box" and not found.violated
+    with pytest.raises(ValueError, match="differs from fit to fit on the same data"):
+        mean_audit(model, method="replay")
+
+
+def test_a_guarantee_for_somebody_else_is_refused():
+    users = UserLevelMean(epsilon=3.0, delta=1e-6, tau=1.0).fit(UNITS, user_ids=np.arange(40) // 2)
+    with pytest.raises(ValueError, match=r"guarantee must be for one row \(replace-one\).*got.*one user"):
+        mean_audit(guarantee=users.privacy_guarantee_)
 
 
 def test_equal_or_shared_noise_is_found():
@@ -464,6 +537,8 @@ def test_errors():
         audit_draws(Counts(), X, neighbours=[])
     with pytest.raises(ValueError, match="n_neighbours"):
         audit_draws(Counts(), X, n_neighbours=0)
+    with pytest.raises(ValueError, match="observable must be None for the replay"):
+        audit_estimator(Counts(), X, method="replay", observable=lambda fitted: 1 / 0)
     with pytest.raises(ValueError, match="method must be"):
         audit_estimator(Counts(), X, method="draws")
 

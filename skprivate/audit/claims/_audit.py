@@ -12,7 +12,14 @@ import numpy as np
 from skprivate._messages import at_least, must_be, number, positive
 from skprivate.audit.claims._bets import Game, units_apart
 from skprivate.audit.claims._neighbours import group_size, opposite_pairs, probes_of
-from skprivate.audit.claims._replay import ReplayEvidence, audit_by_replay, draws_something, neighbours_of
+from skprivate.audit.claims._replay import (
+    Replayed,
+    ReplayEvidence,
+    audit_by_replay,
+    draws_something,
+    neighbours_of,
+    repeats,
+)
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
 from skprivate.utils import Neighbour, Recording
@@ -166,7 +173,7 @@ def audit_estimator(
     y : array-like of shape (n,) or None
         Data of the kind that is fitted; they need not be real.
     method : {"auto", "replay", "black-box"}, default="auto"
-        "auto": the replay if draws pass the package's release, else the black box.
+        "auto": the replay if draws pass the package's release and fits on the same data are equal, else the black box.
     neighbours : (X, y), (X, y, fit_params) or a list of them, default=None
         Data that differ in one unit. ``None``: built from X and y as the guarantee allows, worst cases first. Under a
         metric the black box needs them.
@@ -175,7 +182,8 @@ def audit_estimator(
     fit_params : dict or None, default=None
         Further arguments of ``fit``; arrays of length n are per row (``private``, ``user_ids``).
     guarantee : PrivacyGuarantee or None, default=None
-        The claim. ``None``: ``privacy_guarantee_`` of a fit. If it lists its events, the black box tests their whole
+        The claim. ``None``: ``privacy_guarantee_`` of a fit. One of a fit on other data is compared with what the draws
+        of this fit attain, not with what it states. If it lists its events, the black box tests their whole
         privacy curve δ(ε), which finds Gaussian noise that is too small long before ε at a tiny δ does.
     epsilon, delta : float or None, default=None
         The claim in numbers, in place of those of the guarantee or of the parameters ``epsilon`` and ``delta``.
@@ -209,8 +217,9 @@ def audit_estimator(
     Raises
     ------
     ValueError
-        If there is no claim to audit, nothing is drawn through a release (``"replay"``), no neighbour can be built, or
-        a parameter is out of range or at odds with the claim.
+        If there is no claim to audit, nothing is drawn through a release or fits on the same data differ
+        (``"replay"``), no neighbour can be built, ``guarantee`` protects something else than the fit, or a parameter is
+        out of range or at odds with the claim.
 
     Notes
     -----
@@ -246,8 +255,9 @@ def audit_estimator(
     recording = _recorded(subject, data, seed, method)
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-    stated = subject.guarantee(data, {}, said, seed)
-    source = stated if guarantee is None else guarantee
+    # A replay compares draws with what this fit states, whoever makes the claim.
+    stated = subject.guarantee(data, {}, said if recording is None else dict.fromkeys(said), seed)
+    source = _source(guarantee, stated, said)
     claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
@@ -261,9 +271,8 @@ def audit_estimator(
             if not isinstance(data.X, np.ndarray):
                 raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
             given = neighbours_of(estimator, data, _relation(claim, source), n_neighbours, rng)
-        bound, p_value, evidence = audit_by_replay(
-            subject, recording, data, seed, given, claim, stated, 1.0 - sure, random_state is None, rng
-        )
+        fits = Replayed(subject, recording, data, seed, stated, guarantee is None or epsilon is not None)
+        bound, p_value, evidence = audit_by_replay(fits, given, claim, 1.0 - sure, random_state is None, rng)
     return EstimatorAudit(
         name=subject.name,
         claimed_epsilon=claim.epsilon,
@@ -291,6 +300,8 @@ def _check_options(
         raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
     if observable is not None and not callable(observable):
         raise ValueError(must_be("observable", "a callable or None", observable))
+    if observable is not None and method == "replay":
+        raise ValueError(must_be("observable", "None for the replay, which looks at all draws", observable))
     at_least("n_neighbours", n_neighbours, 1)
     at_least("n_runs", n_runs, _PRACTICE[0])
     if distance is not None:
@@ -307,6 +318,12 @@ def _recorded(subject: Subject, data: Inputs, seed: int, method: str) -> Recordi
     recording = draws_something(subject, data, seed) if replays else None
     if recording is None and method == "replay":
         raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
+    if recording is not None and not repeats(subject, recording, data, seed):  # times, randomness of its own
+        if method == "replay":
+            raise ValueError(
+                f"{subject.name} differs from fit to fit on the same data: use method='black-box'."
+            )
+        return None
     return recording
 
 
@@ -319,6 +336,21 @@ def _stated_claim(subject: Subject, source: Any, said: dict[str, Any]) -> Claim:
             "epsilon= to audit a claim."
         )
     return claim
+
+
+def _source(guarantee: PrivacyGuarantee | None, stated: Any, said: dict[str, Any]) -> Any:
+    """Choose the guarantee that makes the claim; refuse one of a fit that protects something else than this one."""
+    if guarantee is None or stated is None or said["unit"] is not None or said["adjacency"] is not None:
+        return stated if guarantee is None else guarantee
+    if (guarantee.unit, guarantee.adjacency) != (stated.unit, stated.adjacency):
+        got = f"one {guarantee.unit} ({guarantee.adjacency})"
+        advice = (
+            "Pass the arguments of that fit (fit_params), or unit= and adjacency= for a claim of your own."
+        )
+        raise ValueError(
+            must_be("guarantee", f"for one {stated.unit} ({stated.adjacency}) as this fit", got, advice)
+        )
+    return guarantee
 
 
 def _array(X: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,20 +75,33 @@ class ReplayEvidence:
         return "\n".join(lines)
 
 
+def repeats(subject: Subject, recording: Recording, data: Inputs, seed: int) -> bool:
+    """Tell if a fit on the same data, with the recorded results of its draws, ends in the same state."""
+    again = Replay(recording, lambda inputs: subject.everything(inputs, {}, seed), data)
+    return not again.failure and not differing_results(recording.result, again.result)
+
+
 def draws_something(subject: Subject, data: Inputs, seed: int) -> Recording | None:
     """Record the draws of a fit; None if nothing passes a release."""
     recording = Recording(lambda inputs: subject.everything(inputs, {}, seed), data)
     return recording if recording.draws else None
 
 
+class Replayed(NamedTuple):
+    """The fit that is replayed, what it states, and whether the claim is about it or about a fit on other data."""
+
+    subject: Subject
+    recording: Recording
+    data: Inputs
+    seed: int
+    stated: PrivacyGuarantee | None
+    of_this_fit: bool
+
+
 def audit_by_replay(
-    subject: Subject,
-    recording: Recording,
-    data: Inputs,
-    seed: int,
+    fit: Replayed,
     neighbours: Sequence[Neighbour],
     claim: Claim,
-    stated: PrivacyGuarantee | None,
     level: float,
     secure: bool,
     rng: np.random.Generator,
@@ -97,38 +110,29 @@ def audit_by_replay(
 
     ``secure`` draws again from the operating system's entropy.
     """
-    failures, pairs = [], []
-    # The claim may come from a fit on other data, whose draws were others: what counts is what this fit charged.
-    charged = claim.events if stated is None else stated.events
+    subject, recording, stated = fit.subject, fit.recording, fit.stated
+    failures = []
+    # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
     if (
-        stated is not None
+        fit.of_this_fit
+        and stated is not None
         and stated.delta <= claim.delta
         and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
     ):
         failures.append(
             f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
         )
+    # What counts as paid is what this fit charged.
+    charged = claim.events if stated is None else stated.events
+    pairs = []
     for other in neighbours:
-        again = Replay(recording, lambda inputs: subject.everything(inputs, {}, seed), other.data)
-        pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
+        pair, found = _compare(fit, other, claim, charged)
         pairs.append(pair)
-        found = list(pair.complaints)
-        if again.failure:
-            found.append(again.failure)
-        elif not found:
-            found += differing_results(recording.result, again.result)
-        if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
-            found.append(
-                f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
-            )
-        unpaid = Counter(pair.differing) - Counter(dict(charged))
-        if charged and unpaid:
-            found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
         failures += [f"on {other.name}, {text}" for text in found]
     failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
     tape = _LawTape(rng)
     with run_tape(tape):
-        subject.everything(data, {}, None if secure else int(rng.integers(2**31 - 1)))
+        subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
     tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
     p_value = min(1.0, tests[0].p_value * len(tests)) if tests else 1.0
     if p_value < level:
@@ -142,6 +146,27 @@ def audit_by_replay(
         failures=tuple(failures),
     )
     return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
+
+
+def _compare(
+    fit: Replayed, other: Neighbour, claim: Claim, charged: tuple[tuple[PrivacyEvent, int], ...]
+) -> tuple[PairLoss, list[str]]:
+    """Replay the fit on one neighbour: the loss of its draws, and what is wrong with them."""
+    again = Replay(fit.recording, lambda inputs: fit.subject.everything(inputs, {}, fit.seed), other.data)
+    pair = pair_loss(fit.recording.draws, again.draws, fit.recording.outputs, other.distance, claim.delta)
+    found = list(pair.complaints)
+    if again.failure:
+        found.append(again.failure)
+    elif not found:
+        found += differing_results(fit.recording.result, again.result)
+    if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
+        found.append(
+            f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
+        )
+    unpaid = Counter(pair.differing) - Counter(dict(charged))
+    if charged and unpaid:
+        found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
+    return pair, found
 
 
 def neighbours_of(
