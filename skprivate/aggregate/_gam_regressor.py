@@ -160,7 +160,9 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
             raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
         read = partial(
-            _read_labels, estimator=type(self)(), nonnegative=self.loss == "poisson" and self.epsilon is None
+            _read_labels,
+            estimator=type(self).__name__,
+            nonnegative=self.loss == "poisson" and self.epsilon is None,
         )
         coded, _ = self._code(X, y, read, no_labels, lambda _: (None, number_targets))
 

@@ -344,3 +344,16 @@ def test_largest_cells_are_readable():
     first = model.largest_cells(2)
     assert {cell[0] for cell in first} == {("x0",)} and {cell[1] for cell in first} == {("0",), ("2",)}
     assert all(cell[3] == 20 for cell in first)
+
+
+class Named(CuratedBagGAMRegressor):
+    """A subclass with an argument that has no default."""
+
+    def __init__(self, name, epsilon=1.0, *, label_bounds=None, random_state=None):
+        super().__init__(epsilon, label_bounds=label_bounds, random_state=random_state)
+        self.name = name
+
+
+def test_subclasses_may_need_arguments():
+    model = Named("a", label_bounds=(-3, 3), random_state=0).fit([["a"], ["b"]] * 50, [0.0, 1.0] * 50)
+    assert model.predict([["a"]]).shape == (1,)

@@ -100,3 +100,9 @@ def test_users_choose_a_classifier_near_the_best():
         selector = UserLevelSelector(cover, epsilon=1.0, predict_by="batch", random_state=seed)
         selector.fit(X, y, user_ids=np.arange(6000) // 3)
         assert selector.score(X, y) > 0.8
+
+
+def test_the_type_of_a_number_makes_no_other_cover():
+    one, other = (parameter_cover(2, 1.0, resolution=r) for r in (float(np.float16(0.3)), np.float16(0.3)))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.coef_, b.coef_)

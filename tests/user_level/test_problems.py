@@ -18,6 +18,7 @@ from skprivate.user_level._losses import (
     SmoothedHingeLoss,
     SquaredLoss,
     check_custom_loss,
+    curvature_at_origin,
 )
 from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
 
@@ -118,6 +119,16 @@ def test_derivatives_of_scalar_losses(loss, y):
     f = np.linspace(-3, 3, 2001)
     slope = np.diff(loss.derivative(f[None], np.full((1, 2001), y))[0]) / np.diff(f)
     assert slope.min() >= -1e-12
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3, 5])
+def test_curvature_at_the_origin_is_that_of_the_loss(n_outputs):
+    loss = LogisticLoss() if n_outputs == 1 else MultinomialLoss()
+    scores, targets = np.zeros((n_outputs, 2)), np.zeros((n_outputs, 2))
+    scores[0] = -1e-6, 1e-6
+    targets[-1] = 1.0
+    slope = np.diff(loss.derivative(scores, targets)[0]) / 2e-6
+    assert slope == pytest.approx(curvature_at_origin(loss, n_outputs), rel=1e-6)
 
 
 def test_logistic_derivatives_are_the_quotient_to_the_last_bit():

@@ -126,7 +126,8 @@ def _points(size: int, radius: float, resolution: float | None, most: int) -> Fl
                 must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most)
             )
         return finest
-    if positive("resolution", resolution) > radius:
+    resolution = positive("resolution", resolution)
+    if resolution > radius:
         raise ValueError(must_be("resolution", f"at most radius = {radius:g}", resolution))
     found = ball_cover(size, radius, resolution, most)
     if found is None:
