@@ -104,5 +104,5 @@ def test_users_choose_a_classifier_near_the_best():
 
 def test_the_type_of_a_number_makes_no_other_cover():
     one, other = (parameter_cover(2, 1.0, resolution=r) for r in (float(np.float16(0.3)), np.float16(0.3)))
-    for a, b in zip(one, other, strict=True):
+    for (_, a), (_, b) in zip(one, other, strict=True):
         np.testing.assert_array_equal(a.coef_, b.coef_)
