@@ -34,7 +34,7 @@ def clopper_pearson(
 
     Examples
     --------
-    >>> from skprivate.audit import clopper_pearson
+    >>> from skprivate.audit._intervals import clopper_pearson
     >>> low, high = clopper_pearson(0, 100, 0.95, side="upper")
     >>> low, round(high, 4)
     (0.0, 0.0295)
