@@ -335,13 +335,14 @@ def ball_contributions(
     Parameters
     ----------
     values : ndarray of shape (n_coordinates, n_units)
-        Any float64 values; a unit with an entry that is not finite contributes nothing.
+        Any numbers, which are converted to float64: other types round or wrap around in squares. A unit with an entry
+        that is not finite contributes nothing.
     radius : float >= 0
         Vectors within this radius keep their proportions to each other; 0 normalises all but the zero vector.
     weights : ndarray of shape (n_units,), optional
         In [0, 1].
     bits : int, default=30
-    out : ndarray of shape (n_coordinates, n_units), optional
+    out : ndarray of float64, shape (n_coordinates, n_units), optional
         Where the result goes; may be ``values``.
 
     Returns
@@ -362,6 +363,9 @@ def ball_contributions(
     array([[ 9.,  4.],
            [12.,  6.]])
     """
+    values = np.asarray(values, dtype=np.float64)
+    if out is not None and out.dtype != np.float64:
+        raise TypeError(f"out must be an array of float64, got one of {out.dtype}.")
     n_coordinates, n_units = values.shape
     whole = math.ldexp(ball_margin(n_coordinates), bits)
     scale: FloatArray | float = whole if weights is None else weights * whole
@@ -431,7 +435,7 @@ def interval_contributions(values: FloatArray, low: float, high: float, *, bits:
     half = 0.5 * high - 0.5 * low
     middle = low + half
     # In place: one new array instead of eight halves the time.
-    relative = np.clip(values, low, high, out=np.empty(np.shape(values)))
+    relative = np.clip(np.asarray(values, dtype=np.float64), low, high, out=np.empty(np.shape(values)))
     with np.errstate(all="ignore"):
         relative -= middle
         relative /= half

@@ -199,3 +199,27 @@ def test_sums_of_every_kind_of_integer_are_exact():
 def test_an_interval_of_one_subnormal_step_is_no_division_by_zero():
     found = interval_contributions(np.array([-1.0, 0.0, 5e-324, 1.0]), 0.0, 5e-324, bits=4)
     assert (np.abs(found) <= 8).all()
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "i4", "i8", "u8", "g", "O", "?"])
+def test_vectors_of_any_type_stay_in_the_ball(kind):
+    """Squares of narrow floats round, those of integers wrap around."""
+    values = public_generator(3).normal(size=(30, 200)) * 3e3
+    values[:, 0] = 2.0**15 if kind == "f2" else 2.0**16 + 1
+    values = (np.abs(values) if kind == "u8" else values).astype(kind)
+    contributions = ball_contributions(values, 1e-9)
+    assert max(square_norms(contributions)) <= 4**CONTRIBUTION_BITS
+    assert np.array_equal(contributions, ball_contributions(values.astype(np.float64), 1e-9))
+    numbers = interval_contributions(values, -1.0, 0.1, bits=20)
+    assert np.array_equal(numbers, interval_contributions(values.astype(np.float64), -1.0, 0.1, bits=20))
+
+
+def test_the_least_integer_stays_in_the_ball():
+    assert square_norms(ball_contributions(np.array([[-(2**63)], [1]]), 1.0))[0] <= 4**CONTRIBUTION_BITS
+
+
+def test_results_of_few_digits_have_no_place():
+    """Rounding integers to float32 may lengthen a vector."""
+    values = np.ones((3, 2))
+    with pytest.raises(TypeError, match="float64"):
+        ball_contributions(values, 1.0, out=np.empty((3, 2), dtype=np.float32))
