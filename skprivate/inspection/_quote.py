@@ -94,7 +94,7 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
             price = price.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
     entries = found.entries
     with ledger._book.transaction(write=False) as (_, state):
-        before, rule = state.totals[None], state.rule
+        before, rule = state.totals[None], state.rule_for(found.adjacency)
         then = before.changed(NOTHING, price)
         if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
             then = before

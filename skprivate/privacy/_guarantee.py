@@ -137,7 +137,8 @@ class PrivacyGuarantee(Versioned):
         if not all(guarantee.events for guarantee in every):
             events = {}  # a part of what was drawn is not the whole, neither here nor in a further composition
         elif not adaptive:
-            epsilon = min(epsilon, compose_epsilon(events, delta))
+            # A bound that needs δ is no multiple of itself at a multiple of the distance.
+            epsilon = min(epsilon, compose_epsilon(events, 0.0 if self.metric else delta))
         return PrivacyGuarantee(
             epsilon=epsilon,
             delta=delta,

@@ -155,3 +155,9 @@ def test_draws_of_a_part_are_never_taken_for_those_of_the_whole():
     assert min(both.compose(drawn).epsilon, drawn.compose(stated, drawn).epsilon) >= 5.2
     # A release of which nothing but ε = 5.1 is known: randomised response may be behind it.
     assert both.risk(fpr=0.01).advantage >= math.tanh(5.1 / 2)
+
+
+def test_epsilon_per_distance_composes_by_the_sum():
+    """What needs δ at distance 1 would be scaled by the distance, which only pure sums admit."""
+    one = PrivacyGuarantee(1.0, 1e-6, "row", "metric", "km", events=((LaplaceEvent(0.01), 100),))
+    assert one.compose(one).epsilon >= 2.0

@@ -468,3 +468,21 @@ def test_an_interrupted_reading_begins_anew(monkeypatch):
         ledger.increase(entry, epsilon=1.5, delta=0.0, rho=None, events=[])
     monkeypatch.undo()
     assert ledger.spent == (1.5, 0.0) and [e.epsilon for e in ledger.entries()] == [1.5]
+
+
+@pytest.mark.parametrize("composition", ["filter", "zcdp"])
+@pytest.mark.parametrize("named", [{}, {"unit": "row", "adjacency": "metric: km"}])
+def test_epsilon_per_distance_adds_up_in_sums_only(tmp_path, composition, named):
+    """ρ grows with the square of a distance: what it implies at distance 1 does not hold at 100 times ε."""
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-6, composition=composition, **named)
+    terms = {"epsilon": 0.125, "unit": "row", "adjacency": "metric", "metric": "km"}
+    for _ in range(8):
+        with open_release(**terms, ledger=ledger) as release:
+            release.laplace(3, sensitivity=1.0, epsilon=0.125)
+    assert ledger.spent == (1.0, 0.0) and ledger.remaining == (0.0, 1e-6) and ledger.remaining_rho is None
+    for handle in (ledger, PrivacyLedger.open(path)):
+        with pytest.raises(BudgetExceededError):
+            open_release(**terms, ledger=handle).laplace(3, sensitivity=1.0, epsilon=0.125)
+    # What zCDP would have admitted is far from 100·ε at a distance of 100.
+    assert compose_epsilon([(LaplaceEvent(1.0), 458)], 1e-6) > 200

@@ -78,11 +78,11 @@ class LedgerState:
         if kind == "terms":
             self.terms = Terms.read(content)
             self.unit, self.adjacency = self.terms.account[:2]
-            self.rule = Rule.of(self.terms.composition, self.terms.epsilon, self.terms.delta)
+            self.rule = self.rule_for(self.adjacency)
         elif kind == "open":
             self.unit, self.adjacency = content.pop("account")
-            if content.pop("sums_only"):
-                self.rule = Rule.of("basic", self.terms.epsilon, self.terms.delta)
+            if content.pop("sums_only") or _scales(self.adjacency):
+                self.rule = self._sums
             self._enter(NOTHING, LedgerEntry.read(content))
         elif kind != "checkpoint" or found.number % _CHECKPOINT_EVERY:
             self._change(content)
@@ -126,6 +126,17 @@ class LedgerState:
         totals = [self.totals.get(scope, Totals()).changed(NOTHING, price) for scope in scopes]
         return reserved.closed is None and all(total.within(reserved.price) for total in totals)
 
+    @property
+    def _sums(self) -> Rule:
+        return Rule.of("basic", self.terms.epsilon, self.terms.delta)
+
+    def rule_for(self, adjacency: str | None) -> Rule:
+        """Return the filters in force once the account has this relation."""
+        if self.count:
+            return self.rule
+        composition = "basic" if _scales(adjacency) else self.terms.composition
+        return Rule.of(composition, self.terms.epsilon, self.terms.delta)
+
     def account(self, unit: str, adjacency: str) -> Account:
         """Return the account of the ledger; where it has none, that of a release of this unit and adjacency."""
         return self.terms.account._replace(unit=self.unit or unit, adjacency=self.adjacency or adjacency)
@@ -137,14 +148,16 @@ class LedgerState:
         old: LedgerEntry | None,
         reservation: int | None,
         parts: tuple[int, ...] = (),
+        *,
+        adjacency: str | None = None,
     ) -> bool:
         """Refuse a price that does not fit; true where the ledger must from now on count sums only."""
+        rule, sums = self.rule_for(self.adjacency or adjacency), self._sums
         before = NOTHING if old is None else old.price
         totals = [
             self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)
         ]
         total = totals[0]
-        sums = Rule.of("basic", self.terms.epsilon, self.terms.delta)
         if reservation is not None:
             reserved = self.entry(reservation)
             if reserved.closed is not None:
@@ -154,20 +167,20 @@ class LedgerState:
             budget, left = str(reserved.price), reserved.price
             kind = f"the reservation {reservation}"
         else:
-            if self.rule.fits(total):
+            if rule.fits(total):
                 return False
             if not self.count and self.terms.composition == "filter" and sums.fits(total):
                 # The first release decides for a ledger that admits what either filter admits: no result is seen yet.
                 return True
             budget = f"epsilon={self.terms.epsilon:g}, delta={self.terms.delta:g}"
-            left = self.rule.remaining(self.totals[None])
+            left = rule.remaining(self.totals[None])
             kind = "this ledger"
         charged = f" ({before} of it was charged already)" if old is not None else ""
         hint = (
             " Plain sums would admit it: PrivacyLedger(composition='basic')."
             if reservation is None and self.terms.composition != "basic" and sums.fits(total)
             else " With composition='zcdp' a release that needs δ must have a ρ (rho=)."
-            if self.rule.sum_delta is None and new.concentrated[1] > 0
+            if rule.sum_delta is None and new.concentrated[1] > 0
             else ""
         )
         raise BudgetExceededError(
@@ -200,6 +213,11 @@ def _damaged(number: int, why: str) -> DamagedLedgerError:
         f"The privacy ledger is damaged: record {number} {why}. What was spent is not known for certain, so nothing is "
         "released."
     )
+
+
+def _scales(adjacency: str | None) -> bool:
+    """Check that ε is per unit of distance: at a distance d it is dε, but ρ is d²ρ, so that only sums of ε scale."""
+    return adjacency is not None and adjacency.startswith(f"{Adjacency.METRIC}:")
 
 
 def _scopes(reservation: int | None, parts: tuple[int, ...]) -> list[Scope]:
@@ -435,7 +453,7 @@ def _counted(
     reach: float | None,
 ) -> tuple[Account, Price, str]:
     """Find the account that a release is counted for, its price there, and the reason."""
-    metric = adjacency.startswith(f"{Adjacency.METRIC}:")
+    metric = _scales(adjacency)
     natural = str(Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
@@ -484,7 +502,9 @@ def _open(
     price: Price,
     **content: Any,
 ) -> int:
-    sums_only = state.require_budget(label, price, None, content["reservation"], content["parts"])
+    sums_only = state.require_budget(
+        label, price, None, content["reservation"], content["parts"], adjacency=account.adjacency
+    )
     entry = state.count + 1
     opened = {
         "kind": "open",

@@ -83,7 +83,8 @@ class PrivacyLedger:
         How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
         release counts as ε²/2 if it has no ρ of its own, and (ε, δ) alone is refused; much cheaper for many releases,
         needs δ > 0. "filter": what either of them admits, with half of δ each; a first release that only sums admit at
-        the whole δ makes it "basic".
+        the whole δ makes it "basic". ε per unit of distance adds up in sums only, whatever is chosen here: ρ does not
+        grow in proportion to a distance.
     rows_per_user : int, default=None
         Most rows that one user has, enforced by whoever makes the data. With it a ledger of users takes releases
         that protect rows.
