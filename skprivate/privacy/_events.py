@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 #: The ratio of the two probabilities at k lies in [1 − 1/(8σ²), exp(k²/(24σ⁴))] (sinh(x)/x ≥ 1 and ≤ exp(x²/6)),
 #: hence the distance is below 1/(8σ²) ≤ 2⁻⁶⁷; doubled for the normaliser.
 GAUSSIAN_LATTICE_TV = 2.0**-66
+#: Float64 has fewer digits below about 2⁻¹⁰²².
+_LEAST_EXACT = 2.0**-1000
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class PrivacyEvent:
     @property
     def rho(self) -> float:
         """The ρ of the draw under zero-concentrated differential privacy."""
-        return 0.5 * self.pure_epsilon * self.pure_epsilon
+        return _not_lost(0.5 * self.pure_epsilon * self.pure_epsilon)
 
     @property
     def total_variation(self) -> float:
@@ -61,6 +63,11 @@ class PrivacyEvent:
 def _positive(name: str, value: float) -> None:
     if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+
+
+def _not_lost(rho: float) -> float:
+    """Round up a price whose digits, or all of it, are lost to underflow."""
+    return math.nextafter(rho, math.inf) if rho < _LEAST_EXACT else rho
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class BoundedRangeEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return self.epsilon * self.epsilon / 8
+        return _not_lost(self.epsilon * self.epsilon / 8)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class GaussianEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return 0.5 / self.noise_multiplier / self.noise_multiplier
+        return _not_lost(0.5 / self.noise_multiplier / self.noise_multiplier)
 
     @property
     def total_variation(self) -> float:

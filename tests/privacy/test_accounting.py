@@ -17,6 +17,7 @@ from skprivate.privacy import (
     ZeroConcentratedEvent,
     compose_delta,
     compose_epsilon,
+    epsilon_of_rho,
     gaussian_noise_multiplier,
 )
 from skprivate.privacy._events import GAUSSIAN_LATTICE_TV
@@ -291,3 +292,12 @@ def test_events_whose_squares_underflow_have_a_price(kind):
     gaussian = (GaussianEvent(10.0), 7)
     assert compose_epsilon([gaussian, tiny], 1e-6) == pytest.approx(compose_epsilon([gaussian], 1e-6))
     assert compose_delta([gaussian, tiny], 0.5) == pytest.approx(compose_delta([gaussian], 0.5))
+
+
+@pytest.mark.parametrize("event", [GaussianEvent(1e200), LaplaceEvent(1e-170), BoundedRangeEvent(1e-170)])
+def test_no_event_is_free_because_its_square_underflows(event):
+    """Its total variation, 4e-201 or 2.5e-171, is more than that δ."""
+    assert event.rho > 0
+    assert compose_epsilon([(event, 1)], 1e-300) >= 1e-171
+    assert compose_delta([(event, 1)], 0.0) > 2.5e-171
+    assert epsilon_of_rho(5e-324, 1.6e-162) > 0  # whose square is rounded up

@@ -68,7 +68,8 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
     """Compute a δ for which ρ-zCDP implies (ε, δ)-DP, rounded up: at most 1 and, for ρ > 0, never 0."""
     if rho == 0:
         return 0.0
-    variation = math.sqrt(min(rho / 2, -math.expm1(-rho))) * (1 + _ROUNDING)
+    half = rho / 2 if rho > 1e-300 else rho  # half of the least float is 0
+    variation = math.sqrt(min(half, -math.expm1(-rho))) * (1 + _ROUNDING)
     if not rho < math.inf:
         return 1.0
     # ρ(1 + 2λ) − ln(1 + 1/λ) = ε at the minimum; the left side increases, so halve in ln λ.
@@ -99,6 +100,8 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
 def _free_rho(delta: float) -> float:
     """Compute ρ whose total variation is at most δ, so that it needs no ε."""
     square = delta * delta
+    if square < 1e-300:  # it has lost digits, and must not be rounded up
+        return 0.0
     return max(2 * square, -math.log1p(-square)) * (1 - _ROUNDING)
 
 
