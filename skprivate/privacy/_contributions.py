@@ -180,7 +180,7 @@ def finite(value: ArrayLike) -> FloatArray:
 
 def as_integers(values: ArrayLike) -> NDArray[Any] | None:
     """Convert values to int64, or to Python integers where int64 does not hold them; None if they are not integers."""
-    array = np.asarray(values)
+    array = _unrounded(values)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         return array.astype(object)
     if array.dtype.kind in "iub":
@@ -189,6 +189,18 @@ def as_integers(values: ArrayLike) -> NDArray[Any] | None:
         whole = np.array([int(value) for value in array.ravel().tolist()], dtype=object).reshape(array.shape)
         return whole if largest(whole) >= 2**63 else whole.astype(np.int64)
     return None
+
+
+def _unrounded(values: ArrayLike) -> NDArray[Any]:
+    """Convert to an array; integers that NumPy makes floats of, since no one type of it holds all, to objects."""
+    array = np.asarray(values)
+    if array.dtype == object or (array.dtype.kind == "f" and not hasattr(values, "dtype")):
+        whole = np.asarray(values, dtype=object)
+        # Sums of single numbers are arrays without an axis.
+        entries = [entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()]
+        if all(isinstance(entry, Integral) for entry in entries):
+            return np.array([*entries, None], dtype=object)[:-1].reshape(whole.shape)
+    return array
 
 
 def largest(values: NDArray[Any]) -> int:
@@ -279,7 +291,7 @@ def as_small_as_possible(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any]:
-    block = np.asarray(block)
+    block = _unrounded(block)
     count = block.shape[axis]
     if block.dtype.kind == "f":
         # Sums of integers below 2⁵³ are exact in float64, in any order.

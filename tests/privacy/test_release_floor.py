@@ -22,6 +22,7 @@ from skprivate.privacy import (
     PrivacyLedger,
     PureEvent,
     compose_epsilon,
+    exact_sum,
     filter_epsilon,
     open_branches,
     open_release,
@@ -397,3 +398,27 @@ def test_score_lattices_are_fine_against_one_over_epsilon():
     # The rounding of scores moves a log-ratio by no more than ε/2 · 2^-20 / max(1, ε) times two.
     close = [release.select([0.0, -5e-8], sensitivity=1.0, epsilon=1e7) for _ in range(4000)]
     assert np.mean(close) == pytest.approx(1 / (1 + math.exp(0.25)), abs=0.05)
+
+
+@pytest.mark.parametrize("other", [-1, 1, np.int64(-1), np.array(-1)], ids=repr)
+@pytest.mark.parametrize("wrap", [list, tuple])
+def test_the_noise_decides_for_large_integers_of_any_list(other, wrap):
+    """Of integers that no one type of it holds NumPy makes floats: rounding first gave each neighbour its own."""
+    release = simulated()
+    for value in (2**63 + 1024, 2**63 + 1025):
+        drawn = {
+            release.laplace(wrap([kind(value), other]), sensitivity=1, epsilon=1.0)[0]
+            for _ in range(100)
+            for kind in (int, np.uint64, np.array)
+        }
+        assert drawn == {float(2**63), float(2**63 + 2048)}
+
+
+def test_a_list_of_exact_sums_is_used_exactly():
+    release = simulated()
+    total, few = exact_sum(np.full(5, 2**62)), exact_sum(np.ones(3, dtype=np.int64))
+    neighbour = exact_sum(np.array([2**62, 2**62, 2**62, 2**62, 2**62 - 1]))
+    for sums in ([total, few], [neighbour, few]):
+        noisy = release.discrete_laplace(sums, sensitivity=1, epsilon=10.0)
+        assert abs(int(noisy[0]) - int(sums[0])) < 30
+    assert exact_sum([[2**63 + 1025, -1]]) == 2**63 + 1024
