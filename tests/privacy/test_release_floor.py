@@ -422,3 +422,19 @@ def test_a_list_of_exact_sums_is_used_exactly():
         noisy = release.discrete_laplace(sums, sensitivity=1, epsilon=10.0)
         assert abs(int(noisy[0]) - int(sums[0])) < 30
     assert exact_sum([[2**63 + 1025, -1]]) == 2**63 + 1024
+
+
+@pytest.mark.parametrize(
+    ("method", "terms"),
+    [
+        ("laplace", {"sensitivity": 1.0, "epsilon": 1e-16}),
+        ("laplace", {"sensitivity": 1e300, "epsilon": 1e-200}),
+        ("gaussian", {"sensitivity": 1.0, "noise_multiplier": 1e30}),
+        ("gaussian", {"sensitivity": 1e300, "noise_multiplier": 1e30}),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_not_paid_for(method, terms):
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    with pytest.raises(ValueError, match="scale"):
+        getattr(open_release(epsilon=0.5, ledger=ledger, **TERMS), method)([0.5, 1.5], **terms)
+    assert ledger.spent == (0.0, 0.0) and not ledger.entries()

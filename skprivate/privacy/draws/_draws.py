@@ -437,6 +437,8 @@ class Draws(MetricDraws, FlowDraws):
         events: dict[PrivacyEvent, int],
         lattice: Lattice,
     ) -> Any:
+        _samplers.check_scale(lattice.scale)
+
         def sample(array: FloatArray) -> Any:
             # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
