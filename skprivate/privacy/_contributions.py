@@ -197,7 +197,9 @@ def _unrounded(values: ArrayLike) -> NDArray[Any]:
     if array.dtype == object or (array.dtype.kind == "f" and not hasattr(values, "dtype")):
         whole = np.asarray(values, dtype=object)
         # Sums of single numbers are arrays without an axis.
-        entries = [entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()]
+        entries = [
+            entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()
+        ]
         if all(isinstance(entry, Integral) for entry in entries):
             return np.array([*entries, None], dtype=object)[:-1].reshape(whole.shape)
     return array

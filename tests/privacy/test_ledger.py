@@ -31,6 +31,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
+from skprivate.privacy.ledger._entries import now
 from skprivate.privacy.ledger._prices import exact, round_down, round_up
 
 
@@ -636,3 +637,33 @@ def test_events_are_plain_values(make_ledger):
     (event,) = ledger.entries()[0].events
     assert event == {"kind": "laplace", "epsilon": 0.5, "count": 3}
     assert json.loads(json.dumps(event)) == event
+
+
+def test_a_reservation_is_closed_by_its_block_alone(make_ledger):
+    ledger = make_ledger(epsilon=1.0, unit="row", adjacency="add-remove")
+    with ledger.reserve(0.5) as part:
+        reserve(part, 0.4)
+        for change in (ledger.close_entry, ledger.increase, part.close_entry):
+            with pytest.raises(ValueError, match="reservation"):
+                change(1, epsilon=0.0, delta=0.0, rho=None, events=[])
+        assert ledger.spent == (0.5, 0.0)
+        with pytest.raises(BudgetExceededError):
+            reserve(ledger, 0.75)
+    assert ledger.spent == (0.4, 0.0)
+
+
+def test_what_interrupts_a_charge_cannot_charge(make_ledger, monkeypatch):
+    """A signal handler runs between any two steps, in the thread that holds the lock."""
+    ledger = make_ledger(epsilon=1.0)
+
+    def interrupted():
+        monkeypatch.undo()
+        with pytest.raises(RuntimeError, match="interrupts"):
+            reserve(ledger, 0.75)
+        assert ledger.spent == (0.0, 0.0)
+        return now()
+
+    monkeypatch.setattr("skprivate.privacy.ledger._book.now", interrupted)
+    reserve(ledger, 0.75)
+    assert ledger.spent == (0.75, 0.0) and len(ledger.entries()) == 1
+    reserve(ledger, 0.25)

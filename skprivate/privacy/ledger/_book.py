@@ -238,6 +238,7 @@ class Book:
         self.state = LedgerState()
         # One for each process: a fork may copy a lock that a thread of the parent holds.
         self._locks: dict[int, Any] = {}
+        self._writing: int | None = None  # the process that writes
         with self.transaction(write=False) as (_, state):
             self.terms = state.terms  # also while another thread begins to read anew
 
@@ -259,12 +260,24 @@ class Book:
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
         """Open the journal, with the state after all of its records; what is written counts when it is on the disk."""
-        with self._locks.setdefault(os.getpid(), threading.RLock()):
-            with self.store.transaction(write=write) as journal:
-                self._read(journal)
-                yield journal, self.state
-            for written in journal.written:
-                self.state.apply(written)
+        process = os.getpid()
+        with self._locks.setdefault(process, threading.RLock()):
+            # The lock is this thread's, so that whoever writes already is what it has interrupted.
+            if write and self._writing == process:
+                raise RuntimeError(
+                    "a privacy ledger cannot be charged by what interrupts a charge to it (a signal handler, a "
+                    "finalizer): the budget would be looked at before the other price is in it. Nothing was spent."
+                )
+            before = self._writing
+            try:
+                self._writing = process if write else before
+                with self.store.transaction(write=write) as journal:
+                    self._read(journal)
+                    yield journal, self.state
+                for written in journal.written:
+                    self.state.apply(written)
+            finally:
+                self._writing = before
 
     def _read(self, journal: Journal) -> None:
         if not self.state.whole:
@@ -342,6 +355,8 @@ class Book:
         """Change the price of an open entry, upwards or at its end downwards."""
         with self.transaction(write=True) as (journal, state):
             old = state.open_entry(entry)
+            if old.label == RESERVATION and not old.events:
+                raise ValueError(must_be("entry", "the number of a release", entry, "It is a reservation."))
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
                 if (

@@ -197,9 +197,14 @@ def check_scale(scale: Fraction) -> None:
     """Refuse noise that the samplers cannot draw, before it is paid for."""
     if not _MIN_SCALE <= scale <= _MAX_SCALE:
         raise ValueError(
-            f"the noise would have scale {float(scale):.3g} in lattice steps; allowed is 2**-20 to 2**52. Use a "
+            f"the noise would have scale {_about(scale)} in lattice steps; allowed is 2**-20 to 2**52. Use a "
             "larger epsilon or a coarser unit."
         )
+
+
+def _about(scale: Fraction) -> str:
+    bits = scale.numerator.bit_length() - scale.denominator.bit_length()
+    return f"{float(scale):.3g}" if abs(bits) < 1000 else f"2**{bits}"
 
 
 def _check_size(size: int) -> int:
