@@ -292,7 +292,7 @@ class PrivacyLedger:
 
     @property
     def spent(self) -> tuple[float, float]:
-        """(ε, δ) that all entries count for together, rounded up."""
+        """(ε, δ) that all entries count for together, rounded up; of adaptive releases the budget is the guarantee."""
         return self._ask(lambda state: state.rule.spent(state.totals[None]))
 
     @property
