@@ -652,9 +652,9 @@ def test_a_reservation_is_closed_by_its_block_alone(make_ledger):
     assert ledger.spent == (0.4, 0.0)
 
 
-def test_what_interrupts_a_charge_cannot_charge(make_ledger, monkeypatch):
+def test_what_interrupts_a_charge_cannot_charge(monkeypatch):
     """A signal handler runs between any two steps, in the thread that holds the lock."""
-    ledger = make_ledger(epsilon=1.0)
+    ledger = PrivacyLedger(epsilon=1.0)
 
     def interrupted():
         monkeypatch.undo()

@@ -262,8 +262,8 @@ class Book:
         """Open the journal, with the state after all of its records; what is written counts when it is on the disk."""
         process = os.getpid()
         with self._locks.setdefault(process, threading.RLock()):
-            # The lock is this thread's, so that whoever writes already is what it has interrupted.
-            if write and self._writing == process:
+            # The lock is this thread's, so that whoever writes already is what it has interrupted. A file has locks.
+            if write and self._writing == process and self.store.path is None:
                 raise RuntimeError(
                     "a privacy ledger cannot be charged by what interrupts a charge to it (a signal handler, a "
                     "finalizer): the budget would be looked at before the other price is in it. Nothing was spent."
