@@ -193,13 +193,14 @@ def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
     return scale
 
 
-def check_scale(scale: Fraction) -> None:
-    """Refuse noise that the samplers cannot draw, before it is paid for."""
-    if not _MIN_SCALE <= scale <= _MAX_SCALE:
+def drawable(scale: Fraction) -> Fraction:
+    """Refuse noise too wide to draw, before it is paid for; widen noise that is not 0 with probability e^-1048576."""
+    if scale > _MAX_SCALE:
         raise ValueError(
-            f"the noise would have scale {float(scale):.3g} in lattice steps; allowed is 2**-20 to 2**52. Use a "
+            f"the noise would have scale {float(scale):.3g} in lattice steps; allowed is up to 2**52. Use a "
             "larger epsilon or a coarser unit."
         )
+    return max(scale, _MIN_SCALE)
 
 
 def _check_size(size: int) -> int:
