@@ -199,3 +199,11 @@ def test_sums_of_every_kind_of_integer_are_exact():
 def test_an_interval_of_one_subnormal_step_is_no_division_by_zero():
     found = interval_contributions(np.array([-1.0, 0.0, 5e-324, 1.0]), 0.0, 5e-324, bits=4)
     assert (np.abs(found) <= 8).all()
+
+
+@pytest.mark.parametrize("n_coordinates", [1, 2, 50])
+def test_the_margin_of_a_ball_is_twice_the_error_and_no_more(n_coordinates):
+    """(n + 8)·2⁻⁵² is what float64 may add to a norm; what a unit loses by the margin is utility."""
+    unit = np.zeros((n_coordinates, 1))
+    unit[0] = 1.0
+    assert ball_contributions(unit, 1.0, bits=51)[0, 0] == 2**51 - (n_coordinates + 8)

@@ -347,3 +347,18 @@ def test_events_survive_json():
         ZeroConcentratedEvent(0.3),
     ):
         assert type(event).from_dict(json.loads(json.dumps(event.to_dict()))) == event
+
+
+def test_no_event_has_no_delta():
+    assert _zcdp.delta_of_rho(0.0, 0.0) == _zcdp.delta_of_rho(0.0, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
+def test_every_factor_of_a_composition_may_err(count):
+    """The normalisation of each law errs by its exponents and its sum: the error grows with the number of factors."""
+    loss = _loss_distribution.tilted_loss([(PureEvent(1e-3), count)], 0.0, 1.0, 0.1)
+    assert loss.relative >= 16 * count * 2.0**-52
+
+
+def test_the_window_of_a_composition_is_that_of_its_variance():
+    assert _loss_distribution._variance(np.array([0.25, 0.5, 0.25])) == 0.5
