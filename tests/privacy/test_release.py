@@ -334,3 +334,13 @@ def test_what_is_drawn_beside_a_pure_plan_is_added_to_its_pure_sum():
     assert compose_epsilon(plan, 0.01) + 0.5 < 3.495
     with pytest.raises(BudgetExceededError):
         tight.laplace(0.0, sensitivity=1.0, epsilon=0.5)
+
+
+def test_the_ledger_gets_the_rho_of_a_release_unless_epsilon_is_per_unit_of_distance():
+    rows = PrivacyLedger(epsilon=10.0, delta=1e-4, unit="row", adjacency="add-remove")
+    release(epsilon=1.0, ledger=rows, plan=[(GaussianEvent(10.0), 1)]).close()
+    assert rows.entries()[0].rho == GaussianEvent(10.0).rho
+    distances = PrivacyLedger(epsilon=10.0, adjacency="metric: any")
+    metric = {"unit": "data set", "adjacency": "metric", "metric": "any", "delta": 0.0}
+    release(epsilon=1.0, ledger=distances, plan=[(PureEvent(1.0), 1)], **metric).close()
+    assert distances.entries()[0].rho is None
