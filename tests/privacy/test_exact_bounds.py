@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -179,7 +180,6 @@ def test_numbers_at_the_ends_of_float64():
 
 
 def test_sums_are_rounded_up():
-    from fractions import Fraction
 
     for value, count in ((0.1, 10), (0.3, 7), (1e-12, 12345)):
         assert Fraction(compose_epsilon([(PureEvent(value), count)])) >= Fraction(value) * count
@@ -362,3 +362,10 @@ def test_every_factor_of_a_composition_may_err(count):
 
 def test_the_window_of_a_composition_is_that_of_its_variance():
     assert _loss_distribution._variance(np.array([0.25, 0.5, 0.25])) == 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000])
+def test_merged_gaussians_are_rounded_up(count):
+    for multiplier in np.linspace(0.1, 30.0, 50).tolist():
+        mu = _accounting._gaussian_mu(frozenset({(GaussianEvent(multiplier), count)}))
+        assert Fraction(mu) ** 2 >= count / Fraction(multiplier) ** 2
