@@ -180,7 +180,6 @@ def test_numbers_at_the_ends_of_float64():
 
 
 def test_sums_are_rounded_up():
-
     for value, count in ((0.1, 10), (0.3, 7), (1e-12, 12345)):
         assert Fraction(compose_epsilon([(PureEvent(value), count)])) >= Fraction(value) * count
     assert compose_epsilon([(PureEvent(0.25), 4)]) == 1.0
