@@ -368,3 +368,15 @@ def test_merged_gaussians_are_rounded_up(count):
     for multiplier in np.linspace(0.1, 30.0, 50).tolist():
         mu = _accounting._gaussian_mu(frozenset({(GaussianEvent(multiplier), count)}))
         assert Fraction(mu) ** 2 >= count / Fraction(multiplier) ** 2
+
+
+def test_renyi_moments_beside_pure_events_are_those_of_a_gaussian_not_below(monkeypatch):
+    """ρ-zCDP counts as μ² = 2ρ, rounded up, whichever way its root is rounded."""
+    seen = []
+    monkeypatch.setattr(
+        _accounting, "chernoff", lambda kinds, mu: (seen.append(mu), (np.ones(1), np.ones(1)))[1]
+    )
+    rhos = np.linspace(0.01, 2.0, 60).tolist()
+    for rho in rhos:
+        _accounting._chernoff.__wrapped__(frozenset({(ZeroConcentratedEvent(rho), 1), (PureEvent(1.0), 1)}))
+    assert all(Fraction(mu) ** 2 >= 2 * Fraction(rho) for mu, rho in zip(seen, rhos, strict=True))
