@@ -245,6 +245,14 @@ def test_a_draw_says_its_price_and_its_step():
     assert [draw.step for draw in tape.draws[4:]] == [0.25, 1.0, 1.0]
 
 
+def test_a_located_candidate_can_be_drawn_as_its_category():
+    tape = Watched()
+    with run_tape(tape):
+        one = open_release(epsilon=99.0, unit="row", adjacency="add-remove", random_state=0)
+        one.select([0, 1000], sensitivity=1.0, epsilon=9.0, multiplicity=[3, 1], locate=lambda *place: place)
+    assert tape.draws[0].categories() == [1]
+
+
 def test_a_dry_run_selects_from_all_candidates():
     """As many of the last as of the first, whatever the scores."""
     ledger = PrivacyLedger(epsilon=1e6, dry_run=True)

@@ -57,7 +57,7 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
     rho = _check_distances(distances, weights.shape[0])
     weights = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
     weights, rho = _different_rows(weights, rho)
-    if weights.shape[0] > 1 and weights.min() == 0:
+    if weights.min() == 0:
         return math.inf  # possible here, impossible there, at a finite distance
     logs = np.log(weights.astype(np.float64))
     price = 0.0
