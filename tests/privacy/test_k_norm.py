@@ -259,3 +259,11 @@ def test_rounding_to_a_net_lattice_costs_what_theorem_6_allows(norm, d):
         step = k_norm.net_lattice(norm, np.zeros(d), np.full(d, 1e-3), epsilon).step
         moved = Fraction(5, 4) * k_norm.cell_diameter(norm, d) * Fraction(step)
         assert moved * Fraction(epsilon) <= Fraction(1, 2**32)
+
+
+def test_balls_are_drawn_at_scales_from_8_to_below_the_lattices_end():
+    for scale in (Fraction(8), Fraction(2**49) - 1):
+        assert k_norm.k_norm_noise(2, 3, "l2", scale, bit_source(0)).shape == (2, 3)
+    for scale in (Fraction(8) - Fraction(1, 2**60), Fraction(2**49)):
+        with pytest.raises(ValueError, match="scale must be between 8"):
+            k_norm.k_norm_noise(2, 3, "l2", scale, bit_source(0))

@@ -344,3 +344,10 @@ def test_the_ledger_gets_the_rho_of_a_release_unless_epsilon_is_per_unit_of_dist
     metric = {"unit": "data set", "adjacency": "metric", "metric": "any", "delta": 0.0}
     release(epsilon=1.0, ledger=distances, plan=[(PureEvent(1.0), 1)], **metric).close()
     assert distances.entries()[0].rho is None
+
+
+def test_a_plan_with_less_than_the_least_epsilon_is_refused():
+    least = 2.0**-32
+    release(epsilon=least, plan=[(PureEvent(least), 1)])
+    with pytest.raises(ValueError, match="epsilon must be large enough"):
+        release(epsilon=least, plan=[(PureEvent(math.nextafter(least, 0)), 1)])
