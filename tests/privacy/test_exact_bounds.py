@@ -348,6 +348,10 @@ def test_events_survive_json():
         assert type(event).from_dict(json.loads(json.dumps(event.to_dict()))) == event
 
 
+def test_the_delta_of_a_small_rho_is_its_total_variation():
+    assert _zcdp.delta_of_rho(1e-4, 0.0) == pytest.approx(math.sqrt(1e-4 / 2), rel=1e-12)
+
+
 def test_no_event_has_no_delta():
     assert _zcdp.delta_of_rho(0.0, 0.0) == _zcdp.delta_of_rho(0.0, 1.0) == 0.0
 
