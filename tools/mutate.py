@@ -26,8 +26,9 @@ CORE = "skprivate/privacy"
 DECIDING = ("_contributions.py", "_events.py", "_release.py", "accounting", "draws", "noise")
 #: Tests of files whose path begins like this; the longest beginning counts. Others have all tests of the core.
 TESTS = {
-    "_contributions": "contributions release_floor",
+    "_contributions": "contributions release_floor release samplers selection k_norm",
     "_events": "accounting approximate_event guarantee release",
+    "_guarantee": "guarantee risk accounting",
     "_release": "release release_floor guarantee large_delta simulation ledger_account",
     "accounting": "accounting exact_bounds approximate_event risk",
     "accounting/_gaussian": "exact_bounds accounting",
@@ -36,15 +37,19 @@ TESTS = {
     "draws/_channels": "release release_floor k_norm",
     "draws/_metric": "k_norm release_floor release",
     "draws/_quantiles": "quantiles",
-    "draws/_tape": "release repeated quantiles",
     "noise/_bits": "randomness samplers",
-    "noise/_lattice": "release release_floor samplers selection k_norm",
     "noise/_samplers": "samplers k_norm selection",
     "noise/_selection": "selection",
+    "_risk": "risk guarantee",
+    "ledger": "ledger_account ledger_totals ledger_shown ledger",
+    "ledger/_prices": "ledger_totals ledger_account parallel",
     "search": "random_stopping repeated",
 }
 #: Tests that lie elsewhere.
-ELSEWHERE = {"draws/_channels": "tests/metric/test_draws.py tests/metric/test_flow_draws.py"}
+ELSEWHERE = {
+    "draws/_channels": "tests/metric/test_draws.py",
+    "draws/_metric": "tests/metric/test_draws.py tests/metric/test_flow_draws.py",
+}
 
 COMPARISONS: dict[type, tuple[type, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),

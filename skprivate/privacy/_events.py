@@ -71,9 +71,7 @@ def _not_lost(rho: float) -> float:
 
 
 @dataclass(frozen=True)
-class LaplaceEvent(PrivacyEvent):
-    """Laplace noise of scale (sensitivity / epsilon) on one number."""
-
+class _OfEpsilon(PrivacyEvent):
     epsilon: float
 
     def __post_init__(self) -> None:
@@ -85,39 +83,27 @@ class LaplaceEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
-class PureEvent(PrivacyEvent):
+class LaplaceEvent(_OfEpsilon):
+    """Laplace noise of scale (sensitivity / epsilon) on one number."""
+
+
+@dataclass(frozen=True)
+class PureEvent(_OfEpsilon):
     """Any ε-DP mechanism; composed as if it were randomised response, which dominates them all.
 
     Laplace noise on a vector is priced so. Whether the scalar Laplace pair dominates it in composition is not used.
     """
 
-    epsilon: float
     mechanism: str = "pure"
-
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return self.epsilon
 
 
 @dataclass(frozen=True)
-class BoundedRangeEvent(PrivacyEvent):
+class BoundedRangeEvent(_OfEpsilon):
     """Selection by the exponential mechanism: all privacy losses are in an interval of length ``epsilon``.
 
     Its hockey-stick divergence is at most ``(1 − exp((t−ε)/2))² / (1 − exp(−ε))`` for ``|t| ≤ ε``, which is attained by
     the logistic distribution shifted by ε (derived in docs/design.md); in zCDP it costs ε²/8.
     """
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return self.epsilon
 
     @property
     def rho(self) -> float:
@@ -282,26 +268,14 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One draw, before its noise.
+    """One draw, before its noise: ``kind`` is the method of `Release` that draws, or "repetitions" of a private search.
 
-    Attributes
-    ----------
-    kind : str
-        Name of the method of `Release` that draws; or "repetitions", the candidates that `select_repeatedly` evaluates.
-    statistic : ndarray
-        The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
-    sensitivity : Any
-        Largest change of the statistic between neighbours, in its own units.
-    norm : str
-        Norm of that change: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of
-        the least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates,
-        of the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
-    events : dict of PrivacyEvent to int
-        The price.
-    options : dict
-        All else that is public and decides the law of the draw: rule, monotone, multiplicity, ….
-    categories : callable or None
-        Draws the category of a located candidate alone, one for each part, so that its law can be tested.
+    ``statistic`` is private: integers in lattice steps where ``step`` is not None, otherwise float64. Between
+    neighbours it changes by ``sensitivity`` at most, in its own units, in ``norm``: "l1", "l2", "linf" (of all
+    coordinates together, or of each score), "flow" (the ℓ1 norm of the least flow along the edges of the grid), "parts"
+    (the sum over ``options["parts"]``, numbers of candidates, of the largest change of a score), or "unit" where row i
+    belongs to unit i alone. ``options`` are all else that is public and decides the law of the draw. ``categories``
+    draws the category of a located candidate alone, one for each part, so that its law can be tested.
     """
 
     kind: str

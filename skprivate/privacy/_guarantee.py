@@ -175,6 +175,15 @@ class PrivacyGuarantee(Versioned):
         ------
         ValueError
             If a number is out of range, or ``distance`` is missing or has no meaning.
+
+        Examples
+        --------
+        >>> from skprivate.privacy import open_release
+        >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove") as release:
+        ...     noisy = release.discrete_laplace([120, 80], sensitivity=1, epsilon=1.0)
+        >>> risk = release.close().risk(prior=0.1, fpr=0.01)
+        >>> f"{100 * risk.tpr:.1f} % are recognised, and an accusation is true with {100 * risk.posterior:.0f} %"
+        '2.7 % are recognised, and an accusation is true with 23 %'
         """
         return risk_of(self._curves(distance), prior, fpr)
 

@@ -41,31 +41,10 @@ _LARGEST = 700.0
 class PrivacyRisk:
     """Upper bounds on what the best attacker can know of one unit, whatever the attacker knows beside.
 
-    Attributes
-    ----------
-    fpr : float
-        How often the attacker may accuse a unit that took no part.
-    tpr : float
-        How often one that did is recognised then, at most.
-    advantage : float
-        Largest difference between the two rates, at any threshold.
-    prior : float
-        Probability, before the release, that the attacker's guess about the unit is right.
-    best_guess : float
-        Probability that it is right after the release, with the best attack.
-    posterior : float
-        Probability that an accusation at ``fpr`` is true.
-
-    Examples
-    --------
-    >>> from skprivate.privacy import open_release
-    >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove") as release:
-    ...     noisy = release.discrete_laplace([120, 80], sensitivity=1, epsilon=1.0)
-    >>> print(release.close().risk(prior=0.1, fpr=0.01))
-    Of those who took part at most 2.72 % are recognised where 1 % of the others are accused falsely; such an
-    accusation is true with probability 23.2 % at most. A guess that is right with probability 90 % becomes right with
-    probability 90 % at most. No test is right more often about the ones than wrong about the others by more than
-    46.3 percentage points.
+    Where a unit that took no part is accused with probability ``fpr``, one that did is recognised with probability
+    ``tpr``, and an accusation is true with probability ``posterior``. ``advantage`` is the largest difference between
+    the two rates, at any threshold. A guess that is right with probability ``prior`` or 1 − ``prior`` before the
+    release is right with probability ``best_guess`` after it.
     """
 
     fpr: float

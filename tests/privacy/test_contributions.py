@@ -223,3 +223,11 @@ def test_results_of_few_digits_have_no_place():
     values = np.ones((3, 2))
     with pytest.raises(TypeError, match="float64"):
         ball_contributions(values, 1.0, out=np.empty((3, 2), dtype=np.float32))
+
+
+@pytest.mark.parametrize("n_coordinates", [1, 2, 50])
+def test_the_margin_of_a_ball_is_twice_the_error_and_no_more(n_coordinates):
+    """(n + 8)·2⁻⁵² is what float64 may add to a norm; what a unit loses by the margin is utility."""
+    unit = np.zeros((n_coordinates, 1))
+    unit[0] = 1.0
+    assert ball_contributions(unit, 1.0, bits=51)[0, 0] == 2**51 - (n_coordinates + 8)

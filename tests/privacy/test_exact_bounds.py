@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -179,8 +180,6 @@ def test_numbers_at_the_ends_of_float64():
 
 
 def test_sums_are_rounded_up():
-    from fractions import Fraction
-
     for value, count in ((0.1, 10), (0.3, 7), (1e-12, 12345)):
         assert Fraction(compose_epsilon([(PureEvent(value), count)])) >= Fraction(value) * count
     assert compose_epsilon([(PureEvent(0.25), 4)]) == 1.0
@@ -347,3 +346,41 @@ def test_events_survive_json():
         ZeroConcentratedEvent(0.3),
     ):
         assert type(event).from_dict(json.loads(json.dumps(event.to_dict()))) == event
+
+
+def test_the_delta_of_a_small_rho_is_its_total_variation():
+    assert _zcdp.delta_of_rho(1e-4, 0.0) == pytest.approx(math.sqrt(1e-4 / 2), rel=1e-12)
+
+
+def test_no_event_has_no_delta():
+    assert _zcdp.delta_of_rho(0.0, 0.0) == _zcdp.delta_of_rho(0.0, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
+def test_every_factor_of_a_composition_may_err(count):
+    """The normalisation of each law errs by its exponents and its sum: the error grows with the number of factors."""
+    loss = _loss_distribution.tilted_loss([(PureEvent(1e-3), count)], 0.0, 1.0, 0.1)
+    assert loss.relative >= 16 * count * 2.0**-52
+
+
+def test_the_window_of_a_composition_is_that_of_its_variance():
+    assert _loss_distribution._variance(np.array([0.25, 0.5, 0.25])) == 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000])
+def test_merged_gaussians_are_rounded_up(count):
+    for multiplier in np.linspace(0.1, 30.0, 50).tolist():
+        mu = _accounting._gaussian_mu(frozenset({(GaussianEvent(multiplier), count)}))
+        assert Fraction(mu) ** 2 >= count / Fraction(multiplier) ** 2
+
+
+def test_renyi_moments_beside_pure_events_are_those_of_a_gaussian_not_below(monkeypatch):
+    """ρ-zCDP counts as μ² = 2ρ, rounded up, whichever way its root is rounded."""
+    seen = []
+    monkeypatch.setattr(
+        _accounting, "chernoff", lambda kinds, mu: (seen.append(mu), (np.ones(1), np.ones(1)))[1]
+    )
+    rhos = np.linspace(0.01, 2.0, 60).tolist()
+    for rho in rhos:
+        _accounting._chernoff.__wrapped__(frozenset({(ZeroConcentratedEvent(rho), 1), (PureEvent(1.0), 1)}))
+    assert all(Fraction(mu) ** 2 >= 2 * Fraction(rho) for mu, rho in zip(seen, rhos, strict=True))

@@ -249,3 +249,21 @@ def test_sums_are_rounded_once(value, noise, exponent):
         assert got == float(total)
     else:
         assert abs(got) >= 2.0**1023
+
+
+@pytest.mark.parametrize("norm", k_norm.NORMS)
+@pytest.mark.parametrize("d", [1, 2, 4, 8, 100])
+def test_rounding_to_a_net_lattice_costs_what_theorem_6_allows(norm, d):
+    """Two rows move by 5/4 of a step along each axis, which is 2⁻³²/ε at most, also just below a power of two."""
+    for epsilon in (1.0, math.nextafter(1.0, 0), 0.75, 0.1):
+        step = k_norm.net_lattice(norm, np.zeros(d), np.full(d, 1e-3), epsilon).step
+        moved = Fraction(5, 4) * k_norm.cell_diameter(norm, d) * Fraction(step)
+        assert moved * Fraction(epsilon) <= Fraction(1, 2**32)
+
+
+def test_balls_are_drawn_at_scales_from_8_to_below_the_lattices_end():
+    for scale in (Fraction(8), Fraction(2**49) - 1):
+        assert k_norm.k_norm_noise(2, 3, "l2", scale, bit_source(0)).shape == (2, 3)
+    for scale in (Fraction(8) - Fraction(1, 2**60), Fraction(2**49)):
+        with pytest.raises(ValueError, match="scale must be between 8"):
+            k_norm.k_norm_noise(2, 3, "l2", scale, bit_source(0))

@@ -25,6 +25,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._events import count_events
+from skprivate.privacy.ledger import Price
 
 SHARES = st.floats(0.01, 0.6)
 KINDS = ("pure", "two pure", "gaussian", "concentrated", "mixed", "on the way")
@@ -198,3 +199,10 @@ def test_the_unit_is_that_of_the_file_and_an_error_comes_before_the_charge(tmp_p
     # The handle has not read the file since; the unit is set, and nothing is left to say.
     open_release(**terms, ledger=stale).close()
     assert len(ledger.entries()) == 2
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_price_exceeds_another_by_any_of_its_numbers(part):
+    before = Price(0.5, 1e-6, 0.25, 1e-7)
+    above = before._replace(**{Price._fields[part]: 2 * before[part]})
+    assert above.exceeds(before) and not before.exceeds(above) and not before.exceeds(before)

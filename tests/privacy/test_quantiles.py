@@ -33,6 +33,7 @@ from skprivate.privacy.draws._quantiles import (
     split_costs,
     unit_means,
     units_beyond,
+    units_for_median,
     weigh,
 )
 
@@ -492,3 +493,10 @@ def test_a_median_is_drawn_in_proportion_to_its_prior():
             ] += 1
     weights = {-2: 1, -1: 5, 0: 5, 1: 5, 2: 1}
     assert all(abs(counts[cell] / 2000 - weight / 17) < 0.07 for cell, weight in weights.items())
+
+
+def test_a_median_needs_units_for_the_logarithm_of_its_cells():
+    """A cell of 8 binary digits has a fifth of the prior share that it has among these cells alone."""
+    enough = math.log(5 * 2 * COARSE.last) + 3
+    assert units_for_median(1.0, "add-remove") == pytest.approx(2 * enough)
+    assert units_for_median(0.5, "replace-one") == pytest.approx(8 * enough)

@@ -18,6 +18,7 @@ from skprivate.privacy import (
     ZeroConcentratedEvent,
     compose_epsilon,
     open_release,
+    price_of_plan,
 )
 
 #: Each distribution test below fails for correct code with at most this probability.
@@ -310,3 +311,43 @@ def test_integer_scores_at_the_end_of_their_range_are_refused_nothing():
 def test_a_huge_epsilon_means_no_noise():
     counts = np.arange(5)
     assert np.array_equal(release(epsilon=1e12).discrete_laplace(counts, sensitivity=1, epsilon=1e11), counts)
+
+
+def test_a_plan_whose_pure_sum_exceeds_the_budget_needs_its_delta():
+    """The pure sum of 3 is within 1 % of what δ needs, and not within ε = 2.99."""
+    plan = [(LaplaceEvent(3.0), 1)]
+    needed = compose_epsilon(plan, 0.01)
+    assert needed < 2.99 < 3.0 < 1.01 * needed
+    assert price_of_plan(plan, 2.99, 0.01) == (needed, 0.01)
+    assert price_of_plan(plan, 3.0, 0.01) == (3.0, 0.0)
+
+
+def test_what_is_drawn_beside_a_pure_plan_is_added_to_its_pure_sum():
+    """δ was not paid for with the plan, so the smaller ε that needs it is not that of the plan."""
+    plan = [(LaplaceEvent(3.0), 1)]
+    one = release(epsilon=3.5, delta=0.01, plan=plan)
+    one.laplace(0.0, sensitivity=1.0, epsilon=3.0)
+    one.laplace(0.0, sensitivity=1.0, epsilon=0.5)
+    found = one.close()
+    assert (found.epsilon, found.delta) == (3.5, 0.0)
+    tight = release(epsilon=3.495, delta=0.01, plan=plan)
+    assert compose_epsilon(plan, 0.01) + 0.5 < 3.495
+    with pytest.raises(BudgetExceededError):
+        tight.laplace(0.0, sensitivity=1.0, epsilon=0.5)
+
+
+def test_the_ledger_gets_the_rho_of_a_release_unless_epsilon_is_per_unit_of_distance():
+    rows = PrivacyLedger(epsilon=10.0, delta=1e-4, unit="row", adjacency="add-remove")
+    release(epsilon=1.0, ledger=rows, plan=[(GaussianEvent(10.0), 1)]).close()
+    assert rows.entries()[0].rho == GaussianEvent(10.0).rho
+    distances = PrivacyLedger(epsilon=10.0, adjacency="metric: any")
+    metric = {"unit": "data set", "adjacency": "metric", "metric": "any", "delta": 0.0}
+    release(epsilon=1.0, ledger=distances, plan=[(PureEvent(1.0), 1)], **metric).close()
+    assert distances.entries()[0].rho is None
+
+
+def test_a_plan_with_less_than_the_least_epsilon_is_refused():
+    least = 2.0**-32
+    release(epsilon=least, plan=[(PureEvent(least), 1)])
+    with pytest.raises(ValueError, match="epsilon must be large enough"):
+        release(epsilon=least, plan=[(PureEvent(math.nextafter(least, 0)), 1)])

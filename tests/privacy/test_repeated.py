@@ -123,3 +123,11 @@ def test_a_search_of_gaussians_is_one_approximate_event_of_its_release():
         search.epsilon,
         1e-6,
     ) and guarantee.events == search.events
+
+
+def test_the_number_of_evaluations_is_a_draw_that_sees_no_data():
+    follower = Follower([0])
+    with run_tape(follower), opened(plan=SEARCH.events, random_state=0) as release:
+        select_repeatedly(release, lambda candidate, branch: (0.0, None), SEARCH)
+    (draw,) = follower.draws
+    assert (draw.kind, draw.statistic.size, draw.sensitivity) == ("repetitions", 0, 0)

@@ -309,6 +309,17 @@ def test_draws_are_read_from_a_release():
     assert release.close().risk(fpr=0.01).tpr == pytest.approx(0.01 * math.e, rel=1e-9)
 
 
+def test_a_risk_is_shown_in_words():
+    with open_release(epsilon=1.0, unit="row", adjacency="add-remove") as release:
+        release.discrete_laplace([120, 80], sensitivity=1, epsilon=1.0)
+    assert " ".join(str(release.close().risk(prior=0.1, fpr=0.01)).split()) == (
+        "Of those who took part at most 2.72 % are recognised where 1 % of the others are accused falsely; such an "
+        "accusation is true with probability 23.2 % at most. A guess that is right with probability 90 % becomes "
+        "right with probability 90 % at most. No test is right more often about the ones than wrong about the others "
+        "by more than 46.3 percentage points."
+    )
+
+
 def test_distances():
     said = PrivacyGuarantee(0.5, 0.0, "row", "metric", metric="kilometres", events=((PureEvent(0.5), 1),))
     assert said.risk(distance=2.0).tpr == pytest.approx(0.01 * math.e, rel=1e-9)

@@ -201,6 +201,12 @@ def test_split_digits_are_exact(scale):
                 (value,) = discrete_laplace(scale, 1, source)
                 assert source.used_up is not accepted
                 assert (value & (2**m - 1) == low) if accepted else (value >> m << m == value)
+        if low:
+            more = floor(p, 128 - m) - (tie << 64)
+            for further, accepted in [(more - 1, True), (more + 1, False)]:
+                source = ScriptedSource([2**62, (low << (64 - m)) + tie, 2**61, 0], [further])
+                (value,) = discrete_laplace(scale, 1, source)
+                assert source.used_up is not accepted and not source.further
     # Zero has one sign.
     source = ScriptedSource([2**64 - 1, 0, 2**61, 0])
     assert discrete_laplace(scale, 1, source)[0] > 0 and source.used_up

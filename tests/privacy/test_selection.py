@@ -362,6 +362,9 @@ def test_bad_arguments(draw):
         draw([0, -1], 1, source)
     with pytest.raises(ValueError, match="costs must be between"):
         draw(np.array([0, 2**63 + 1], dtype=np.uint64), 1, source)
+    with pytest.raises(ValueError, match="costs must be between"):
+        draw([0, 2**62 + 1], 1, source)
+    draw([0, 2**62], 1, source)
     for rate in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match="rate must be a finite number"):
             draw([0, 1], rate, source)

@@ -117,6 +117,15 @@ def test_lattices_are_as_fine_as_they_say():
         assert _lattice.selection_costs([score, 0.5], 1.0, epsilon)[1] == steps
 
 
+@pytest.mark.parametrize(("sensitivity", "epsilon"), [(1.0, 0.25), (3.0, 8.0), (0.1, 1e-3), (1e6, 40.0)])
+def test_a_lattice_has_the_step_of_its_own_noise(sensitivity, epsilon):
+    for lattice, scale in (
+        (_lattice.laplace_lattice(sensitivity, epsilon, 1), sensitivity / epsilon),
+        (_lattice.gaussian_lattice(sensitivity, epsilon, 1), sensitivity * epsilon),
+    ):
+        assert 2.0**-34 * scale < lattice.step <= 2.0**-32 * scale
+
+
 def test_unsigned_integers_that_int64_does_not_hold_do_not_wrap_around():
     found = _lattice.as_integers(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64))
     assert found.tolist() == [0, 2**63, 2**64 - 1]
@@ -234,6 +243,14 @@ def test_a_draw_says_its_price_and_its_step():
     sizes = [1, 1, 1, 3]
     assert [draw.events for draw in tape.draws[:4]] == [{GaussianEvent(20.0, size): 1} for size in sizes]
     assert [draw.step for draw in tape.draws[4:]] == [0.25, 1.0, 1.0]
+
+
+def test_a_located_candidate_can_be_drawn_as_its_category():
+    tape = Watched()
+    with run_tape(tape):
+        one = open_release(epsilon=99.0, unit="row", adjacency="add-remove", random_state=0)
+        one.select([0, 1000], sensitivity=1.0, epsilon=9.0, multiplicity=[3, 1], locate=lambda *place: place)
+    assert tape.draws[0].categories() == [1]
 
 
 def test_a_dry_run_selects_from_all_candidates():

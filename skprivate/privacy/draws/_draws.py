@@ -49,18 +49,14 @@ from skprivate.privacy._events import (
     Tape,
     ZeroConcentratedEvent,
 )
-from skprivate.privacy.draws._channels import FlowDraws
 from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
-# Narrower noise is widened to this: it is 0 but for a probability of e^-1048576.
-_LEAST_SCALE = Fraction(1, 2**20)
 
-
-class Draws(MetricDraws, FlowDraws):
+class Draws(MetricDraws):
     """All draws on private data."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
@@ -117,16 +113,10 @@ class Draws(MetricDraws, FlowDraws):
         else:
             events = {LaplaceEvent(epsilon) if size == 1 else PureEvent(epsilon, "Laplace"): 1}
         if exact is None:
-            return self._noisy_reals(
-                "laplace",
-                value,
-                sensitivity,
-                norm,
-                events,
-                laplace_lattice(sensitivity, epsilon, coordinates),
-            )
-        lattice = integer_laplace_lattice(sensitivity, epsilon, coordinates)
-        return self._noisy_integers("laplace", exact, sensitivity, norm, events, lattice, step)
+            lattice = laplace_lattice(sensitivity, epsilon, coordinates)
+            return self._noisy_reals(Draw("laplace", finite(value), sensitivity, norm, events), lattice)
+        fine = integer_laplace_lattice(sensitivity, epsilon, coordinates)
+        return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, events, step), fine)
 
     def gaussian(
         self, value: ArrayLike, *, sensitivity: float, noise_multiplier: float, step: float = 1.0
@@ -157,9 +147,9 @@ class Draws(MetricDraws, FlowDraws):
         events: dict[PrivacyEvent, int] = {GaussianEvent(noise_multiplier, max(size, 1)): 1}
         if exact is None:
             lattice = gaussian_lattice(sensitivity, noise_multiplier, size)
-            return self._noisy_reals("gaussian", value, sensitivity, "l2", events, lattice)
+            return self._noisy_reals(Draw("gaussian", finite(value), sensitivity, "l2", events), lattice)
         fine = integer_gaussian_lattice(sensitivity, noise_multiplier, size)
-        return self._noisy_integers("gaussian", exact, sensitivity, "l2", events, fine, step)
+        return self._noisy_integers(Draw("gaussian", exact, sensitivity, "l2", events, step), fine)
 
     def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise to integers: ``P(k) ∝ exp(−epsilon·|k| / sensitivity)``.
@@ -180,9 +170,8 @@ class Draws(MetricDraws, FlowDraws):
         array = integers(counts)
         check_positive(sensitivity=sensitivity, epsilon=epsilon)
         scale = rational(sensitivity) / rational(epsilon) * WIDER
-        return self._noisy_counts(
-            "laplace", array, sensitivity, "l1", {PureEvent(epsilon, "discrete Laplace"): 1}, scale
-        )
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "discrete Laplace"): 1}
+        return self._noisy_counts(Draw("discrete_laplace", array, sensitivity, "l1", events, 1.0), scale)
 
     def discrete_gaussian(self, counts: ArrayLike, *, sensitivity: float, rho: float) -> IntArray:
         """Add discrete Gaussian noise to integers, σ² = sensitivity² / (2 rho).
@@ -204,9 +193,8 @@ class Draws(MetricDraws, FlowDraws):
         array = integers(counts)
         check_positive(sensitivity=sensitivity, rho=rho)
         scale = rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * WIDER
-        return self._noisy_counts(
-            "gaussian", array, sensitivity, "l2", {ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}, scale
-        )
+        events: dict[PrivacyEvent, int] = {ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}
+        return self._noisy_counts(Draw("discrete_gaussian", array, sensitivity, "l2", events, 1.0), scale)
 
     def select(
         self,
@@ -389,62 +377,36 @@ class Draws(MetricDraws, FlowDraws):
     def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
         return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
 
-    def _noisy_counts(
-        self,
-        kind: str,
-        array: NDArray[Any],
-        sensitivity: float,
-        norm: str,
-        events: dict[PrivacyEvent, int],
-        scale: Fraction,
-    ) -> IntArray:
-        scale = max(scale, _LEAST_SCALE)
-        _samplers.check_scale(scale)
-        draw = Draw(f"discrete_{kind}", array, sensitivity, norm, events, 1.0)
+    def _noisy_counts(self, draw: Draw, scale: Fraction) -> IntArray:
+        kind, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
         noisy: IntArray = self._perform(
             draw, lambda counts: add_exactly(counts, self._integer_noise(kind, scale, counts.shape))
         )
         return noisy
 
-    def _noisy_integers(
-        self,
-        kind: str,
-        array: NDArray[Any],
-        sensitivity: float,
-        norm: str,
-        events: dict[PrivacyEvent, int],
-        lattice: IntegerLattice,
-        step: float,
-    ) -> Any:
+    def _noisy_integers(self, draw: Draw, lattice: IntegerLattice) -> Any:
+        step: Any = draw.step
         check_positive(step=step)
         if math.frexp(step)[0] != 0.5:
             raise ValueError(f"step must be a power of two, got {step!r}.")
-        _samplers.check_scale(lattice.scale)
+        scale = _samplers.drawable(lattice.scale)
 
         def sample(sums: NDArray[Any]) -> Any:
-            total = add_exactly(lattice.place(sums), self._integer_noise(kind, lattice.scale, sums.shape))
+            total = add_exactly(lattice.place(sums), self._integer_noise(draw.kind, scale, sums.shape))
             noisy = lattice.to_steps(total) * step
             return float(noisy) if sums.ndim == 0 else noisy
 
-        return self._perform(Draw(kind, array, sensitivity, norm, events, step), sample)
+        return self._perform(draw, sample)
 
-    def _noisy_reals(
-        self,
-        kind: str,
-        value: ArrayLike,
-        sensitivity: float,
-        norm: str,
-        events: dict[PrivacyEvent, int],
-        lattice: Lattice,
-    ) -> Any:
-        _samplers.check_scale(lattice.scale)
+    def _noisy_reals(self, draw: Draw, lattice: Lattice) -> Any:
+        scale = _samplers.drawable(lattice.scale)
 
         def sample(array: FloatArray) -> Any:
             # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
             # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
-            noise = self._integer_noise(kind, lattice.scale, array.shape).astype(np.float64) * lattice.step
-            noisy = snap(array, lattice.step) + noise
+            noise = self._integer_noise(draw.kind, scale, array.shape)
+            noisy = snap(array, lattice.step) + noise.astype(np.float64) * lattice.step
             return float(noisy) if array.ndim == 0 else noisy
 
-        return self._perform(Draw(kind, finite(value), sensitivity, norm, events), sample)
+        return self._perform(draw, sample)

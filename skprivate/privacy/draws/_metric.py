@@ -1,4 +1,4 @@
-"""Draws for metric privacy: K-norm noise on a lattice, nets, and the exponential mechanism on them.
+"""Draws for metric privacy: K-norm noise on a lattice, nets, channels, and flows along the edges of a grid.
 
 For ℓ1 and ℓ∞ the K-norm law is drawn exactly. For ℓ2 the draw is a mixture of discrete Gaussian laws whose
 log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale. Rows and points are rounded to a public
@@ -8,17 +8,20 @@ lattice. The proofs and the price of rounding are in docs/metric.md (Theorem 6).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._contributions import (
+    WIDER,
     FloatArray,
     IntArray,
     Lattice,
+    add_exactly,
     check_positive,
     finite,
     integers,
@@ -36,7 +39,7 @@ Norm: TypeAlias = Literal["l1", "l2", "linf"]
 NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
 MAX_DIMENSION = 2**18
 #: Noise is this much wider than 1/ε: it pays for rounding to the lattice at distances above 2⁻¹¹/ε.
-WIDER = 1 + Fraction(1, 2**20)
+_ROUNDED = 1 + Fraction(1, 2**20)
 # The lattice is this much finer than the noise (a power of two), and than the diameter of a cell as long as there
 # are bits for it, with as much as the second number left of it in the highest dimension.
 _FINE_BITS, _LEAST_FINE_BITS = 40, 32
@@ -65,7 +68,7 @@ def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
     bits = min(_FINE_BITS + cell, room)
     assert bits - cell >= _LEAST_FINE_BITS
     step = lattice_step(epsilon, bits)
-    return Lattice(step, WIDER / (rational(epsilon) * Fraction(step)))
+    return Lattice(step, _ROUNDED / (rational(epsilon) * Fraction(step)))
 
 
 def lattice_step(epsilon: float, bits: int) -> float:
@@ -255,7 +258,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
         raise ValueError(f"bounds must have finite widths, got {width!r} for the widest.")
     step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
-    return Lattice(step, 2 * units * WIDER / (rational(epsilon) * Fraction(step)))
+    return Lattice(step, 2 * units * _ROUNDED / (rational(epsilon) * Fraction(step)))
 
 
 def net_costs(
@@ -494,6 +497,71 @@ class MetricDraws:
         public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
         chosen: IntArray = self._perform(Draw("channel", index, 1.0, "unit", events, None, public), sample)
         return chosen
+
+    def flow_laplace(
+        self, mass: ArrayLike, *, sensitivity: float, epsilon: float, stars: Sequence[Fraction | int] = ()
+    ) -> IntArray:
+        """Add to integer masses on a grid the divergence of a discrete Laplace flow along the grid's edges.
+
+        If ν = μ + div f for an integer flow f, then ν + div Z = μ + div(Z + f), and the law of the flow Z changes by
+        at most exp(‖f‖₁ / scale): ε-metric privacy for any distance of which ‖f‖₁ is at most ``sensitivity`` times
+        (docs/metric.md, proposition 1).
+
+        Parameters
+        ----------
+        mass : array-like of int, shape (k_1, …, k_d)
+            Exact sums of integer contributions; neighbours along an axis are joined by edges. The total is the same
+            for all neighbouring data sets, and stays as it is.
+        stars : sequence of positive Fraction or int, default=()
+            For the first axes, whose entries have no order: each is joined to the first one, and ``sensitivity`` along
+            these edges is this one. A flow f costs ‖f‖₁ along each kind of edges over its sensitivity, in all at most
+            1 per unit of distance (docs/metric.md, Theorem 11).
+        sensitivity : float
+            Largest ‖f‖₁ of a least flow between neighbours, per unit of distance: steps of mass times edges.
+        epsilon : float
+            Price per unit of distance.
+
+        Returns
+        -------
+        ndarray of int64, same shape
+            Python integers where int64 does not hold them. May be negative.
+        """
+        array = integers(mass)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        self._require_metric("flow_laplace")
+        if len(stars) > array.ndim or not all(
+            isinstance(star, Fraction | int) and star > 0 for star in stars
+        ):
+            raise ValueError(
+                f"stars must be positive rational numbers, one for each of the first axes of mass ({array.ndim}), got "
+                f"{stars!r}."
+            )
+        if array.size == 0 or array.ndim == 0:
+            raise ValueError(f"mass must have one axis per dimension of the grid, got shape {array.shape}.")
+        kinds = [*stars, *[sensitivity] * (array.ndim - len(stars))]
+        scales = [_samplers.drawable(rational(kind) / rational(epsilon) * WIDER) for kind in kinds]
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
+
+        def sample(total: NDArray[Any]) -> NDArray[Any]:
+            for axis, size in enumerate(array.shape):
+                edges = (*array.shape[:axis], size - 1, *array.shape[axis + 1 :])
+                noise = _samplers.integer_noise("laplace", scales[axis], math.prod(edges), self._source)
+                flow = noise.reshape(edges)
+                if axis < len(stars):
+                    moved = np.moveaxis(flow, axis, 0)
+                    first = reduce(add_exactly, moved, np.zeros(moved.shape[1:], dtype=np.int64))
+                    change = np.concatenate([-first[np.newaxis], moved])
+                    total = add_exactly(total, np.moveaxis(change, 0, axis))
+                    continue
+                ends = [(0, 0)] * array.ndim
+                ends[axis] = (1, 1)
+                total = add_exactly(total, -np.diff(np.pad(flow, ends), axis=axis))
+            return total
+
+        options = {"stars": tuple(Fraction(star) for star in stars)} if stars else {}
+        draw = Draw("flow_laplace", array, sensitivity, "flow", events, 1.0, options)
+        noisy: IntArray = self._perform(draw, sample)
+        return noisy
 
 
 def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:

@@ -276,6 +276,10 @@ class _Node:
     def left(self) -> int:
         return self.n_bins // 2
 
+    def split(self, at: int) -> tuple[_Node, _Node]:
+        right = _Node(self.first_bin + self.left, self.n_bins - self.left, at, self.high)
+        return _Node(self.first_bin, self.left, self.low, at), right
+
 
 def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int) -> Runs:
     """Compute the cost |n_bins·below − left·(below + above)| of every position from ``low`` to ``high``.
@@ -356,7 +360,7 @@ def private_quantiles(
     while nodes := [node for node in nodes if node.n_bins > 1]:
         chosen = _split(data, nodes, POSITIONS * total, epsilon, adjacency, release)
         splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
-        nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in _children(node, at)]
+        nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in node.split(at)]
     edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
     return np.clip(edges, low, high)
 
@@ -382,14 +386,6 @@ def _split(
         locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
     )
     return chosen
-
-
-def _children(node: _Node, at: int) -> tuple[_Node, _Node]:
-    left = node.left
-    return (
-        _Node(node.first_bin, left, node.low, at),
-        _Node(node.first_bin + left, node.n_bins - left, at, node.high),
-    )
 
 
 def _position_value(position: int) -> float:

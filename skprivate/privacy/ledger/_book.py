@@ -313,46 +313,34 @@ class Book:
                 f"The privacy ledger {where} is an older copy of the one this handle is for."
             )
 
-    def charge(
-        self,
-        label: str,
-        own: Price,
-        *,
-        unit: str,
-        adjacency: str,
-        events: Events,
-        simulated: bool,
-        adaptive: bool,
-        reach: float | None,
-        reservation: int | None,
-        parts: tuple[int, ...],
-        remarks: dict[str, Any],
-    ) -> int:
-        """Write a new entry, and return its number."""
+    def charge(self, label: str, own: Price, adaptive: bool, reach: float | None, **content: Any) -> int:
+        """Write a new entry with this content beside its price, and return its number."""
+        unit, adjacency = content["unit"], content["adjacency"]
         with self.transaction(write=True) as (journal, state):
-            require_noise(state.terms, self.store.path, label, simulated=simulated)
-            account, price, text = _counted(state, label, own, unit, adjacency, events, adaptive, reach)
-            return _open(
-                journal,
-                state,
-                label,
-                account,
-                own,
-                price,
-                unit=unit,
-                adjacency=adjacency,
-                converted=text,
-                events=list(events),
-                simulated=bool(simulated),
-                reservation=reservation,
-                parts=_seen(state, reservation, parts, unit, adjacency, account),
-                **remarks,
+            require_noise(state.terms, self.store.path, label, simulated=content["simulated"])
+            account, price, text = _counted(
+                state, label, own, unit, adjacency, content["events"], adaptive, reach
             )
+            # Only the parts that it sees are charged, where that is enough.
+            if not (content["parts"] and stays_apart(unit, adjacency, account.unit, account.adjacency)):
+                reservation = content["reservation"]
+                content["parts"] = () if reservation is None else state.entry(reservation).parts
+            return _open(journal, state, label, account, own, price, converted=text, **content)
 
     def reprice(
-        self, entry: int, own: Price, events: Events, adaptive: bool, reach: float | None, *, close: bool
+        self,
+        entry: int,
+        *,
+        close: bool,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        events: Events,
+        adaptive: bool = False,
+        reach: float | None = None,
     ) -> None:
         """Change the price of an open entry, upwards or at its end downwards."""
+        own = Price.checked(epsilon, delta, rho)
         with self.transaction(write=True) as (journal, state):
             old = state.open_entry(entry)
             if old.label == RESERVATION and not old.events:
@@ -396,22 +384,9 @@ class Book:
                     "after the first release."
                 )
             account = state.account(unit, adjacency)
-            return _open(
-                journal,
-                state,
-                RESERVATION,
-                account,
-                price,
-                price,
-                unit=account.unit,
-                adjacency=account.adjacency,
-                converted="",
-                events=[],
-                simulated=False,
-                reservation=None,
-                parts=parts,
-                **remarks,
-            )
+            remarks |= {"unit": unit, "adjacency": adjacency, "parts": parts, "reservation": None}
+            remarks |= {"converted": "", "events": [], "simulated": False}
+            return _open(journal, state, RESERVATION, account, price, price, **remarks)
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
@@ -492,20 +467,6 @@ def _counted(
             "Nothing was drawn or spent."
         ) from None
     return account, price, "; ".join([*reasons, text] if text else reasons)
-
-
-def _seen(
-    state: LedgerState,
-    reservation: int | None,
-    parts: tuple[int, ...],
-    unit: str,
-    adjacency: str,
-    account: Account,
-) -> tuple[int, ...]:
-    """List the parts of a reservation that a release is charged to: those it names, where that is enough."""
-    every = () if reservation is None else state.entry(reservation).parts
-    apart = stays_apart(unit, adjacency, account.unit, account.adjacency)
-    return parts if parts and apart else every
 
 
 def _open(

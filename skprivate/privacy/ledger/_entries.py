@@ -274,25 +274,12 @@ def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool
 
 @dataclass(frozen=True)
 class Quote:
-    """Cost of a fit or a search, made by `skprivate.inspection.quote`.
+    """Cost of a fit or a search in the ledger's unit of account, made by `skprivate.inspection.quote`.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Plain sums over all releases, in the ledger's unit of account.
-    rho, rho_delta : float
-        Sums in zero-concentrated privacy, and the δ of releases that have no such price.
-    unit, adjacency : str or None
-        The unit of account.
-    admitted : bool
-        Whether the ledger would admit all of them now.
-    spent : tuple of (float, float)
-        (ε, δ) that the ledger would count then.
-    entries : tuple of LedgerEntry
-        The releases one by one, as they would be entered.
-    exact : bool
-        Whether the price is known to the last bit. False where candidates of a search cost differently: which of them
-        go on, or are fitted to all data, depends on their scores. The numbers are then the largest, a bound.
+    ``epsilon`` and ``delta`` are plain sums over all releases, ``rho`` and ``rho_delta`` sums in zero-concentrated
+    privacy and the δ of releases that have no such price. ``admitted`` tells whether the ledger would admit them all
+    now, and ``spent`` the (ε, δ) that it would count then. ``entries`` are the releases, as they would be entered.
+    The price is a bound, and not ``exact``, where candidates of a search cost differently: scores decide who goes on.
     """
 
     epsilon: float

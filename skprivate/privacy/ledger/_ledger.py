@@ -568,15 +568,15 @@ class PrivacyLedger:
         entry: int = self._book.charge(
             label,
             Price.checked(epsilon, delta, rho),
+            adaptive,
+            reach,
             unit=str(unit),  # members of enumerations are their values
             adjacency=checked_relation(str(adjacency)),
-            events=events,
-            simulated=simulated,
-            adaptive=adaptive,
-            reach=reach,
+            events=list(events),
+            simulated=bool(simulated),
             reservation=self._reservation,
             parts=self._parts,
-            remarks=remarks(self._note, self._data, dict(parameters or {})),
+            **remarks(self._note, self._data, dict(parameters or {})),
         )
         return entry
 
@@ -586,30 +586,15 @@ class PrivacyLedger:
         ``price`` is ``epsilon``, ``delta``, ``rho``, ``events``, ``adaptive`` and ``reach`` as in `charge`, and so are
         the errors. What ``entry`` names must be open.
         """
-        self._reprice(entry, close=False, **price)
+        self._book.reprice(entry, close=False, **price)
 
     def close_entry(self, entry: int, **price: Any) -> None:
         """Close a release at its final price, as in `increase`; lower than charged if less was drawn than planned."""
-        self._reprice(entry, close=True, **price)
+        self._book.reprice(entry, close=True, **price)
 
     def entry_name(self, entry: int) -> str:
         """Name an entry for whoever is outside its ledger: the ledger's identity and the number."""
         return f"{self.identity}#{entry}"
-
-    def _reprice(
-        self,
-        entry: int,
-        *,
-        close: bool,
-        epsilon: float,
-        delta: float,
-        rho: float | None,
-        events: list[dict[str, Any]],
-        adaptive: bool = False,
-        reach: float | None = None,
-    ) -> None:
-        price = Price.checked(epsilon, delta, rho)
-        self._book.reprice(entry, price, events, adaptive, reach, close=close)
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)

@@ -120,7 +120,7 @@ class Totals(NamedTuple):
         """Return the sums after one price changed from ``old`` to ``new``."""
         return Totals(
             *(
-                _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
+                total if before == after else _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
                 for total, before, after in zip(self, _parts(old), _parts(new), strict=True)
             )
         )
@@ -219,6 +219,7 @@ def _parts(price: Price) -> tuple[float, float, float, float]:
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
 
+@lru_cache(maxsize=1024)
 def exact(value: float) -> Decimal:
     """Return the decimal number that a float prints as: 0.1 is one tenth."""
     return Decimal(repr(value))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -38,14 +39,11 @@ def _context(digits: int) -> decimal.Context:
 
 
 def as_fraction(value: float | int | Fraction, name: str) -> Fraction:
-    """Return a positive finite number as the exact rational that it is."""
-    try:
-        exact = rational(value)
-    except (ValueError, OverflowError, TypeError):
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}.") from None
-    if exact <= 0:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
-    return exact
+    """Return a finite number of at least 0 as the exact rational that it is."""
+    with suppress(ValueError, OverflowError, TypeError):
+        if (exact := rational(value)) >= 0:
+            return exact
+    raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
 
 
 def exp_floor(gamma: Fraction, bits: int) -> int:
@@ -193,24 +191,19 @@ def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
     return scale
 
 
-def check_scale(scale: Fraction) -> None:
-    """Refuse noise that the samplers cannot draw, before it is paid for."""
-    if not _MIN_SCALE <= scale <= _MAX_SCALE:
+def drawable(scale: Fraction) -> Fraction:
+    """Refuse noise too wide to draw, before it is paid for; widen noise that is not 0 with probability e^-1048576."""
+    if scale > _MAX_SCALE:
         raise ValueError(
-            f"the noise would have scale {_about(scale)} in lattice steps; allowed is 2**-20 to 2**52. Use a "
+            f"the noise would have scale {_about(scale)} in lattice steps; allowed is up to 2**52. Use a "
             "larger epsilon or a coarser unit."
         )
+    return max(scale, _MIN_SCALE)
 
 
 def _about(scale: Fraction) -> str:
     bits = scale.numerator.bit_length() - scale.denominator.bit_length()
     return f"{float(scale):.3g}" if abs(bits) < 1000 else f"2**{bits}"
-
-
-def _check_size(size: int) -> int:
-    if size < 0:
-        raise ValueError(f"size must be an integer >= 0, got {size!r}.")
-    return int(size)
 
 
 def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
@@ -311,6 +304,8 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
 
 def _fill(size: int, block: Callable[[int], Int64Array], surplus: float = 1.0) -> Int64Array:
     """Concatenate what ``block(at_most)`` yields, with ``surplus`` candidates per missing value, to ``size`` values."""
+    if size < 0:
+        raise ValueError(f"size must be an integer >= 0, got {size!r}.")
     result = np.empty(size, dtype=np.int64)
     filled = 0
     while filled < size:
@@ -323,7 +318,7 @@ def _fill(size: int, block: Callable[[int], Int64Array], surplus: float = 1.0) -
 def discrete_laplace(scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
     """Draw from the discrete Laplace law, P(k) ∝ exp(-|k|/scale), exactly; the scale is from 2**-20 to 2**52."""
     exact = _check_scale(scale, "scale")
-    return _fill(_check_size(size), lambda n: _laplace_block(exact, n, source))
+    return _fill(size, lambda n: _laplace_block(exact, n, source))
 
 
 def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array:
@@ -351,7 +346,7 @@ def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSourc
     Rejection from the discrete Laplace law of scale ⌊sigma⌋ + 1 (Canonne, Kamath and Steinke 2020, Algorithm 3).
     """
     exact = _check_scale(sigma, "sigma")
-    return _fill(_check_size(size), lambda n: _gaussian_block(exact, n, source), 1.5)
+    return _fill(size, lambda n: _gaussian_block(exact, n, source), 1.5)
 
 
 def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array, NDArray[np.bool_]]:

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import largest, rational
+from skprivate.privacy._contributions import largest
 from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._samplers import below_exp, exp_floor, share_below_exp
+from skprivate.privacy.noise._samplers import as_fraction, below_exp, exp_floor, share_below_exp
 
 Int64Array = NDArray[np.int64]
 Counts = list[int] | Int64Array
@@ -52,16 +52,6 @@ def check_selection(costs: Int64Array, multiplicity: Sequence[int] | None, rule:
             f"multiplicity adds up to {total} members; permute-and-flip takes time linear in that and allows "
             f"{MAX_FLIPS}. Use rule='exponential'."
         )
-
-
-def _check_rate(rate: float | int | Fraction) -> Fraction:
-    try:
-        exact = rational(rate)
-    except (ValueError, OverflowError, TypeError):
-        raise ValueError(f"rate must be a finite number >= 0, got {rate!r}.") from None
-    if exact < 0:
-        raise ValueError(f"rate must be a finite number >= 0, got {rate!r}.")
-    return exact
 
 
 def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
@@ -140,7 +130,7 @@ def exponential_select(
     category are one, and its member is drawn afterwards. Returns the category and a uniform one of its members.
     """
     cost = _check_costs(costs, 1)
-    exact_rate = _check_rate(rate)
+    exact_rate = as_fraction(rate, "rate")
     counts = None if multiplicity is None else _check_multiplicity(multiplicity, cost.size)
     n_members = cost.size if counts is None else _total(counts)
     cost = cost - cost.min() if counts is None else _from_best(cost, counts)
@@ -221,7 +211,7 @@ def _select_by_mass(
 def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:
     """Draw one index per row, independently: P(e in row i) ∝ exp(-rate·costs[i, e]), exactly, of 2**20 at most."""
     cost = _check_costs(costs, 2)
-    exact_rate = _check_rate(rate)
+    exact_rate = as_fraction(rate, "rate")
     n_rows, n_candidates = cost.shape
     if n_candidates > 2**20:
         raise ValueError(f"costs must have at most 2**20 columns, got {n_candidates}.")
@@ -319,7 +309,7 @@ def permute_and_flip_select(
     be the chosen one.
     """
     cost = _check_costs(costs, 1)
-    exact_rate = _check_rate(rate)
+    exact_rate = as_fraction(rate, "rate")
     if multiplicity is None:
         ones = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
         return int(ones[source.integer_below(ones.size)]), 0

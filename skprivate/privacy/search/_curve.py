@@ -1,7 +1,7 @@
 """The privacy curve of a private search: the law of the number of evaluations, and the best of them.
 
 With u the chance that one evaluation beats a given result, the winner's density is that of one evaluation times
-f′(1 − u), f(x) = E[x^K] (docs/private_search_cost.md). For both laws f′(1 − u) = E[K]·w(u):
+f′(1 − u) = E[K]·w(u), where f(x) = E[x^K]:
 
 * truncated negative binomial of η > −1 (geometric for η = 1, logarithmic for η = 0): w(u) = (1 + κu)^{−(η+1)};
 * Poisson, truncated to K ≥ 1 (its limit η → ∞): w(u) = e^{−κu}.
@@ -9,16 +9,9 @@ f′(1 − u), f(x) = E[x^K] (docs/private_search_cost.md). For both laws f′(1
 K is at least 1, so that a search always has a result. The rate κ is the float that makes E[K] the stated mean up to
 rounding; K is drawn from the law of exactly that κ, and what rounding does to E[K] is part of the price.
 
-For one evaluation of a random candidate let δ₁ be the privacy curve, and u and u′ the chances on two neighbouring
-inputs that it beats a given result.
-
-1. (u, u′) is in the testing region of δ₁: u′ ≤ h(u) = min over t ≥ 0 of eᵗu + δ₁(t) and 1 − e^{−t}(1 − u − δ₁(t)).
-2. A result of densities q and q′ adds E[K]·(w(u)q − e^ε w(u′)q′)⁺ to the divergence: at most E[K]·e^ε·Φ(e^{−ε}q/q′)·q′
-   with Φ(ℓ) = max over u of (w(u)ℓ − w(h(u)))⁺, convex and piecewise linear.
-3. A convex function is a mixture of (ℓ − ℓₖ)⁺, and these are values of δ₁: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ), where Δₖ are
-   the changes of the slope of Φ at its corners ℓₖ. The slopes add up to 1 at most.
-
-Any coarser h, and any function above Φ, only raise the bound; a few dozen values of δ₁ are enough.
+docs/private_search_cost.md derives the bound: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ). Here δ₁ is the privacy curve of one
+evaluation of a random candidate, h the upper edge of its testing region, and Δₖ are the changes of the slope of
+Φ(ℓ) = max over u of (w(u)ℓ − w(h(u)))⁺ at its corners ℓₖ. Any coarser h, and any function above Φ, only raise it.
 """
 
 from __future__ import annotations
@@ -57,18 +50,9 @@ class Repetitions:
     The laws of Papernot and Steinke (2022), "Hyperparameter tuning with Rényi differential privacy". The larger η, the
     more the number is concentrated, and the more the search costs.
 
-    Parameters
-    ----------
-    family : {"poisson", "negative-binomial"}
-        Poisson, given that it is at least 1; or the truncated negative binomial.
-    mean : float in [1, 1e6]
-        Mean number of evaluations. With 1 there is exactly one.
-    eta : float in [-0.9, 100], optional
-        Shape of the negative binomial: 1 is the geometric law, 0 the logarithmic one; at least 1e-6 in size otherwise.
-        None with "poisson".
+    Both ``family`` are truncated to numbers of at least 1, and have the stated ``mean``. ``eta`` is the shape η of the
+    negative binomial: 1 is the geometric law, 0 the logarithmic one.
 
-    Examples
-    --------
     >>> from skprivate.privacy import Repetitions
     >>> Repetitions("negative-binomial", mean=10.0, eta=1.0).rate
     9.0

@@ -29,18 +29,9 @@ _MECHANISM = "private search"
 class SearchPlan:
     """A private search whose total price is known before any data are seen; made by `plan_search`.
 
-    Attributes
-    ----------
-    repetitions : Repetitions
-        Law of the number of evaluations.
-    epsilon, delta : float
-        Total of the whole search, however often it evaluates: what `search_epsilon` proves.
-    each_epsilon, each_delta : float
-        Budget for which one evaluation (fit and score) was planned.
-    plans : tuple of tuple of (PrivacyEvent, int)
-        What one evaluation of each candidate draws.
-    theorem : str
-        Where the guarantee is proven.
+    ``epsilon`` and ``delta`` are those of the whole search, however often it evaluates, as `search_epsilon` proves;
+    ``each_epsilon`` and ``each_delta`` the budget for which one evaluation (fit and score) was planned. ``plans`` hold
+    what one evaluation of each candidate draws, ``repetitions`` is the law of the number of evaluations.
     """
 
     repetitions: Repetitions
