@@ -55,8 +55,8 @@ _USER_DATA = (
 def modes(kind, makers, *, fixed=None, **options):
     """Instances with their data: any two values of two options meet, and every value meets all kinds of data.
 
-    What decides a draw is at most two options and the data; `tests/test_replay.py` says what the other combinations
-    would add.
+    Of all combinations these reach every branch of the package that decides a draw, and every kind of draw, price and
+    norm, that all of them reach.
     """
     fixed, values = fixed or {}, [*options.values(), makers]
 
@@ -486,17 +486,19 @@ def _preprocessors():
     data = _PREPROCESSOR_DATA
     ways = {"adjacency": BOTH, "delta": (0.0, 1e-6), "bounds": (None, (-2.0, 3.0))}
     imputers = modes(sp.preprocessing.PrivateImputer, data, strategy=("median", "mean"), **ways)
-    imputers += modes(
-        sp.preprocessing.PrivateImputer,
-        (colours, rows_of_colours),
-        fixed={
-            "strategy": "most_frequent",
-            "categories": ["red", "green", "blue"],
-            "add_indicator": True,
-        },
-        adjacency=BOTH,
-        delta=(0.0, 1e-6),
-    )
+    # All combinations: noise of several categories is Gaussian with a delta and rows that are replaced.
+    for make in (colours, rows_of_colours):
+        imputers += modes(
+            sp.preprocessing.PrivateImputer,
+            (make,),
+            fixed={
+                "strategy": "most_frequent",
+                "categories": ["red", "green", "blue"],
+                "add_indicator": True,
+            },
+            adjacency=BOTH,
+            delta=(0.0, 1e-6),
+        )
     scalers = modes(sp.preprocessing.PrivateStandardScaler, data, **ways)
     scalers += modes(
         sp.preprocessing.PrivateStandardScaler,
