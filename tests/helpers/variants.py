@@ -146,7 +146,16 @@ def _user_level_regressors():
     loud = modes(
         kind, (wide_rows,), fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,)
     )
-    return descents + chosen + scaled + searched + loud + moments + known
+    # Steps of hardly any noise, with curvatures.
+    quiet = modes(
+        kind,
+        _USER_DATA,
+        fixed={"max_iter": 6, "epsilon": 1e7},
+        adjacency=BOTH,
+        aggregation=("mean", "robust"),
+        standardize=(True, False),
+    )
+    return descents + chosen + scaled + searched + loud + moments + known + quiet
 
 
 def _user_level_classifiers():
