@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 from helpers.replay_totals import ReplayTotals
 from helpers.turns import fast_cells
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 _SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
@@ -13,6 +14,10 @@ _SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
 if _SIDE_BY_SIDE:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # for the processes that tests start
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_configure(config):

@@ -54,8 +54,8 @@ LONG = {
     ids=lambda kind: kind.__name__,
 )
 def test_a_fit_costs_what_was_quoted(kind):
-    for k, (instance, makers) in enumerate(VARIANTS[kind]):
-        data = makers[k % len(makers)](instance, public_generator(k), 20)
+    for k, (instance, make_data) in enumerate(VARIANTS[kind]):
+        data = make_data(instance, public_generator(k), 20)
         ledger = PrivacyLedger(epsilon=1e9, delta=0.9, composition="basic")
         quoted = quote(instance, data.X, data.y, **data.metadata, ledger=ledger)
         model = clone(instance).set_params(ledger=ledger)

@@ -41,16 +41,7 @@ pytestmark = [
 CASES = [
     pytest.param(estimator, make, id=f"{kind.__name__}-{k}-{make.__name__}")
     for kind, instances in VARIANTS.items()
-    for k, (estimator, makers) in enumerate(instances)
-    for make in makers
-]
-#: Every instance once, whose environments take as long as the replay itself.
-_ONCE = [
-    pytest.param(
-        estimator, makers[k % len(makers)], id=f"{kind.__name__}-{k}-{makers[k % len(makers)].__name__}"
-    )
-    for kind, instances in VARIANTS.items()
-    for k, (estimator, makers) in enumerate(instances)
+    for k, (estimator, make) in enumerate(instances)
 ]
 #: Changes of values of one case; changes that move rows come on top.
 _AT_MOST = 8
@@ -115,7 +106,7 @@ def test_draws_keep_their_sensitivities(estimator, make_data, looked_at, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "make_data"), _ONCE)
+@pytest.mark.parametrize(("estimator", "make_data"), CASES)
 def test_units_count_for_themselves(estimator, make_data, seed):
     failures = isolation_failures(estimator, make_data=make_data, n_rows=12, n_units=1, at_most=2, seed=seed)
     assert not failures, f"{failures[0]} ({len(failures)} failures)"

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from helpers.common_checks import parametrize_variants
 
 from skprivate.aggregate import (
     CuratedBagGAMClassifier,
@@ -41,7 +41,7 @@ CHECKED = NETWORKS and [
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
 # At the default budget a network of few passes is no match for the 300 rows on which a classifier must be right: it
 # has all its passes here, or exact sums.
-@parametrize_with_checks([*VARIANTS, *CHECKED])
+@parametrize_variants([*VARIANTS, *CHECKED])
 def test_scikit_learn(estimator, check):
     check(estimator)
 

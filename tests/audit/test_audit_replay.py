@@ -212,12 +212,15 @@ def test_draws_are_compared_with_what_was_charged_even_if_the_claim_is_given_in_
     assert mean_audit(model(epsilon=epsilon, delta=1e-6, tau=1.0), epsilon=1.0, delta=1e-6, **given).violated
 
 
+_SALTS = np.random.default_rng(0)
+
+
 class Salted(UserLevelMean):
     """Sound, but no two fits are equal."""
 
     def fit(self, X, y=None, *, user_ids=None):
         super().fit(X, y, user_ids=user_ids)
-        self.salt_ = np.random.default_rng().normal()
+        self.salt_ = _SALTS.normal()
         return self
 
 

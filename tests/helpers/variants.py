@@ -3,8 +3,9 @@
 A new estimator, or a new option that changes what is drawn, belongs in here.
 """
 
-from itertools import cycle, islice, product
+from itertools import product
 
+from helpers.pairwise import pairwise
 from helpers.variant_data import (
     AbsoluteLoss,
     category_rows,
@@ -51,44 +52,58 @@ _USER_DATA = (
 )
 
 
-def modes(kind, *, fixed=None, **options):
-    """An instance for every combination of options."""
-    return [
-        kind(**(fixed or {}), **dict(zip(options, values, strict=True)))
-        for values in product(*options.values())
-    ]
+def modes(kind, makers, *, fixed=None, **options):
+    """Instances with their data: any two values of two options meet, and every value meets all kinds of data.
 
-
-def spread(instances, makers, each):
-    """Every instance with some of the makers in turn, so that each maker meets about as many instances.
-
-    Five or seven makers meet every value of options that have two or three.
+    Of all combinations these reach every branch of the package that decides a draw, and every kind of draw, price and
+    norm, that all of them reach.
     """
-    turns = cycle(makers)
-    return [(instance, tuple(islice(turns, each))) for instance in instances]
+    fixed, values = fixed or {}, [*options.values(), makers]
+
+    def built(choice):
+        *chosen, make = (of[k] for of, k in zip(values, choice, strict=True))
+        return kind(**fixed, **dict(zip(options, chosen, strict=True))), make
+
+    allowed = [choice for choice in product(*(range(len(of)) for of in values)) if _goes(*built(choice))]
+    return [built(choice) for choice in pairwise(allowed)]
+
+
+def _goes(estimator, make):
+    """Phases and searches under add-remove need identifiers: rows alone are refused."""
+    searched = getattr(estimator, "estimator", estimator)
+    if hasattr(searched, "steps"):
+        searched = searched[-1]
+    dealt = getattr(estimator, "solver", None) == "phased" or searched is not estimator
+    refused = dealt and getattr(searched, "adjacency", None) == "add-remove"
+    return not (refused and make is rows_of_one_user_each)
 
 
 def _user_level_means():
     kind = sp.UserLevelMean
-    plain = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3))
-    known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
-    pure = modes(kind, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
-    wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
-    # Eight users are enough for a tail and a farther distance.
-    precise = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), epsilon=(1e3, 1e5))
-    return (
-        spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
-        + spread(known, _USER_DATA, 2)
-        + spread(pure, _USER_DATA, 2)
-        + spread(wild, _USER_DATA, 1)
-        + spread(precise, (*_USER_DATA, far_rows), 1)
+    plain = modes(
+        kind,
+        (*_USER_DATA, names_of_users, far_rows),
+        adjacency=BOTH,
+        aggregation=("mean", "robust"),
+        weight_cap=(1, 3),
     )
+    known = modes(kind, _USER_DATA, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
+    pure = modes(
+        kind, _USER_DATA, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,)
+    )
+    wild = modes(kind, _USER_DATA, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
+    # Eight users are enough for a tail and a farther distance.
+    precise = modes(
+        kind, (*_USER_DATA, far_rows), adjacency=BOTH, aggregation=("mean", "robust"), epsilon=(1e3, 1e5)
+    )
+    return plain + known + pure + wild + precise
 
 
 def _user_level_regressors():
-    kind = sp.UserLevelSGDRegressor
+    kind, some_data = sp.UserLevelSGDRegressor, (*_USER_DATA[:4], names_of_users)
     descents = modes(
         kind,
+        _USER_DATA,
         fixed={"max_iter": 3},
         solver=("sgd", "phased"),
         adjacency=BOTH,
@@ -96,12 +111,19 @@ def _user_level_regressors():
         loss=("squared_error", "huber", AbsoluteLoss()),
         weight_cap=(1, 3),
     )
-    moments = modes(kind, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False))
-    known = modes(kind, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5))
-    chosen = modes(kind, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0))
+    moments = modes(
+        kind, some_data, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False)
+    )
+    known = modes(
+        kind, some_data, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5)
+    )
+    chosen = modes(
+        kind, _USER_DATA, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0)
+    )
     # Budgets that let eight users find centres and scales, and one that does not.
     scaled = modes(
         kind,
+        _USER_DATA,
         fixed={"max_iter": 3},
         epsilon=(1e4, 1e5),
         adjacency=BOTH,
@@ -113,6 +135,7 @@ def _user_level_regressors():
     # Too few for a selection for each column, enough for joint histograms; and too few for one for the target.
     searched = modes(
         kind,
+        _USER_DATA[:4],
         fixed={"max_iter": 3},
         epsilon=(160.0, 100.0, 60.0),
         adjacency=BOTH,
@@ -120,22 +143,26 @@ def _user_level_regressors():
         fit_intercept=(True, False),
     )
     # Enough for the target and means of many columns, without or with a norm of all rows.
-    loud = modes(kind, fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,))
-    # Options of the gradients first meet all data; what goes through the same sums meets some.
-    return (
-        spread(descents, _USER_DATA, 1)
-        + spread(chosen, _USER_DATA, 1)
-        + spread(scaled, _USER_DATA, 1)
-        + spread(searched, _USER_DATA[:4], 1)
-        + [(each, (wide_rows,)) for each in loud]
-        + spread(moments + known, (*_USER_DATA[:4], names_of_users), 1)
+    loud = modes(
+        kind, (wide_rows,), fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,)
     )
+    # Steps of hardly any noise, with curvatures.
+    quiet = modes(
+        kind,
+        _USER_DATA,
+        fixed={"max_iter": 6, "epsilon": 1e7},
+        adjacency=BOTH,
+        aggregation=("mean", "robust"),
+        standardize=(True, False),
+    )
+    return descents + chosen + scaled + searched + loud + moments + known + quiet
 
 
 def _user_level_classifiers():
     kind = sp.UserLevelSGDClassifier
     two = modes(
         kind,
+        _USER_DATA,
         fixed={"classes": [0, 1], "max_iter": 3},
         solver=("sgd", "phased"),
         adjacency=BOTH,
@@ -145,6 +172,7 @@ def _user_level_classifiers():
     )
     three = modes(
         kind,
+        (three_classes,),
         fixed={"classes": [0, 1, 2], "max_iter": 3},
         adjacency=BOTH,
         loss=("log_loss", "smoothed_hinge"),
@@ -152,6 +180,7 @@ def _user_level_classifiers():
     )
     scaled = modes(
         kind,
+        _USER_DATA,
         fixed={"classes": [0, 1], "max_iter": 3},
         epsilon=(1e4, 1e5),
         adjacency=BOTH,
@@ -161,11 +190,16 @@ def _user_level_classifiers():
     )
     # Enough for scales and means of eight users' rows, not for second moments.
     centred = modes(
-        kind, fixed={"classes": [0, 1], "max_iter": 3, "epsilon": 250.0}, adjacency=BOTH, n_users=(8,)
+        kind,
+        (*_USER_DATA[:4], names_of_users),
+        fixed={"classes": [0, 1], "max_iter": 3, "epsilon": 250.0},
+        adjacency=BOTH,
+        n_users=(8,),
     )
     # Enough for means alone, or with one norm of all rows, of many columns that have no scales.
     loud = modes(
         kind,
+        (wide_rows,),
         fixed={"max_iter": 3},
         classes=([0, 1], [0, 1, 2]),
         epsilon=(30.0, 160.0),
@@ -174,6 +208,7 @@ def _user_level_classifiers():
     )
     known = modes(
         kind,
+        (*_USER_DATA[:4], names_of_users),
         fixed={"classes": [0, 1]},
         adjacency=BOTH,
         n_users=(8,),
@@ -182,6 +217,7 @@ def _user_level_classifiers():
     )
     weighted = modes(
         kind,
+        _USER_DATA,
         fixed={"classes": [0, 1], "max_iter": 2},
         adjacency=BOTH,
         class_weight=("balanced", {1: 3.0}),
@@ -189,6 +225,7 @@ def _user_level_classifiers():
     )
     weighted_three = modes(
         kind,
+        (three_classes,),
         fixed={"classes": [0, 1, 2], "max_iter": 2, "class_weight": "balanced"},
         loss=("log_loss", "smoothed_hinge"),
         adjacency=BOTH,
@@ -196,120 +233,134 @@ def _user_level_classifiers():
     # Steps of hardly any noise, with curvatures.
     quiet = modes(
         kind,
+        _USER_DATA,
         fixed={"classes": [0, 1], "max_iter": 6, "epsilon": 1e7},
         adjacency=BOTH,
         class_weight=(None, "balanced"),
         standardize=(True, False),
     )
-    return (
-        spread(two, _USER_DATA, 1)
-        + spread(quiet, _USER_DATA, 1)
-        + [(each, (wide_rows,)) for each in loud]
-        + spread(weighted, _USER_DATA, 1)
-        + [(each, (three_classes,)) for each in weighted_three]
-        + [(each, (three_classes,)) for each in three]
-        + spread(scaled, _USER_DATA, 1)
-        + spread(centred + known, (*_USER_DATA[:4], names_of_users), 1)
-    )
+    return two + quiet + loud + weighted + weighted_three + three + scaled + centred + known
 
 
 def _selectors():
     kind, data = sp.UserLevelSelector, (*_USER_DATA[:4], names_of_users)
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
-    votes = modes(kind, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
+    votes = modes(kind, data, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
     differences = modes(
-        kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses
+        kind, data, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses
     )
-    means = modes(kind, estimators=(columnwise,), rule=("means",), loss=losses, tau=(1.0, 0.01))
-    ranges = modes(kind, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
-    batch = modes(kind, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
-    batch += modes(kind, estimators=(columnwise,), predict_by=("batch",), rule=("means",), loss=losses)
+    means = modes(
+        kind,
+        data,
+        estimators=(columnwise,),
+        rule=("means",),
+        predict_by=("user", "batch"),
+        loss=losses,
+        tau=(1.0, 0.01),
+    )
+    ranges = modes(kind, data, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
+    batch = modes(kind, data, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
     classes = modes(
-        kind, estimators=(constant,), adjacency=BOTH, predict_by=("user", "batch"), loss=("auto", "zero_one")
+        kind,
+        data,
+        estimators=(constant,),
+        adjacency=BOTH,
+        predict_by=("user", "batch"),
+        loss=("auto", "zero_one"),
     )
-    return spread(votes + differences + means + ranges + batch + classes, data, 2)
+    return votes + differences + means + ranges + batch + classes
 
 
 def _gam_classifiers():
     kind, noise = sp.CuratedBagGAMClassifier, ("laplace", "gaussian", "discrete_gaussian", "auto")
     sets = ("pairs", "singles", [(0,), (0, 1), (1, 2)])
-    two = modes(kind, fixed={"classes": [0, 1], "n_bins": 4}, mechanism=noise, feature_sets=sets)
-    three = modes(kind, fixed={"classes": [0, 1, 2], "n_bins": 4}, mechanism=noise, min_size=(None, 2))
-    return [(each, (default_data,)) for each in two] + [(each, (three_classes,)) for each in three]
+    two = modes(
+        kind, (default_data,), fixed={"classes": [0, 1], "n_bins": 4}, mechanism=noise, feature_sets=sets
+    )
+    three = modes(
+        kind,
+        (three_classes,),
+        fixed={"classes": [0, 1, 2], "n_bins": 4},
+        mechanism=noise,
+        min_size=(None, 2),
+    )
+    return two + three
+
+
+#: Public bounds on labels: none, small, far from zero for float64, far beyond a step, and tiny.
+_LABEL_BOUNDS = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
 
 
 def _gam_regressors():
     kind, noise = sp.CuratedBagGAMRegressor, ("laplace", "gaussian", "discrete_gaussian", "auto")
-    bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
-    squared = modes(kind, fixed={"n_bins": 4}, mechanism=noise, label_bounds=bounds)
+    data = (default_data, extreme_labels)
+    squared = modes(kind, data, fixed={"n_bins": 4}, mechanism=noise, label_bounds=_LABEL_BOUNDS)
     squared += modes(
         kind,
+        data,
         mechanism=("laplace", "gaussian"),
         feature_sets=("singles", "pairs"),
         label_bounds=(None, (0, 1)),
     )
-    poisson = modes(
-        kind, fixed={"n_bins": 4, "loss": "poisson"}, mechanism=noise, label_bounds=(None, (0, 9))
+    return squared + modes(
+        kind,
+        (counts, extreme_labels),
+        fixed={"n_bins": 4, "loss": "poisson"},
+        mechanism=noise,
+        label_bounds=(None, (0, 9)),
     )
-    return [(each, (default_data, extreme_labels)) for each in squared] + [
-        (each, (counts, extreme_labels)) for each in poisson
-    ]
 
 
 def _random_bags():
-    bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
-    losses = {
-        "loss": ("likelihood", "log", "squared", "debiased", "easyllp"),
-        "bag_size": (1, 3),
-        "disjoint": (True, False),
-    }
+    bags = {"bag_size": (1, 3), "disjoint": (True, False)}
+    losses = {"loss": ("likelihood", "log", "squared", "debiased", "easyllp"), **bags}
+    ridges = {"prior": ("ridge", "spread"), "bag_size": (3,)}
     return {
-        sp.RandomBagClassifier: [
-            (each, (default_data,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1],), **losses)
-        ]
-        + [(each, (three_classes,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1, 2],), **losses)]
-        + [
-            (sp.RandomBagClassifier(classes=[0, 1], bag_size=3, buckets=False, prior=prior), (default_data,))
-            for prior in ("ridge", "spread")
-        ],
-        sp.RandomBagRegressor: [
-            (each, (default_data, extreme_labels))
-            for each in modes(
-                sp.RandomBagRegressor,
-                disjoint=(True, False),
-                bag_size=(1, 3),
-                loss=("squared", "debiased"),
-                label_bounds=bounds,
-            )
-        ]
-        + [
-            (sp.RandomBagRegressor(bag_size=3, buckets=True, prior=prior), (default_data,))
-            for prior in ("ridge", "spread")
-        ],
+        sp.RandomBagClassifier: modes(
+            sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1]}, **losses
+        )
+        + modes(sp.RandomBagClassifier, (three_classes,), fixed={"classes": [0, 1, 2]}, **losses)
+        + modes(
+            sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1], "buckets": False}, **ridges
+        ),
+        sp.RandomBagRegressor: modes(
+            sp.RandomBagRegressor,
+            (default_data, extreme_labels),
+            loss=("squared", "debiased"),
+            label_bounds=_LABEL_BOUNDS,
+            **bags,
+        )
+        + modes(sp.RandomBagRegressor, (default_data,), fixed={"buckets": True}, **ridges),
     }
 
 
 def _halfspaces():
-    kind = sp.PPMHalfspaceClassifier
+    kind, data = sp.PPMHalfspaceClassifier, (default_data, private_by_label, tied_rows)
     plain = modes(
         kind,
+        data,
         fixed={"classes": [0, 1]},
         strategy=("exact", "thinned", "greedy", "auto"),
         selection=("exponential", "permute-and-flip"),
         adjacency=BOTH,
     )
-    weighted = modes(
-        kind,
-        fixed={"classes": [0, 1]},
-        strategy=("exact", "greedy"),
-        adjacency=BOTH,
-        class_weight=({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}),
-        private_label=(0, 1),
+    weights = {
+        "adjacency": BOTH,
+        "class_weight": ({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}),
+        "private_label": (0, 1),
+    }
+    few_data = (default_data, tied_rows)
+    weighted = modes(kind, few_data, fixed={"classes": [0, 1]}, strategy=("exact", "greedy"), **weights)
+    weighted += modes(
+        kind, few_data, fixed={"classes": [0, 1], "delta": 1e-6}, strategy=("gradient",), **weights
     )
-    balanced = modes(kind, strategy=("thinned", "greedy"), class_weight=("balanced",), max_halfspaces=(1, 3))
+    balanced = modes(
+        kind, few_data, strategy=("thinned", "greedy"), class_weight=("balanced",), max_halfspaces=(1, 3)
+    )
     calibrated = modes(
         kind,
+        data,
         fixed={"classes": [0, 1], "private_label": 1},
         strategy=("exact", "greedy"),
         adjacency=BOTH,
@@ -318,121 +369,115 @@ def _halfspaces():
     )
     descents = modes(
         kind,
+        data,
         fixed={"classes": [0, 1], "private_label": 1, "delta": 1e-6},
         strategy=("gradient", "auto"),
         adjacency=BOTH,
         calibration_fraction=(None, 0.3),
         epsilon=(1.0, 100.0),
     )
-    weighted += modes(
-        kind,
-        fixed={"classes": [0, 1], "delta": 1e-6},
-        strategy=("gradient",),
-        adjacency=BOTH,
-        class_weight=({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}),
-        private_label=(0, 1),
-    )
-    several = plain + calibrated + descents
-    return [(each, (default_data, private_by_label, tied_rows)) for each in several] + spread(
-        weighted + balanced, (default_data, tied_rows), 1
-    )
+    return plain + calibrated + descents + weighted + balanced
 
 
 def _synthesizers():
-    kind = sp.MetricPrivateSynthesizer
-    ways = {"metric": ("wasserstein",), "ground": ("l1", "l2", "linf")}
-    flows = modes(kind, bounds=((0, 1),), epsilon=(5.0, 200.0), **ways)
-    flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
-    rows = [kind()]
-    rows += modes(kind, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
-    balls = tuple(Ball(0.5, 1.0, norm) for norm in ("l1", "l2", "linf"))
-    flows += modes(kind, bounds=balls, epsilon=(50.0,), resolution=(4,), **ways)
-    rows += modes(kind, bounds=balls)
+    kind, norms, data = sp.MetricPrivateSynthesizer, ("l1", "l2", "linf"), (default_data, one_column)
+    balls, names = tuple(Ball(0.5, 1.0, norm) for norm in norms), ["a", "b", "c"]
+    distances = {"metric": ("wasserstein",), "ground": norms}
+    flows = modes(kind, data, bounds=((0, 1),), epsilon=(5.0, 200.0), **distances)
+    flows += modes(kind, data, bounds=((-10, 10), *balls), epsilon=(50.0,), resolution=(4,), **distances)
+    all_data = (*data, far_rows)
+    rows = modes(kind, all_data) + modes(kind, all_data, bounds=balls)
+    rows += modes(
+        kind,
+        all_data,
+        metric=("rows",),
+        bounds=((0, 1), "private", (-1e9, 1e9)),
+        resolution=("auto", 4),
+    )
+    weights = {**distances, "category_weight": (0.1, 1.0, 30.0)}
     mixed = modes(
         kind,
+        (category_rows,),
+        fixed={"categories": {0: names}},
         metric=("rows",),
         bounds=((0, 1), "private", balls[1]),
-        categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
-    product = {
-        "metric": ("wasserstein",),
-        "ground": ("l1", "l2", "linf"),
-        "category_weight": (0.1, 1.0, 30.0),
-    }
     mixed += modes(
         kind,
+        (category_rows,),
+        fixed={"categories": {0: names}, "epsilon": 50.0},
         bounds=((0, 1), balls[1]),
-        categories=({0: ["a", "b", "c"]},),
-        epsilon=(50.0,),
         resolution=("auto", 3),
-        **product,
+        **weights,
     )
     plain = modes(
-        kind, categories=({0: ["a", "b", "c"], 1: ["a", "b", "c", "d"]},), epsilon=(20.0,), **product
+        kind,
+        (only_categories,),
+        fixed={"categories": {0: names, 1: [*names, "d"]}, "epsilon": 20.0},
+        **weights,
     )
     plain += modes(
-        kind, metric=("rows",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
+        kind,
+        (only_categories,),
+        fixed={"categories": {0: names, 1: names}},
+        metric=("rows",),
+        epsilon=(0.5, 2.0),
     )
-    return (
-        [(each, (default_data, one_column)) for each in flows]
-        + [(each, (default_data, one_column, far_rows)) for each in rows]
-        + [(each, (category_rows,)) for each in mixed]
-        + [(each, (only_categories,)) for each in plain]
-    )
+    return flows + rows + mixed + plain
 
 
 def _privatizers():
-    kind, norms = sp.MetricPrivatizer, ("l1", "l2", "linf")
+    kind, norms, data = sp.MetricPrivatizer, ("l1", "l2", "linf"), (default_data, one_column)
+    mechanisms = ("k-norm", "exponential")
     rows = modes(
-        kind, metric=norms, mechanism=("k-norm", "exponential"), bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
+        kind, data, metric=norms, mechanism=mechanisms, bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
     )
-    rows += modes(kind, metric=norms, epsilon=(1e-3, 1.0, 1e3))
+    rows += modes(kind, data, metric=norms, epsilon=(1e-3, 1.0, 1e3))
     rows += modes(
         kind,
+        data,
         metric=norms,
         bounds=tuple(Ball(0.5, 1.0, norm) for norm in norms),
         out_of_bounds=("clip",),
-        mechanism=("k-norm", "exponential"),
+        mechanism=mechanisms,
         epsilon=(0.1, 1e8),
         resolution=(4,),
     )
     places = modes(
         kind,
+        (places_in_degrees,),
         metric=("haversine",),
         coordinates=("latitude-longitude", "longitude-latitude"),
         bounds=(None, ([10.0, 10.0], [20.0, 30.0]), ([-80.0, -80.0], [80.0, 80.0])),
         epsilon=(1e-3, 1.0, 1e3),
     )
-    tree = {"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"}
     distances = [[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]
     finite = modes(
         kind,
-        metric=("precomputed",),
+        (states,),
+        fixed={"metric": "precomputed", "distances": distances},
         mechanism=("optimal", "exponential", "auto"),
-        distances=(distances,),
         epsilon=(0.5, 3.0),
     )
     finite += modes(
         kind,
-        metric=("precomputed",),
-        mechanism=("optimal",),
-        distances=(distances,),
+        (states,),
+        fixed={"metric": "precomputed", "distances": distances, "mechanism": "optimal"},
         prior=([0.7, 0.2, 0.1],),
     )
     finite += modes(
         kind,
-        metric=("tree",),
+        (states,),
+        fixed={
+            "metric": "tree",
+            "parents": {"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"},
+            "states": ["a", "b", "c"],
+        },
         mechanism=("relaxed", "exponential", "optimal", "auto"),
-        parents=(tree,),
-        states=(["a", "b", "c"],),
         epsilon=(0.5, 3.0),
     )
-    return (
-        [(each, (default_data, one_column)) for each in rows]
-        + [(each, (places_in_degrees,)) for each in places]
-        + [(each, (states,)) for each in finite]
-    )
+    return rows + places + finite
 
 
 _PREPROCESSOR_DATA = (
@@ -447,34 +492,44 @@ _PREPROCESSOR_DATA = (
 
 
 def _preprocessors():
+    data = _PREPROCESSOR_DATA
     ways = {"adjacency": BOTH, "delta": (0.0, 1e-6), "bounds": (None, (-2.0, 3.0))}
-    imputers = spread(
-        modes(sp.preprocessing.PrivateImputer, strategy=("median", "mean"), **ways), _PREPROCESSOR_DATA, 3
-    ) + [
-        (each, (colours, rows_of_colours))
-        for each in modes(
+    imputers = modes(sp.preprocessing.PrivateImputer, data, strategy=("median", "mean"), **ways)
+    # All combinations: noise of several categories is Gaussian with a delta and rows that are replaced.
+    for make in (colours, rows_of_colours):
+        imputers += modes(
             sp.preprocessing.PrivateImputer,
-            strategy=("most_frequent",),
-            categories=(["red", "green", "blue"],),
-            add_indicator=(True,),
+            (make,),
+            fixed={
+                "strategy": "most_frequent",
+                "categories": ["red", "green", "blue"],
+                "add_indicator": True,
+            },
             adjacency=BOTH,
             delta=(0.0, 1e-6),
         )
-    ]
-    scalers = modes(sp.preprocessing.PrivateStandardScaler, **ways)
+    scalers = modes(sp.preprocessing.PrivateStandardScaler, data, **ways)
     scalers += modes(
-        sp.preprocessing.PrivateStandardScaler, with_mean=(False,), with_std=(True, False), adjacency=BOTH
+        sp.preprocessing.PrivateStandardScaler,
+        data,
+        with_mean=(False,),
+        with_std=(True, False),
+        adjacency=BOTH,
     )
-    bins = modes(sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(2, 5), **ways)
+    bins = modes(sp.preprocessing.PrivateKBinsDiscretizer, data, n_bins=(2, 5), **ways)
     bins += modes(
-        sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
+        sp.preprocessing.PrivateKBinsDiscretizer,
+        data,
+        n_bins=(7,),
+        encode=("ordinal", "onehot"),
+        adjacency=BOTH,
     )
-    quantiles = modes(sp.preprocessing.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
     splines = modes(
-        sp.preprocessing.PrivateSplineTransformer, n_knots=(5, 4), passthrough=(False, True), **ways
+        sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5, 4), passthrough=(False, True), **ways
     )
     splines += modes(
         sp.preprocessing.PrivateSplineTransformer,
+        data,
         n_knots=(5,),
         basis=("b-spline",),
         include_bias=(True, False),
@@ -482,26 +537,29 @@ def _preprocessors():
     )
     return {
         sp.preprocessing.PrivateImputer: imputers,
-        sp.preprocessing.PrivateStandardScaler: spread(scalers, _PREPROCESSOR_DATA, 4),
-        sp.preprocessing.PrivateKBinsDiscretizer: spread(bins, _PREPROCESSOR_DATA, 2),
-        sp.preprocessing.PrivateQuantileTransformer: spread(quantiles, _PREPROCESSOR_DATA, 2),
-        sp.preprocessing.PrivateSplineTransformer: spread(splines, _PREPROCESSOR_DATA, 2),
+        sp.preprocessing.PrivateStandardScaler: scalers,
+        sp.preprocessing.PrivateKBinsDiscretizer: bins,
+        sp.preprocessing.PrivateQuantileTransformer: modes(
+            sp.preprocessing.PrivateQuantileTransformer, data, n_quantiles=(3, 33), **ways
+        ),
+        sp.preprocessing.PrivateSplineTransformer: splines,
     }
 
 
 def _searches():
     kind, data = sp.model_selection.PrivateSearchCV, (*_USER_DATA[:4], names_of_users)
     fixed = {"n_iter": 2, "epsilon": 4.0}
-    names = ("auto", "accuracy", "neg_brier_score", "neg_log_loss")
     classifiers = modes(
         kind,
+        data,
         fixed={**fixed, "param_distributions": {"alpha": [0.0, 1.0]}, "score_bounds": (-2.0, 0.5)},
         estimator=[sp.UserLevelSGDClassifier(classes=[0, 1], max_iter=2, adjacency=each) for each in BOTH],
-        scoring=names,
+        scoring=("auto", "accuracy", "neg_brier_score", "neg_log_loss"),
         refit=(None, 0.4),
     )
     regressors = modes(
         kind,
+        data,
         fixed={**fixed, "param_distributions": {"radius": [1.0, 9.0]}, "score_bounds": (-3.0, 0.0)},
         estimator=[sp.UserLevelSGDRegressor(max_iter=2, adjacency=each) for each in BOTH],
         scoring=("neg_mean_absolute_error", "neg_mean_squared_error", lost),
@@ -544,26 +602,16 @@ def _searches():
         predict_by="batch",
         **fixed,
     )
-    return [
-        *spread(classifiers + regressors + pipelines + [batch], data, 1),
-        (labels, (default_data,)),
-        (halfspaces, (private_by_label,)),
-    ]
+    return (
+        classifiers
+        + regressors
+        + [*zip(pipelines, data, strict=False), (batch, names_of_users)]
+        + [(labels, default_data), (halfspaces, private_by_label)]
+    )
 
 
-def _allowed(estimator, makers):
-    """Phases and searches under add-remove need identifiers: rows alone are refused."""
-    searched = getattr(estimator, "estimator", estimator)
-    if hasattr(searched, "steps"):
-        searched = searched[-1]
-    dealt = getattr(estimator, "solver", None) == "phased" or searched is not estimator
-    if not (dealt and getattr(searched, "adjacency", None) == "add-remove"):
-        return makers
-    return tuple(make for make in makers if make is not rows_of_one_user_each) or (users_of_many_rows,)
-
-
-#: {class: [(instance, makers of data)]}
-_ALL = {
+#: {class: [(instance, maker of data)]}
+VARIANTS = {
     sp.UserLevelMean: _user_level_means(),
     sp.UserLevelSGDRegressor: _user_level_regressors(),
     sp.UserLevelSGDClassifier: _user_level_classifiers(),
@@ -576,7 +624,4 @@ _ALL = {
     sp.MetricPrivatizer: _privatizers(),
     **_preprocessors(),
     sp.model_selection.PrivateSearchCV: _searches(),
-}
-VARIANTS = {
-    kind: [(each, _allowed(each, makers)) for each, makers in instances] for kind, instances in _ALL.items()
 }

@@ -1,11 +1,8 @@
 """Variants pass scikit-learn's common checks and ours, none expected to fail; `test_common.py` has the defaults."""
 
 import pytest
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_param_validation,
-    parametrize_with_checks,
-)
+from helpers.common_checks import parametrize_variants
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
 from skprivate.metric import MetricPrivateSynthesizer, MetricPrivatizer
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
@@ -20,7 +17,7 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_variants(ESTIMATORS)
 def test_sklearn(estimator, check):
     check(estimator)
 
@@ -32,7 +29,5 @@ def test_privacy(estimator, check):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-def test_further_checks(estimator):
-    name = type(estimator).__name__
-    check_param_validation(name, estimator)
-    check_dataframe_column_names_consistency(name, estimator)
+def test_column_names_are_checked(estimator):
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)

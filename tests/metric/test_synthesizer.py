@@ -167,7 +167,9 @@ def test_as_constructed():
     X = public_generator(0).normal(size=(4000, 2)) * [3.0, 0.1] + [100.0, -5.0]
     model = MetricPrivateSynthesizer().fit(X)
     assert str(model.privacy_guarantee_) == "1-differential privacy for one row (add-remove)"
-    drawn = model.sample(4000)
+    # Seeded: in one of thousands of fits the bounds that are found lie far outside the rows.
+    model.set_params(random_state=0).fit(X)
+    drawn = model.sample(4000, random_state=0)
     assert np.abs(drawn.mean(axis=0) - X.mean(axis=0)).max() < 1
     assert model.score(X) > -0.1
     assert len(MetricPrivatizer().fit_transform(X)) == 4000

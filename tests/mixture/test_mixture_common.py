@@ -6,10 +6,8 @@ The default estimator is checked with all others in ``tests/test_common.py``.
 from __future__ import annotations
 
 import pytest
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    parametrize_with_checks,
-)
+from helpers.common_checks import parametrize_variants
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
 from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
@@ -25,7 +23,7 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_variants(ESTIMATORS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

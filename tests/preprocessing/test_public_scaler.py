@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.common_checks import parametrize_variants
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivate.preprocessing import PublicScaler
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
@@ -12,7 +12,7 @@ from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 SCALERS = [PublicScaler(center=3.0, scale=0.5, clip=True)]
 
 
-@parametrize_with_checks(SCALERS)
+@parametrize_variants(SCALERS)
 def test_common(estimator, check):
     check(estimator)
 

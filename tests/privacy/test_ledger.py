@@ -331,11 +331,10 @@ def _in_eight_processes(target, path):
     """Run ``target(path, worker, start, results)`` in eight processes at once; what they put, as a dict."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["skprivate.privacy"])  # imported once, not eight times
-    start, results = context.Event(), context.Queue()
+    start, results = context.Barrier(8), context.Queue()  # or the first is done before the last has begun
     workers = [context.Process(target=target, args=(path, k, start, results)) for k in range(8)]
     for worker in workers:
         worker.start()
-    start.set()
     done = dict(results.get(timeout=120) for _ in workers)
     for worker in workers:
         worker.join(60)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from helpers.common_checks import parametrize_variants
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_param_validation,
-    parametrize_with_checks,
-)
+from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
 from skprivate.user_level import (
     UserLevelMean,
@@ -39,7 +36,7 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_variants(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -51,6 +48,5 @@ def test_privacy_checks(estimator, check):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("check", [check_param_validation, check_dataframe_column_names_consistency])
-def test_checks_outside_the_suite(estimator, check):
-    check(type(estimator).__name__, estimator)
+def test_column_names_are_checked(estimator):
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)

@@ -114,7 +114,8 @@ def laplace(epsilon):
 
 def test_laplace_is_within_its_claim_and_half_of_it_is_not():
     bound, halved = checks.check_epsilon_lower_bound(laplace(1.0), (0.0, 1.0), epsilon=1.0, n_runs=3000)
-    assert 0.4 < bound <= 1.0 < halved <= 2.0
+    # With as many runs it is below 0.3 with probability below 1e-6, and below 0.4 in one run of 1e5.
+    assert 0.3 < bound <= 1.0 < halved <= 2.0
 
 
 def test_a_false_claim_is_found():
@@ -135,7 +136,8 @@ def test_selection_is_sharpened_too():
     def draw(scores):
         return release.select(scores, sensitivity=1, epsilon=1.0) == 0
 
-    checks.check_epsilon_lower_bound(draw, ([1] + [0] * 10, [0] + [1] * 10), epsilon=1.0, n_runs=6000)
+    # Half the noise goes unnoticed with probability 3e-8; among ten others and with 6000 runs it was 1 %.
+    checks.check_epsilon_lower_bound(draw, ([1] + [0] * 5, [0] + [1] * 5), epsilon=1.0, n_runs=9000)
 
 
 def test_the_bound_keeps_its_level():
