@@ -2,7 +2,7 @@
 
 from skprivate.utils._checks_draws import _size
 from skprivate.utils._data import CheckData, fitted_leaves, leaves, releases_in_transform
-from skprivate.utils._neighbours import changes, evenly
+from skprivate.utils._neighbours import EXTREMES, changes, evenly
 from skprivate.utils._replay import (
     NOISE,
     Neighbour,
