@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import audit_estimator
-from skprivate.audit.claims._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit.claims._replay import pair_loss
 from skprivate.privacy import (
     GaussianEvent,
@@ -26,6 +25,7 @@ from skprivate.privacy import (
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.noise._bits import BitSource, bit_source
+from skprivate.utils._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.utils._replay import Recording
 from skprivate.utils.estimator_checks import half_noise
 

@@ -23,8 +23,6 @@ from skprivate.audit._class_outputs import output_summary
 from skprivate.audit.attacks._report import AttackReport, attack_report
 from skprivate.privacy import public_generator
 
-__all__ = ["MembershipAttack", "ReferenceAttack", "has_classes", "residuals", "true_label_probability"]
-
 Array = npt.NDArray[np.float64]
 
 

@@ -6,35 +6,33 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.audit.claims._laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
 from skprivate.audit.claims._runs import Claim, Inputs, Subject
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
 from skprivate.privacy.accounting import compose_epsilon
 from skprivate.privacy.draws import Draw, run_tape
 from skprivate.utils import (
     CheckData,
+    LawTape,
+    LawTest,
     Neighbour,
     Recording,
     Replay,
+    categories_of,
     changes,
     differing_results,
     evenly,
     excess,
+    law_tests_of,
+    uniforms,
 )
 
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
-#: Noisy numbers of a draw that are drawn again, and how many times that choices are, which tell less each.
-_NUMBERS, _CHOICES = 300, 10
-#: Draws of one kind and cost that are looked at.
-_EACH = 3
-#: p-values below which a first look is repeated, how much longer the last look is, and the end of all looks.
-_ODD, _MORE, _CERTAIN = 0.02, 4, 1e-15
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def audit_by_replay(
         pairs.append(pair)
         failures += [f"on {other.name}, {text}" for text in found]
     failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
-    tape = _LawTape(rng)
+    tape = LawTape(rng)
     with run_tape(tape):
         subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
     tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
@@ -278,51 +276,6 @@ def at_share(event: PrivacyEvent, share: float) -> PrivacyEvent:
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
-
-
-class _LawTape:
-    """A tape that repeats every draw, and tests its law."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.tests: list[LawTest] = []
-        self.untested: set[str] = set()
-        self._rng = rng
-        self._conclusive = False
-        self._seen: Counter[Any] = Counter()
-
-    def draw(self, draw: Draw, sample: Any) -> Any:
-        key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
-        self._seen[key] += 1
-        if self._seen[key] <= _EACH and not self._conclusive:
-            self._look(draw, sample)
-        return sample()
-
-    def _look(self, draw: Draw, sample: Any) -> None:
-        selects = draw.kind.startswith("select")
-        width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
-        times = max(2, math.ceil(_NUMBERS * (_CHOICES if selects else 1) / width))
-        tests = self._again(draw, sample, times)
-        if not tests:
-            self.untested.add(draw.kind)
-            return
-        # An odd first look does not count: fresh draws decide, at twice their p-values, for there are two more looks.
-        for more in (1, _MORE):
-            if min(test.p_value for test in tests) >= _ODD:
-                break
-            again = self._again(draw, sample, more * times)
-            tests = [replace(test, p_value=min(1.0, 2.0 * test.p_value)) for test in again]
-            if min(test.p_value for test in tests) < _CERTAIN:
-                self._conclusive = True
-                break
-        self.tests += tests
-
-    def _again(self, draw: Draw, sample: Any, times: int) -> list[LawTest]:
-        one = sample
-        if draw.kind.startswith("select"):
-            one = draw.categories if draw.categories is not None else lambda: categories_of(draw, sample())
-        results = [one() for _ in range(times)]
-        numbers = uniforms(draw, results, self._rng)
-        return law_tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
 
 
 def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[LawTest]:
