@@ -7,6 +7,5 @@ from skprivate.utils._replay import (
     Neighbour,
     Recording,
     Replay,
-    differing_results,
     excess,
 )

@@ -194,6 +194,15 @@ def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other
     ).violated  # it is a claim here
 
 
+@pytest.mark.parametrize("method", ["replay", "black-box"])
+def test_a_guarantee_that_is_passed_may_be_of_other_data(method):
+    model = UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0)
+    guarantee = model.fit(UNITS[:30]).privacy_guarantee_
+    options = {"method": method, "n_runs": 20, "simulate": True}
+    assert "caution: the guarantee was passed" in str(mean_audit(guarantee=guarantee, **options))
+    assert "caution" not in str(mean_audit(**options))
+
+
 class ForgetsDraws(UserLevelMean):
     """Its guarantee lists the first of its draws only."""
 

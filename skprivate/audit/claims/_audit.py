@@ -16,13 +16,11 @@ from skprivate.audit.claims._replay import (
     Replayed,
     ReplayEvidence,
     audit_by_replay,
-    draws_something,
     neighbours_of,
-    repeats,
 )
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
-from skprivate.utils import Neighbour, Recording
+from skprivate.utils import Neighbour, Recording, Replay
 
 #: Runs of a pair from which is learned before the first bet, at least and at most, and runs between two looks.
 _PRACTICE, _BLOCK = (20, 64), 8
@@ -50,12 +48,15 @@ class BlackBoxEvidence:
         All fits, those of practice included.
     seconds : float
         Processor time (with ``n_jobs``: time).
+    own_guarantee : bool
+        False if the claim is a guarantee that was passed: the data that it was made on may be others.
     """
 
     family: str
     n_units: int
     n_runs: int
     seconds: float
+    own_guarantee: bool = True
     failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -120,10 +121,11 @@ class EstimatorAudit:
         delta = f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         found = "attains epsilon" if self.method == "replay" else "epsilon >="
         verdict = "VIOLATED" if self.violated else "not refuted"
+        caution = "\n  caution: the guarantee was passed; the data that it was made on may be others"
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} ({self.adjacency}): "
             f"{verdict}\n  {self.method}: {found} {self.epsilon_lower_bound:.4g}, p = {self.p_value:.2g}, confidence "
-            f"{self.confidence:.7g}\n{self.evidence}"
+            f"{self.confidence:.7g}\n{self.evidence}{'' if self.evidence.own_guarantee else caution}"
         )
 
 
@@ -252,7 +254,8 @@ def audit_estimator(
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
-    recording = _recorded(subject, data, seed, method)
+    fit = Replayed(subject, data, seed)
+    recording = _recorded(fit, method)
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     # A replay compares draws with what this fit states, whoever makes the claim.
@@ -265,14 +268,17 @@ def audit_estimator(
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
-        bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
+        bound, p_value, found = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
+        evidence = replace(found, own_guarantee=guarantee is None or epsilon is not None)
     else:
         if not given:
             if not isinstance(data.X, np.ndarray):
                 raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
             given = neighbours_of(estimator, data, _relation(claim, source), n_neighbours, rng)
-        fits = Replayed(subject, recording, data, seed, stated, guarantee is None or epsilon is not None)
-        bound, p_value, evidence = audit_by_replay(fits, given, claim, 1.0 - sure, random_state is None, rng)
+        own, secure = guarantee is None or epsilon is not None, random_state is None
+        bound, p_value, evidence = audit_by_replay(
+            fit, recording, given, claim, stated, own, 1.0 - sure, secure, rng
+        )
     return EstimatorAudit(
         name=subject.name,
         claimed_epsilon=claim.epsilon,
@@ -312,16 +318,18 @@ def _check_options(
         number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
 
 
-def _recorded(subject: Subject, data: Inputs, seed: int, method: str) -> Recording | None:
+def _recorded(fit: Replayed, method: str) -> Recording | None:
     """Record a fit for the replay; None for the black box."""
-    replays = method == "replay" or (method == "auto" and subject.statistic is None)
-    recording = draws_something(subject, data, seed) if replays else None
+    replays = method == "replay" or (method == "auto" and fit.subject.statistic is None)
+    recording = fit.record() if replays else None
     if recording is None and method == "replay":
-        raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
-    if recording is not None and not repeats(subject, recording, data, seed):  # times, randomness of its own
+        raise ValueError(f"{fit.subject.name} draws nothing through a release: use method='black-box'.")
+    if (
+        recording is not None and Replay(recording, fit.run, fit.data).faults()
+    ):  # times, randomness of its own
         if method == "replay":
             raise ValueError(
-                f"{subject.name} differs from fit to fit on the same data: use method='black-box'."
+                f"{fit.subject.name} differs from fit to fit on the same data: use method='black-box'."
             )
         return None
     return recording

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from skprivate.utils import (
     Replay,
     categories_of,
     changes,
-    differing_results,
     evenly,
     excess,
     law_tests_of,
@@ -51,6 +50,8 @@ class ReplayEvidence:
         Kinds of draws whose law was not tested.
     failures : tuple of str
         All that was wrong.
+    own_guarantee : bool
+        False if the claim is a guarantee that was passed: the data that it was made on may be others.
     """
 
     n_draws: int
@@ -59,6 +60,7 @@ class ReplayEvidence:
     law_tests: tuple[LawTest, ...] = field(repr=False)
     untested: tuple[str, ...]
     failures: tuple[str, ...]
+    own_guarantee: bool = True
 
     def __str__(self) -> str:
         worst = f"{self.law_tests[0]} of {len(self.law_tests)}" if self.law_tests else "none"
@@ -73,50 +75,43 @@ class ReplayEvidence:
         return "\n".join(lines)
 
 
-def repeats(subject: Subject, recording: Recording, data: Inputs, seed: int) -> bool:
-    """Tell if a fit on the same data, with the recorded results of its draws, ends in the same state."""
-    again = Replay(recording, lambda inputs: subject.everything(inputs, {}, seed), data)
-    return not again.failure and not differing_results(recording.result, again.result)
-
-
-def draws_something(subject: Subject, data: Inputs, seed: int) -> Recording | None:
-    """Record the draws of a fit; None if nothing passes a release."""
-    recording = Recording(lambda inputs: subject.everything(inputs, {}, seed), data)
-    return recording if recording.draws else None
-
-
-class Replayed(NamedTuple):
-    """The fit that is replayed, what it states, and whether the claim is about it or about a fit on other data."""
+@dataclass(frozen=True)
+class Replayed:
+    """The fit that is replayed, and what it states."""
 
     subject: Subject
-    recording: Recording
     data: Inputs
     seed: int
-    stated: PrivacyGuarantee | None
-    of_this_fit: bool
+
+    def run(self, data: Inputs) -> Any:
+        """Fit with the seed of the recording, and collect all that is left."""
+        return self.subject.everything(data, {}, self.seed)
+
+    def record(self) -> Recording | None:
+        """Record the draws of the fit; None if nothing passes a release."""
+        recording = Recording(self.run, self.data)
+        return recording if recording.draws else None
 
 
 def audit_by_replay(
     fit: Replayed,
+    recording: Recording,
     neighbours: Sequence[Neighbour],
     claim: Claim,
+    stated: PrivacyGuarantee | None,
+    own: bool,
     level: float,
     secure: bool,
     rng: np.random.Generator,
 ) -> tuple[float, float, ReplayEvidence]:
     """Compare draws on neighbours and with their laws: the attained ε, the p-value of the laws, the evidence.
 
-    ``secure`` draws again from the operating system's entropy.
+    ``stated`` is what this fit states; the claim is about it if it is its ``own``. ``secure`` draws again from the
+    operating system's entropy.
     """
-    subject, recording, stated = fit.subject, fit.recording, fit.stated
     failures = []
     # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
-    if (
-        fit.of_this_fit
-        and stated is not None
-        and stated.delta <= claim.delta
-        and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
-    ):
+    if own and stated is not None and _exceeds(stated, claim):
         failures.append(
             f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
         )
@@ -124,13 +119,23 @@ def audit_by_replay(
     charged = claim.events if stated is None else stated.events
     pairs = []
     for other in neighbours:
-        pair, found = _compare(fit, other, claim, charged)
+        again = Replay(recording, fit.run, other.data)
+        pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
+        found = list(pair.complaints)
+        found += again.faults() if again.failure or not found else []
+        if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
+            found.append(
+                f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
+            )
+        unpaid = Counter(pair.differing) - Counter(dict(charged))
+        if charged and unpaid:
+            found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
         pairs.append(pair)
         failures += [f"on {other.name}, {text}" for text in found]
     failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
     tape = LawTape(rng)
     with run_tape(tape):
-        subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
+        fit.subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
     tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
     p_value = min(1.0, tests[0].p_value * len(tests)) if tests else 1.0
     if p_value < level:
@@ -142,29 +147,13 @@ def audit_by_replay(
         law_tests=tuple(tests),
         untested=tuple(sorted(tape.untested - {test.draw for test in tests})),
         failures=tuple(failures),
+        own_guarantee=own,
     )
     return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
 
 
-def _compare(
-    fit: Replayed, other: Neighbour, claim: Claim, charged: tuple[tuple[PrivacyEvent, int], ...]
-) -> tuple[PairLoss, list[str]]:
-    """Replay the fit on one neighbour: the loss of its draws, and what is wrong with them."""
-    again = Replay(fit.recording, lambda inputs: fit.subject.everything(inputs, {}, fit.seed), other.data)
-    pair = pair_loss(fit.recording.draws, again.draws, fit.recording.outputs, other.distance, claim.delta)
-    found = list(pair.complaints)
-    if again.failure:
-        found.append(again.failure)
-    elif not found:
-        found += differing_results(fit.recording.result, again.result)
-    if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
-        found.append(
-            f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
-        )
-    unpaid = Counter(pair.differing) - Counter(dict(charged))
-    if charged and unpaid:
-        found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
-    return pair, found
+def _exceeds(stated: PrivacyGuarantee, claim: Claim) -> bool:
+    return stated.delta <= claim.delta and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
 
 
 def neighbours_of(

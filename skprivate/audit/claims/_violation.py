@@ -37,7 +37,7 @@ from skprivate.audit.claims._runs import (
     row_features,
 )
 from skprivate.privacy import public_generator
-from skprivate.utils import Recording, Replay, differing_results, excess
+from skprivate.utils import Recording, Replay, excess
 
 Array = npt.NDArray[np.float64]
 #: Seeds of the first look at a pair, and of the second.
@@ -76,12 +76,6 @@ class SearchCounts:
     n_tested: int
     n_replayed: int
     seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.n_pairs} pairs looked at, {self.n_tested} tested, {self.n_refused} refused, {self.n_replayed} "
-            f"replayed, {self.seconds:.1f} CPU seconds"
-        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,9 @@ class ViolationReport:
         claim = f"claimed epsilon {self.claimed_epsilon:.4g}"
         claim += f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         claim += f", one {self.claim.unit}, {self.claim.adjacency}"
-        tried = str(self.counts)
+        n = self.counts
+        tried = f"{n.n_pairs} pairs looked at, {n.n_tested} tested, {n.n_refused} refused, {n.n_replayed} replayed, "
+        tried += f"{n.seconds:.1f} CPU seconds"
         if self.largest_share is not None:
             tried += f"; at most {self.largest_share:.4g} of a sensitivity"
             tried += f", on: {self.share_pair}" if self.largest_share > _ROUNDING else ""
@@ -440,7 +436,7 @@ class Search:
             return None
         if runs is None:
             return 0.0
-        values, _ = numbers_of(runs, layout_of(runs))
+        values = numbers_of(runs, layout_of(runs))
         found = separation(values[0::2], values[1::2], self.subject.seeded)
         return found / (1.25 * allowed + (0.8 if n_seeds > _FIRST else 1.0))
 
@@ -642,7 +638,7 @@ def largest_share(run: Any, first: Any, second: Any, distance: float | None) -> 
     if not recording.draws:
         return None
     again = Replay(recording, run, second)
-    if again.failure or differing_results(recording.result, again.result):
+    if again.faults():
         return math.inf
     return max(
         excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True)
