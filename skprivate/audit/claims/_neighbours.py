@@ -275,38 +275,35 @@ def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
     return [with_distance(step, claim, distance) for step in steps]
 
 
-def check_pairs(pairs: Iterable[Any]) -> None:
-    """Refuse items that are no pairs of inputs."""
+def read_pairs(pairs: Iterable[Any]) -> list[Pair]:
+    """Read the caller's pairs of inputs, some of them with a distance."""
+    found = []
     for item in pairs:
         if len(item) not in (2, 3) or not all(isinstance(side, tuple | Inputs) for side in item[:2]):
             raise ValueError(
                 "pairs must hold two tuples (X, y, params) each, under a metric followed by their distance, got "
                 f"{[type(part).__name__ for part in item]}."
             )
-
-
-def given_pairs(pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any) -> list[Pair]:
-    """Check the caller's pairs; under a metric they have distances."""
-    metric = claim.adjacency == "metric"
-    found = []
-    for item in pairs:
         one, other = (side if isinstance(side, Inputs) else Inputs(*side) for side in item[:2])
-        if len(item) == 3 and not metric:
+        found.append(Pair(one, other, {}, item[2] if len(item) == 3 else None, "given by the caller"))
+    return found
+
+
+def measured(pair: Pair, claim: Claim, distance: Any) -> Pair:
+    """Check the distance of a pair of the caller, or measure it; pairs have one under a metric only."""
+    if claim.adjacency != "metric":
+        if pair.distance is not None:
             raise ValueError(
-                f"pairs must come without distances where the claim is {claim.adjacency}, got {item[2]!r}. Pass "
+                f"pairs must come without distances where the claim is {claim.adjacency}, got {pair.distance!r}. Pass "
                 "adjacency='metric' for a claim per unit of distance."
             )
-        pair = Pair(one, other, settings, None, "given by the caller")
-        if len(item) == 3:
-            if not (isinstance(item[2], Real) and 0.0 <= float(item[2]) < math.inf):
-                raise ValueError(f"The distance of pairs must be a finite number >= 0, got {item[2]!r}.")
-            pair = replace(pair, distance=float(item[2]))
-        elif metric:
-            if distance is None and not names_norm(claim.metric):
-                raise ValueError(
-                    f"The metric {claim.metric!r} names no norm of rows: give each of pairs its distance, or pass "
-                    "distance=."
-                )
-            pair = with_distance(pair, claim, distance)
-        found.append(pair)
-    return found
+        return pair
+    if pair.distance is not None:
+        if not (isinstance(pair.distance, Real) and 0.0 <= float(pair.distance) < math.inf):
+            raise ValueError(f"The distance of pairs must be a finite number >= 0, got {pair.distance!r}.")
+        return replace(pair, distance=float(pair.distance))
+    if distance is None and not names_norm(claim.metric):
+        raise ValueError(
+            f"The metric {claim.metric!r} names no norm of rows: give each of pairs its distance, or pass distance=."
+        )
+    return with_distance(pair, claim, distance)

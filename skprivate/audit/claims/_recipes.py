@@ -15,11 +15,13 @@ from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, Pri
 from skprivate.utils import EXTREMES, CheckData, changes
 
 #: Sizes whose squares underflow or overflow.
-SQUARES = (1.5e-162, 1.34e154)
-COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 400, 400, 1000)
+_SQUARES = (1.5e-162, 1.34e154)
+_COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 401, 401, 1001)
 #: Numbers of users where everybody's contribution moves, each by no more than one may.
 _CROWDS = (400, 1000, 3000, 6000)
-COLUMNS: tuple[int, ...] = (1, 1, 2, 3, 7, 20, 100, 1000, 4000)
+_FURTHER = "a further row"
+_WIDE: tuple[int, ...] = (1000, 4000)
+_COLUMNS: tuple[int, ...] = (1, 1, 2, 3, 7, 20, 100, *_WIDE)
 #: Numbers in X: most pairs are small, so that many are looked at.
 _CELLS = (300, 300, 3_000, 3_000, 30_000)
 _KINDS = ("zero", "constant", "one axis", "uniform", "normal", "few different", "collinear", "extremes")
@@ -44,11 +46,15 @@ class Recipes:
             data = self._data(recipe, settings)
             steps = list(changes(None, data, self.relation, self.rng, 1))
             moves = [step for step in steps if step.moves_rows]
-            one, other = (self._one(moves if moves and self._chance(0.5) else steps) for _ in range(2))
+            further = [step for step in moves if step.name.endswith(_FURTHER)]
+            if further and recipe["n"] in _CROWDS:
+                one = other = further[0]
+            else:
+                one, other = (self._one(moves if moves and self._chance(0.5) else steps) for _ in range(2))
             made = ", ".join(
                 f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in recipe.items()
             )
-            if self.relation.adjacency is Adjacency.ADD_REMOVE or self._chance(0.5):
+            if one is other or self.relation.adjacency is Adjacency.ADD_REMOVE or self._chance(0.5):
                 sides, made = (data, other.apply(data)), f"{made}; {other.name}"
             else:
                 sides, made = (one.apply(data), other.apply(data)), f"{made}; {one.name}; {other.name}"
@@ -66,8 +72,8 @@ class Recipes:
         given = place.example.X is not None or place.make_data is not None
         recipe = {
             "rows": self._one(_KINDS + ("given",) * 4 if given else _KINDS),
-            "n": self._one(COUNTS),
-            "columns": None if given and self._chance(0.5) else self._one(COLUMNS),
+            "n": self._one(_COUNTS),
+            "columns": None if given and self._chance(0.5) else self._one(_COLUMNS),
             "cells": self._one(_CELLS),
             "size": random_size(self.rng) if self._chance(0.5) else 1.0,
         }
@@ -86,11 +92,11 @@ class Recipes:
             recipe["size"] = self._square() if self._chance(0.5) else recipe["size"]
         elif scene > 0.85 and place.claim.unit != "label":  # squares end, but for one
             recipe |= {"rows": "one entry larger", "n": 1, "size": self._square(), "outputs": 0}
-            recipe["columns"] = recipe["columns"] and self._one((1000, 4000))
+            recipe["columns"] = recipe["columns"] and self._one(_WIDE)
         return recipe
 
     def _square(self) -> float:
-        return float(self._one(SQUARES)) * float(2.0 ** self.rng.uniform(-1, 1))
+        return float(self._one(_SQUARES)) * float(2.0 ** self.rng.uniform(-1, 1))
 
     # --- from recipes to data ----------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class Subject:
                 found |= _predictions(model, probes)
         else:
             _collect(model, "value", found, 4)
-        return _in_order(found)
+        return found
 
     def many_rows(self, row: Any, n: int, settings: dict[str, Any], seed: int | None) -> Array:
         """Randomise one row n times, independently: shape (n, n_features)."""
@@ -377,17 +377,6 @@ def _predictions(model: Any, probes: Any) -> dict[str, Array]:
             _collect(getattr(model, method)(probes), method, found, 1)
         except Exception:  # not every estimator answers: no evidence
             continue
-    return found
-
-
-def _in_order(found: dict[str, Array]) -> dict[str, Array]:
-    """Sort what belongs to rows in a random public order by the rows."""
-    for name, order in list(found.items()):
-        if name.endswith(".members"):
-            bags = name.removesuffix("members")
-            for other, values in found.items():
-                if other.startswith(bags) and other != name and values.size == order.size:
-                    found[other] = values[np.argsort(order, kind="stable")]
     return found
 
 
