@@ -71,8 +71,8 @@ class Recipes:
         place = self.place
         given = place.example.X is not None or place.make_data is not None
         recipe = {
-            "rows": self._one(_KINDS + ("given",) * 4 if given else _KINDS),
-            "n": self._one(_COUNTS),
+            "rows": "given" if given and self._chance(0.5) else self._one(_KINDS),
+            "n": None if place.example.X is not None and self._chance(0.5) else self._one(_COUNTS),
             "columns": None if given and self._chance(0.5) else self._one(_COLUMNS),
             "cells": self._one(_CELLS),
             "size": random_size(self.rng) if self._chance(0.5) else 1.0,
@@ -102,7 +102,8 @@ class Recipes:
 
     def _data(self, recipe: dict[str, Any], settings: dict[str, Any]) -> CheckData:
         """Make the data of a recipe."""
-        place, example, n = self.place, self.place.example, recipe["n"]
+        place, example = self.place, self.place.example
+        n = len(example.X) if recipe["n"] is None else recipe["n"]
         if recipe["rows"] == "given" and place.make_data is not None:
             X, y = (*place.make_data(self.rng, max(n, 4)), None)[:2]
             example = Inputs(np.asarray(X), None if y is None else np.asarray(y))

@@ -5,26 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.audit.claims._runs import Claim, Inputs, Subject
+from skprivate.audit.claims._runs import Claim, Inputs
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
 from skprivate.privacy.accounting import compose_epsilon
 from skprivate.privacy.draws import Draw, run_tape
 from skprivate.utils import (
-    CheckData,
     LawTape,
     LawTest,
     Neighbour,
     Recording,
     Replay,
     categories_of,
-    changes,
-    evenly,
     excess,
     law_tests_of,
     uniforms,
@@ -75,26 +72,9 @@ class ReplayEvidence:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """The fit that is replayed, and what it states."""
-
-    subject: Subject
-    data: Inputs
-    seed: int
-
-    def run(self, data: Inputs) -> Any:
-        """Fit with the seed of the recording, and collect all that is left."""
-        return self.subject.everything(data, {}, self.seed)
-
-    def record(self) -> Recording | None:
-        """Record the draws of the fit; None if nothing passes a release."""
-        recording = Recording(self.run, self.data)
-        return recording if recording.draws else None
-
-
 def audit_by_replay(
-    fit: Replayed,
+    run: Callable[..., Any],
+    data: Inputs,
     recording: Recording,
     neighbours: Sequence[Neighbour],
     claim: Claim,
@@ -106,8 +86,9 @@ def audit_by_replay(
 ) -> tuple[float, float, ReplayEvidence]:
     """Compare draws on neighbours and with their laws: the attained ε, the p-value of the laws, the evidence.
 
-    ``stated`` is what this fit states; the claim is about it if it is its ``own``. ``secure`` draws again from the
-    operating system's entropy.
+    ``run(data, seed=…)`` collects all that a fit leaves, with the seed of the recording if none is given. ``stated`` is
+    what this fit states; the claim is about it if it is its ``own``. ``secure`` draws again from the operating system's
+    entropy.
     """
     failures = []
     # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
@@ -119,7 +100,7 @@ def audit_by_replay(
     charged = claim.events if stated is None else stated.events
     pairs = []
     for other in neighbours:
-        again = Replay(recording, fit.run, other.data)
+        again = Replay(recording, run, other.data)
         pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
         found = list(pair.complaints)
         found += again.faults() if again.failure or not found else []
@@ -135,7 +116,7 @@ def audit_by_replay(
     failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
     tape = LawTape(rng)
     with run_tape(tape):
-        fit.subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
+        run(data, seed=None if secure else int(rng.integers(2**31 - 1)))
     tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
     p_value = min(1.0, tests[0].p_value * len(tests)) if tests else 1.0
     if p_value < level:
@@ -147,23 +128,12 @@ def audit_by_replay(
         law_tests=tuple(tests),
         untested=tuple(sorted(tape.untested - {test.draw for test in tests})),
         failures=tuple(failures),
-        own_guarantee=own,
     )
     return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
 
 
 def _exceeds(stated: PrivacyGuarantee, claim: Claim) -> bool:
     return stated.delta <= claim.delta and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
-
-
-def neighbours_of(
-    estimator: Any, data: Inputs, claim: PrivacyGuarantee, n_neighbours: int, rng: Any
-) -> list[Neighbour]:
-    """Change single units of numeric data as the guarantee allows, worst cases first."""
-    source = CheckData(data.X, data.y, data.params)
-    steps = evenly(changes(estimator, source, claim, rng, 1), n_neighbours)
-    made = [(step, step.apply(source)) for step in steps]
-    return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
 
 
 def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:
@@ -178,8 +148,7 @@ def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:
 # --- losses --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PairLoss:
+class PairLoss(NamedTuple):
     """The draws of two runs with the same results.
 
     ``epsilon`` is the worst case over all results at the δ asked for: the events, each at the share of its sensitivity
