@@ -158,7 +158,7 @@ class Recipes:
             return classes[which.get(kind, np.arange(n) % len(classes))]
         low, high = _label_box(settings) or (-recipe["target size"], recipe["target size"])
         shape = (n, recipe["outputs"]) if recipe["outputs"] else (n,)
-        share = _TARGETS.get(kind)
+        share: Any = _TARGETS.get(kind)
         if kind == "alternating":
             share = (np.arange(n) % 2.0).reshape(-1, *[1] * (len(shape) - 1))
         share = np.broadcast_to(self.rng.random(shape) if share is None else share, shape)
@@ -167,8 +167,10 @@ class Recipes:
     def _within(self, data: CheckData, settings: dict[str, Any]) -> Inputs:
         """Clip a changed target to its bounds, which are public."""
         box = _label_box(settings)
-        numbers = data.y is not None and data.y.dtype.kind == "f" and self.place.labels is None
-        return Inputs(data.X, np.clip(data.y, *box) if numbers and box else data.y, data.metadata)
+        y = data.y
+        if box is not None and y is not None and y.dtype.kind == "f" and self.place.labels is None:
+            y = np.clip(y, *box)
+        return Inputs(data.X, y, data.metadata)
 
 
 def _label_box(settings: dict[str, Any]) -> tuple[float, float] | None:
