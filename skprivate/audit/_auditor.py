@@ -32,8 +32,6 @@ from skprivate.audit.certificates._concentration import (
 )
 from skprivate.privacy import public_generator
 
-__all__ = ["AuditReport"]
-
 
 @dataclass(frozen=True)
 class AuditReport:

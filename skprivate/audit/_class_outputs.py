@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from skprivate._messages import must_be
 
-__all__ = ["as_labels", "class_columns", "is_float_series", "is_labels", "output_summary"]
-
 Array = npt.NDArray[np.float64]
 #: Rounded probabilities need not add up to one.
 _ROUNDING = 0.05

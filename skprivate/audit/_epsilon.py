@@ -42,8 +42,6 @@ from scipy.stats import binom
 
 from skprivate.privacy import public_generator
 
-__all__ = ["epsilon_lower_bound"]
-
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 _MAX_EPSILON = 50.0

@@ -9,35 +9,15 @@ import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv
 from scipy.stats import rankdata
 
-__all__ = ["auc_interval", "clopper_pearson", "quantile_rate_interval", "roc_auc"]
-
 Array = npt.NDArray[np.float64]
 
 
 def clopper_pearson(
     successes: int, trials: int, confidence: float, *, side: str = "two-sided"
 ) -> tuple[float, float]:
-    """Exact interval for a binomial probability (Clopper and Pearson 1934).
+    """Compute an exact interval for a binomial probability (Clopper and Pearson 1934), "two-sided", "lower" or "upper".
 
-    Parameters
-    ----------
-    successes, trials : int
-        Counts, ``0 ≤ successes ≤ trials``.
-    confidence : float
-        Coverage, in (0, 1).
-    side : {"two-sided", "lower", "upper"}, default="two-sided"
-        One-sided intervals spend all of the failure probability on one end; the other end is 0 or 1.
-
-    Returns
-    -------
-    low, high : float
-
-    Examples
-    --------
-    >>> from skprivate.audit._intervals import clopper_pearson
-    >>> low, high = clopper_pearson(0, 100, 0.95, side="upper")
-    >>> low, round(high, 4)
-    (0.0, 0.0295)
+    One-sided intervals spend all of the failure probability on one end; the other end is 0 or 1.
     """
     alpha = 1.0 - confidence
     if side == "two-sided":

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,19 +14,14 @@ from sklearn.base import clone
 from skprivate._sklearn import StrOptions
 from skprivate.privacy import (
     Adjacency,
-    BoundedRangeEvent,
     BudgetExceededError,
-    GaussianEvent,
-    LaplaceEvent,
     Mechanism,
     PrivacyUnit,
-    PureEvent,
-    ZeroConcentratedEvent,
     count_events,
     open_release,
     public_generator,
 )
-from skprivate.privacy.draws import Draw, run_tape
+from skprivate.privacy.draws import run_tape
 from skprivate.utils._data import (
     CheckData,
     MakeData,
@@ -39,15 +32,14 @@ from skprivate.utils._data import (
     releases_in_transform,
     releases_something,
 )
+from skprivate.utils._laws import LawTape
 from skprivate.utils._neighbours import EXTREMES, changes, environments, evenly, random_floats
-from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayReport, change, exact, replay
+from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayReport, change, replay
 
 #: Small data, and as many neighbours as take about a second; `replay_estimator` looks at more.
 _ROWS, _NEIGHBOURS = 20, 40
-#: Samples of the noise of one draw, and how many draws of one price are looked at.
-_SAMPLES, _EACH = 400, 2
-#: Standard deviations that a mean may be off: a correct draw fails with probability below 1e-10.
-_SIGMAS = 6.5
+#: A p-value of the noise below which a check fails.
+_IMPOSSIBLE = 1e-10
 
 
 def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -75,15 +67,13 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
 def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
     """Check that the noise of the draws is as wide as their events and sensitivities say.
 
-    Draws are sampled 400 times; the mean size of the noise must not be below what its price says by 6.5 standard
-    errors (1e-10), nor the mean cost of a selection by the exponential mechanism.
+    Draws are repeated, and their results compared with the law that follows from event and sensitivity: they fail if
+    there is less noise with a p-value below 1e-10.
     """
     for variant in private_variants(estimator, make_data):
         variant, data, _ = _prepare(variant, make_data, _ROWS, 18)
-        tape = NoiseTape()
-        with run_tape(tape):
-            fit_and_release(variant, data)
-        assert not tape.failures, f"{name}: {tape.failures[0]}"
+        failures = too_little_noise(functools.partial(fit_and_release, variant), data)
+        assert not failures, f"{name}: {failures[0]}"
 
 
 def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iterator[Any]:
@@ -227,86 +217,13 @@ def different_changes(name: str, here: Any, there: Any) -> list[str]:
     return []
 
 
-class NoiseTape:
-    """A tape that samples draws many times and compares the size of their noise with its price."""
-
-    def __init__(self) -> None:
-        self.failures: list[str] = []
-        self._seen: dict[Any, int] = {}
-
-    def draw(self, draw: Draw, sample: Callable[[], Any]) -> Any:
-        key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
-        self._seen[key] = self._seen.get(key, 0) + 1
-        if self._seen[key] <= _EACH:
-            if draw.kind in NOISE:
-                self._compare_noise(draw, [sample() for _ in range(_SAMPLES)])
-            elif draw.kind == "select" and draw.options["rule"] == "exponential":
-                self._compare_choices(draw, sample)
-        return sample()
-
-    def _compare_noise(self, draw: Draw, samples: list[Any]) -> None:
-        real = np.asarray([np.asarray(one, dtype=np.float64) for one in samples]).reshape(len(samples), -1)
-        centre = np.array([float(value) for value in exact(draw.statistic)[0].tolist()])
-        step = 1.0 if draw.step is None or not exact(draw.statistic)[1] else draw.step
-        noise = np.abs(real - centre * step)
-        noise = noise[
-            :, np.abs(centre) * 2.0**-48 * step < _size(draw) * step
-        ]  # beyond, float64 has no digits left
-        expected, deviation = _mean_and_deviation(draw)
-        if noise.size and float(noise.mean()) < step * (
-            expected - _SIGMAS * deviation / math.sqrt(noise.size)
-        ):
-            self.failures.append(
-                f"the noise of {draw.kind} is {noise.mean():.4g} on average; {list(draw.events)} at sensitivity "
-                f"{draw.sensitivity:g} promise {step * expected:.4g}."
-            )
-
-    def _compare_choices(self, draw: Draw, sample: Callable[[], Any]) -> None:
-        if draw.options["multiplicity"] is not None:
-            return
-        scores = np.array([float(score) for score in exact(draw.statistic)[0].tolist()])
-        (event,) = draw.events
-        gap = scores.max() - scores
-        rate = event.pure_epsilon / (float(draw.sensitivity) * (1 if draw.options["monotone"] else 2))
-        weights = np.exp(-rate * gap)
-        weights /= weights.sum()
-        capped = np.minimum(rate * gap, 40.0)
-        mean = float(weights @ capped)
-        deviation = math.sqrt(max(float(weights @ capped**2) - mean**2, 0.0))
-        found = float(np.mean([capped[int(sample())] for _ in range(_SAMPLES)]))
-        # Skewed laws with rare large costs: a rule of six deviations needs them not to be too rare.
-        if found < mean - _SIGMAS * deviation / math.sqrt(_SAMPLES) and mean > 0.05:
-            self.failures.append(
-                f"a selection priced {event} chooses costs of {found:.4g} on average, but should {mean:.4g}."
-            )
-
-
-def _size(draw: Draw) -> float:
-    (event,) = {type(event): event for event in draw.events}.values()
-    if isinstance(event, GaussianEvent):
-        return float(draw.sensitivity) * event.noise_multiplier
-    if isinstance(event, ZeroConcentratedEvent):
-        return float(draw.sensitivity) / math.sqrt(2 * event.rho)
-    assert isinstance(event, LaplaceEvent | PureEvent | BoundedRangeEvent)
-    return float(Fraction(draw.sensitivity) / Fraction(event.pure_epsilon))
-
-
-def _mean_and_deviation(draw: Draw) -> tuple[float, float]:
-    """Compute mean and deviation of the absolute value of one coordinate of the noise, in steps."""
-    size = _size(draw)
-    if draw.kind.endswith("gaussian"):
-        if draw.kind == "discrete_gaussian" and size < 4.0:
-            points = np.arange(1, 60)
-            weights = np.exp(-0.5 * (points / size) ** 2)
-            weights /= 1 + 2 * weights.sum()
-            mean, square = 2 * float(weights @ points), 2 * float(weights @ points.astype(float) ** 2)
-            return mean, math.sqrt(max(square - mean**2, 0.0))
-        return size * math.sqrt(2 / math.pi), size * math.sqrt(1 - 2 / math.pi)
-    if draw.kind == "discrete_laplace":
-        q = math.exp(-1 / size)
-        mean = 2 * q / (1 - q * q)
-        return mean, math.sqrt(max(2 * q / (1 - q) ** 2 - mean**2, 0.0))
-    return size, size
+def too_little_noise(run: Callable[[Any], Any], data: Any) -> list[str]:
+    """Repeat the draws of a run, and list those whose noise is below what their events say."""
+    tape = LawTape(public_generator(21))
+    with run_tape(tape):
+        run(data)
+    found = [test for test in tape.tests if test.test.startswith("less") and test.p_value < _IMPOSSIBLE]
+    return [f"the noise of a draw is below what its events say: {test}" for test in found]
 
 
 #: So that what a mechanism draws outside its plan is seen, rather than refused.
@@ -395,10 +312,8 @@ def check_mechanism(
         replay(run, data, around).raise_failures(name)
         if neighbours is None:
             _check_isolation(name, run, data, adjacency)
-        tape = NoiseTape()
-        with run_tape(tape):
-            run(data)
-        assert not tape.failures, f"{name}: {tape.failures[0]}"
+        failures = too_little_noise(run, data)
+        assert not failures, f"{name}: {failures[0]}"
         assert count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
         after = leaves(mechanism)
         same = before.keys() == after.keys() and all(

@@ -182,7 +182,8 @@ def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, 
     if data.y is None:
         return
     if _is_numeric(data.y):
-        for value in (*EXTREMES, float(data.y[rng.integers(len(data.y))]), float(random_floats(rng, 1)[0])):
+        another = data.y[rng.integers(len(data.y))].tolist()
+        for value in (*EXTREMES, another, float(random_floats(rng, 1)[0])):
             yield f"y = {value!r}", value
         return
     for label in np.unique(data.y):

@@ -346,6 +346,10 @@ class Replay:
                 f"missing is {missing.kind}"
             )
 
+    def faults(self) -> list[str]:
+        """List what differs besides the statistics of draws."""
+        return [self.failure] if self.failure else differing_results(self.recording.result, self.result)
+
     def draw(self, draw: Draw, sample: Callable[[], Any]) -> Any:
         number = len(self.draws)
         if number >= len(self.recording.draws):
@@ -414,11 +418,7 @@ def _compare(
         worst[first.kind] = max(worst.get(first.kind, 0.0), share)
         if complaint:
             found.append(f"draw {number} ({first.kind}) is not private: {complaint}")
-    if again.failure:
-        found.append(again.failure)
-    elif not found:
-        found += differing_results(recording.result, again.result)
-    return found
+    return found if found and not again.failure else found + again.faults()
 
 
 def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str]:

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import audit_estimator
-from skprivate.audit.claims._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit.claims._replay import pair_loss
 from skprivate.privacy import (
     GaussianEvent,
@@ -26,6 +25,7 @@ from skprivate.privacy import (
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.noise._bits import BitSource, bit_source
+from skprivate.utils._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.utils._replay import Recording
 from skprivate.utils.estimator_checks import half_noise
 
@@ -192,6 +192,15 @@ def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other
     assert mean_audit(
         guarantee=nearly, epsilon=nearly.epsilon, delta=nearly.delta
     ).violated  # it is a claim here
+
+
+@pytest.mark.parametrize("method", ["replay", "black-box"])
+def test_a_guarantee_that_is_passed_may_be_of_other_data(method):
+    model = UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0)
+    guarantee = model.fit(UNITS[:30]).privacy_guarantee_
+    options = {"method": method, "n_runs": 20, "simulate": True}
+    assert "caution: the guarantee was passed" in str(mean_audit(guarantee=guarantee, **options))
+    assert "caution" not in str(mean_audit(**options))
 
 
 class ForgetsDraws(UserLevelMean):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.audit.attacks._membership import (
     MembershipAttack,
     ReferenceAttack,
@@ -75,12 +75,8 @@ class LiRAAttack(ReferenceAttack):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "n_references": [Interval(Integral, 2, None, closed="left")],
+        **ReferenceAttack._parameter_constraints,
         "variance": [StrOptions({"auto", "record", "pooled"})],
-        "smoothing": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -184,12 +180,8 @@ class RMIAAttack(ReferenceAttack):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "n_references": [Interval(Integral, 2, None, closed="left")],
+        **ReferenceAttack._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],
-        "smoothing": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(

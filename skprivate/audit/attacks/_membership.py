@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -17,13 +18,19 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import CallbackSupportMixin, _fit_context, _num_samples, _safe_indexing, gather
+from skprivate._sklearn import (
+    CallbackSupportMixin,
+    HasMethods,
+    Interval,
+    _fit_context,
+    _num_samples,
+    _safe_indexing,
+    gather,
+)
 from skprivate._validation import validate_data
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit.attacks._report import AttackReport, attack_report
 from skprivate.privacy import public_generator
-
-__all__ = ["MembershipAttack", "ReferenceAttack", "has_classes", "residuals", "true_label_probability"]
 
 Array = npt.NDArray[np.float64]
 
@@ -158,6 +165,14 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
     other half, so that every record is inside as often as outside. The halves are drawn independently of the
     target's membership.
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "n_references": [Interval(Integral, 2, None, closed="left")],
+        "smoothing": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any) -> Self:

@@ -16,8 +16,6 @@ from skprivate.audit._epsilon import _check_pair
 from skprivate.audit.attacks._report import AttackReport, attack_report
 from skprivate.privacy import public_generator
 
-__all__ = ["attack_probabilities"]
-
 
 def attack_probabilities(
     outputs: npt.ArrayLike,

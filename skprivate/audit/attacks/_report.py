@@ -11,8 +11,6 @@ import numpy.typing as npt
 from skprivate.audit._epsilon import _check_pair
 from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
 
-__all__ = ["AttackReport", "RateAtThreshold", "attack_report"]
-
 
 @dataclass(frozen=True)
 class RateAtThreshold:

@@ -22,16 +22,6 @@ from skprivate.audit.certificates._variation import (
     group_ties,
 )
 
-__all__ = [
-    "Adversary",
-    "AuditOutcome",
-    "certify_labels",
-    "certify_representation",
-    "confidence_bound",
-    "inside_support",
-    "support_diameter",
-]
-
 Array = npt.NDArray[np.float64]
 
 

@@ -31,19 +31,6 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 
-__all__ = [
-    "accuracy_upper_bound",
-    "advantage_upper_bound",
-    "bernstein_lower_bound",
-    "binary_entropy",
-    "chernoff_entropy_lower_bound",
-    "hoeffding_lower_bound",
-    "inverse_binary_entropy",
-    "mse_from_entropy",
-    "mutual_information_upper_bound",
-    "squared_loss_lower_bound",
-]
-
 LN2 = math.log(2.0)
 
 

@@ -35,15 +35,6 @@ import numpy.typing as npt
 
 from skprivate._sklearn import steps
 
-__all__ = [
-    "HalfspaceSum",
-    "TurningLine",
-    "Turns",
-    "best_offset",
-    "largest_halfspace_sum",
-    "power_of_two_scale",
-]
-
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

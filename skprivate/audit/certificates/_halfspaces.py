@@ -30,8 +30,6 @@ from skprivate.audit.certificates._halfplanes import (
     power_of_two_scale,
 )
 
-__all__ = ["HalfspaceFit", "fit_halfspaces"]
-
 Array = npt.NDArray[np.float64]
 
 #: Points in the plane for which a turning line is tried: n² orders of 4 bytes are kept.

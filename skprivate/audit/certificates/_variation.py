@@ -19,8 +19,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CertifiedFit", "fit_bounded_variation", "fit_bounded_variation_log", "group_ties"]
-
 Array = npt.NDArray[np.float64]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,10 @@ import numpy as np
 from skprivate._messages import at_least, must_be, number, positive
 from skprivate.audit.claims._bets import Game, units_apart
 from skprivate.audit.claims._neighbours import group_size, opposite_pairs, probes_of
-from skprivate.audit.claims._replay import (
-    Replayed,
-    ReplayEvidence,
-    audit_by_replay,
-    draws_something,
-    neighbours_of,
-    repeats,
-)
+from skprivate.audit.claims._replay import ReplayEvidence, audit_by_replay
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
-from skprivate.utils import Neighbour, Recording
+from skprivate.utils import CheckData, Neighbour, Recording, Replay, changes, evenly
 
 #: Runs of a pair from which is learned before the first bet, at least and at most, and runs between two looks.
 _PRACTICE, _BLOCK = (20, 64), 8
@@ -50,12 +44,15 @@ class BlackBoxEvidence:
         All fits, those of practice included.
     seconds : float
         Processor time (with ``n_jobs``: time).
+    own_guarantee : bool
+        False if the claim is a guarantee that was passed: the data that it was made on may be others.
     """
 
     family: str
     n_units: int
     n_runs: int
     seconds: float
+    own_guarantee: bool = True
     failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -120,10 +117,11 @@ class EstimatorAudit:
         delta = f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         found = "attains epsilon" if self.method == "replay" else "epsilon >="
         verdict = "VIOLATED" if self.violated else "not refuted"
+        caution = "\n  caution: the guarantee was passed; the data that it was made on may be others"
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} ({self.adjacency}): "
             f"{verdict}\n  {self.method}: {found} {self.epsilon_lower_bound:.4g}, p = {self.p_value:.2g}, confidence "
-            f"{self.confidence:.7g}\n{self.evidence}"
+            f"{self.confidence:.7g}\n{self.evidence}{'' if self.evidence.own_guarantee else caution}"
         )
 
 
@@ -252,7 +250,8 @@ def audit_estimator(
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
-    recording = _recorded(subject, data, seed, method)
+    run = partial(subject.everything, settings={}, seed=seed)
+    recording = _recorded(subject, run, data, method)
     method = "black-box" if recording is None else "replay"
     said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     # A replay compares draws with what this fit states, whoever makes the claim.
@@ -261,18 +260,17 @@ def audit_estimator(
     claim = _stated_claim(subject, source, said)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
+    own = guarantee is None or epsilon is not None
     evidence: ReplayEvidence | BlackBoxEvidence
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
         bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
-        if not given:
-            if not isinstance(data.X, np.ndarray):
-                raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
-            given = neighbours_of(estimator, data, _relation(claim, source), n_neighbours, rng)
-        fits = Replayed(subject, recording, data, seed, stated, guarantee is None or epsilon is not None)
-        bound, p_value, evidence = audit_by_replay(fits, given, claim, 1.0 - sure, random_state is None, rng)
+        given = given or _built(estimator, data, _relation(claim, source), n_neighbours, rng)
+        bound, p_value, evidence = audit_by_replay(
+            run, data, recording, given, claim, stated, own, 1.0 - sure, random_state is None, rng
+        )
     return EstimatorAudit(
         name=subject.name,
         claimed_epsilon=claim.epsilon,
@@ -283,18 +281,12 @@ def audit_estimator(
         epsilon_lower_bound=bound,
         p_value=p_value,
         confidence=sure,
-        evidence=evidence,
+        evidence=replace(evidence, own_guarantee=own),
     )
 
 
 def _check_options(
-    method: Any,
-    observable: Any,
-    distance: Any,
-    n_neighbours: Any,
-    n_runs: Any,
-    max_seconds: Any,
-    confidence: Any,
+    method: Any, observable: Any, distance: Any, n_neighbours: Any, n_runs: Any, seconds: Any, confidence: Any
 ) -> None:
     if method not in ("auto", "replay", "black-box"):
         raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
@@ -306,25 +298,24 @@ def _check_options(
     at_least("n_runs", n_runs, _PRACTICE[0])
     if distance is not None:
         positive("distance", distance)
-    if max_seconds is not None and not max_seconds > 0.0:
-        raise ValueError(must_be("max_seconds", "positive or None", max_seconds))
+    if seconds is not None and not seconds > 0.0:
+        raise ValueError(must_be("max_seconds", "positive or None", seconds))
     if confidence is not None:
         number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
 
 
-def _recorded(subject: Subject, data: Inputs, seed: int, method: str) -> Recording | None:
+def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recording | None:
     """Record a fit for the replay; None for the black box."""
-    replays = method == "replay" or (method == "auto" and subject.statistic is None)
-    recording = draws_something(subject, data, seed) if replays else None
-    if recording is None and method == "replay":
-        raise ValueError(f"{subject.name} draws nothing through a release: use method='black-box'.")
-    if recording is not None and not repeats(subject, recording, data, seed):  # times, randomness of its own
-        if method == "replay":
-            raise ValueError(
-                f"{subject.name} differs from fit to fit on the same data: use method='black-box'."
-            )
+    if method == "black-box" or (method == "auto" and subject.statistic is not None):
         return None
-    return recording
+    recording, wrong = Recording(run, data), ""
+    if not recording.draws:
+        wrong = "draws nothing through a release"
+    elif Replay(recording, run, data).faults():  # times, randomness of its own
+        wrong = "differs from fit to fit on the same data"
+    if wrong and method == "replay":
+        raise ValueError(f"{subject.name} {wrong}: use method='black-box'.")
+    return None if wrong else recording
 
 
 def _stated_claim(subject: Subject, source: Any, said: dict[str, Any]) -> Claim:
@@ -383,6 +374,20 @@ def _given(neighbours: Any, data: Inputs, claim: Claim, distance: float | None) 
         inputs = Inputs(_array(X), None if y is None else np.asarray(y), params)
         found.append(Neighbour(f"neighbour {k}", inputs, distance))
     return found
+
+
+def _built(
+    estimator: Any, data: Inputs, relation: PrivacyGuarantee, n_neighbours: int, rng: Any
+) -> list[Neighbour]:
+    """Change single units of numeric data as the guarantee allows, worst cases first."""
+    if not isinstance(data.X, np.ndarray):
+        raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
+    source = CheckData(data.X, data.y, data.params)
+    made = [
+        (step, step.apply(source))
+        for step in evenly(changes(estimator, source, relation, rng, 1), n_neighbours)
+    ]
+    return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
 
 
 def _audit_by_bets(

@@ -5,13 +5,10 @@ bets on it against the claim, and learns. Whatever is bet may depend on former r
 starts at 1 and is a nonnegative supermartingale under the claim exceeds 1/α at any time with probability at most α
 (Ville's inequality); so does an average of such wealths by weights that are fixed before the first bet.
 
-``ε, δ = 0``
-    Given the output, the bit has odds within e^±ε (Bayes' rule). A bet multiplies the wealth by q/p if it is won and by
-    (1 − q)/(1 − p) if not, with p = e^ε/(1 + e^ε) and any q ≥ p: its expectation is at most 1.
-
-a curve ``δ(·)``
-    A guess of the bit, or none, pays Y = 1 if right and −λ if wrong, λ = e^{ε'}. The curve allows E[Y] ≤ δ(ε'), since
-    guessing is an attack on this pair. So 1 + c(Y − δ) with 0 ≤ c ≤ 1/(λ + δ) has expectation at most 1.
+A claim is a curve δ(·), that of (ε, δ) or of its events. A guess of the bit, or none, pays Y = 1 if right and −λ if
+wrong, λ = e^{ε'}. The curve allows E[Y] ≤ δ(ε'), since guessing is an attack on this pair. So 1 + c(Y − δ) with
+0 ≤ c ≤ 1/(λ + δ) has expectation at most 1. At ε' = ε and δ = 0 that is a bet on the odds of the bit, which are within
+e^±ε given the output.
 
 One bit may decide several units at once: a claim for one unit is a claim for groups of them, larger and
 therefore distinguished from its double in fewer runs (μ = .12 needs thousands of runs, 17μ = 2 a hundred).
@@ -23,7 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +47,8 @@ _STAKES = np.array([0.03, 0.1, 0.3, 0.9])
 _AT = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 #: Runs that are enough to learn a score from, and columns.
 _ENOUGH, _MOST_COLUMNS = 8000, 400
-#: Folds of the practice, and numbers of groups of equal size that scores are sorted into, one expert each.
-_FOLDS, _GROUPS = 4, (2, 5, 40, 14)
-#: The experts: the groups of equal size, and groups that isotonic regression finds.
-N_EXPERTS = len(_GROUPS) + 1
+#: Folds of the practice, and groups of equal size by which scores are compared.
+_FOLDS, _GROUPS = 4, 14
 #: Place of the claim of half the ε among the claims that are bet against, after the stated one.
 _HALF = 10
 #: Total variation at which few runs tell the claim from one twice as large, and the largest group.
@@ -61,13 +56,6 @@ _APART, _LARGEST_GROUP = 0.8, 64
 
 
 # --- claims --------------------------------------------------------------------------------------------------------
-
-
-class Curve(NamedTuple):
-    """Limits of one bit: ε of its odds where δ is 0 (else infinite), and δ(ε') at the ε' of the bets."""
-
-    epsilon: float
-    deltas: Array
 
 
 def of_group(event: PrivacyEvent, units: int) -> PrivacyEvent:
@@ -93,8 +81,8 @@ def delta_of_group(epsilon: float, delta: float, units: int) -> float:
     return min(1.0, delta * sum(math.exp(min(j * epsilon, 700.0)) for j in range(units)))
 
 
-def claimed_curve(claim: Claim, at: Array, units: int = 1) -> Curve:
-    """Evaluate a claim for a group: (ε, δ), and the privacy profile of its events where they are known."""
+def claimed_curve(claim: Claim, at: Array, units: int = 1) -> Array:
+    """Evaluate a claim for a group at ε': (ε, δ), and the privacy profile of its events where they are known."""
     epsilon, delta = units * claim.epsilon, delta_of_group(claim.epsilon, claim.delta, units)
     # The worst (ε, δ) pair reveals all with probability δ, and is randomised response else.
     leak = -np.expm1(np.minimum(at - epsilon, 0.0)) / (1.0 + math.exp(-epsilon))
@@ -102,15 +90,15 @@ def claimed_curve(claim: Claim, at: Array, units: int = 1) -> Curve:
     if claim.events:
         together = [(of_group(event, units), count) for event, count in claim.events]
         deltas = np.minimum(deltas, [compose_delta(together, float(x)) for x in at])
-    return Curve(epsilon if delta == 0.0 else math.inf, deltas)
+    return np.asarray(deltas)
 
 
-def curves_of_family(name: str, epsilons: Array, delta: float, at: Array, units: int = 1) -> list[Curve]:
+def curves_of_family(name: str, epsilons: Array, delta: float, at: Array, units: int = 1) -> list[Array]:
     """Evaluate claims of growing ε at one δ, of any mechanism or of Gaussian noise."""
     if name != "gaussian":
         return [claimed_curve(Claim(float(epsilon), delta), at, units) for epsilon in epsilons]
     means = [units * _gaussian_parameter(float(epsilon), delta) for epsilon in epsilons]
-    return [Curve(math.inf, np.array([gaussian_delta(mu, float(x)) for x in at])) for mu in means]
+    return [np.array([gaussian_delta(mu, float(x)) for x in at]) for mu in means]
 
 
 def units_apart(claim: Claim) -> int:
@@ -120,7 +108,7 @@ def units_apart(claim: Claim) -> int:
             of_group(event, 2)
     except TypeError:
         return 1
-    apart = claimed_curve(claim, np.zeros(1)).deltas[0]
+    apart = claimed_curve(claim, np.zeros(1))[0]
     return int(np.clip(round(_APART / max(float(apart), 1e-9)), 1, _LARGEST_GROUP))
 
 
@@ -128,50 +116,34 @@ def units_apart(claim: Claim) -> int:
 
 
 class Bets:
-    """The logarithms of all wealths of the bets against a list of claims."""
+    """The logarithms of all wealths of the bets against a list of claims, by claim, ε' and stake."""
 
-    def __init__(self, curves: list[Curve], at: Array):
-        self.odds = np.array([curve.epsilon for curve in curves])
-        self.deltas = np.array([curve.deltas for curve in curves])
-        self.ratio = np.exp(at)
-        self.on_odds = np.zeros((len(curves), N_EXPERTS))
-        self.on_curve = np.zeros((len(curves), at.size, _STAKES.size))
-        # Half on guesses of every bit, which tell most of Gaussian noise; half on odds, where the claim bounds them.
+    def __init__(self, curves: list[Array], at: Array):
+        self.deltas, self.ratio = np.array(curves), np.exp(at)
+        self.all = np.zeros((len(curves), at.size, _STAKES.size))
+        # Half on guesses of every bit, which tell most of Gaussian noise.
         weights = np.where(np.arange(at.size) == 0, 0.5, 0.5 / max(at.size - 1, 1)) / _STAKES.size
-        curve = np.repeat(weights, _STAKES.size) * np.where(np.isinf(self.odds), 1.0, 0.5)[:, None]
-        odds = np.repeat(np.where(np.isinf(self.odds), 0.0, 0.5 / N_EXPERTS)[:, None], N_EXPERTS, axis=1)
-        self._weights = np.hstack([odds, curve])
+        self._weights = np.broadcast_to(weights[:, None], self.all.shape)
 
     def favour(self, practice: Bets) -> None:
         """Move half of the wealth, before the first bet, to where it would have been after practice."""
-        after = np.where(self._weights > 0.0, practice._all(), -np.inf)
-        self._weights = 0.5 * self._weights + 0.5 * np.exp(after - logsumexp(after, axis=1, keepdims=True))
-
-    def _all(self) -> Array:
-        return np.hstack([self.on_odds, self.on_curve.reshape(len(self.odds), -1)])
+        won = logsumexp(practice.all, axis=(1, 2), keepdims=True)
+        self._weights = 0.5 * self._weights + 0.5 * np.exp(practice.all - won)
 
     def settle(self, forecast: Array, sides: Mask) -> None:
-        """Bet on runs by the experts' probabilities (n_experts, n_runs), and look at their bits."""
+        """Bet on runs by the probabilities of their bits, and look at these."""
         sure, right = np.maximum(forecast, 1.0 - forecast), (forecast > 0.5) == sides
-        p = 1.0 / (1.0 + np.exp(-self.odds))
-        live = np.flatnonzero(p < 1.0)
-        for expert, (belief, hit) in enumerate(zip(sure, right, strict=True)):
-            q, place = np.unique(belief, return_inverse=True)
-            hits, misses = np.bincount(place, hit, q.size), np.bincount(place, ~hit, q.size)
-            with np.errstate(divide="ignore"):
-                gain = hits * np.log(q / p[live, None]) + misses * np.log((1.0 - q) / (1.0 - p[live, None]))
-            self.on_odds[live, expert] += np.where(q > p[live, None], gain, 0.0).sum(axis=1)
         for k, ratio in enumerate(self.ratio):
             delta = self.deltas[:, k, None]
             stake = 0.999 * _STAKES / (ratio + delta)
-            guessed = sure[-1] > ratio / (1.0 + ratio)
-            won, lost = int((guessed & right[-1]).sum()), int((guessed & ~right[-1]).sum())
+            guessed = sure > ratio / (1.0 + ratio)
+            won, lost = int((guessed & right).sum()), int((guessed & ~right).sum())
             gain = won * np.log1p(stake * (1.0 - delta)) + lost * np.log1p(stake * (-ratio - delta))
-            self.on_curve[:, k] += gain + (sides.size - won - lost) * np.log1p(-stake * delta)
+            self.all[:, k] += gain + (sides.size - won - lost) * np.log1p(-stake * delta)
 
     def log_wealth(self) -> Array:
         """Average the wealths of each claim by their weights."""
-        return np.asarray(logsumexp(self._all(), axis=1, b=self._weights))
+        return np.asarray(logsumexp(self.all, axis=(1, 2), b=self._weights))
 
 
 class Game:
@@ -267,24 +239,22 @@ class Forecaster:
             for f in range(_FOLDS):
                 inside = fold != f
                 scores[~inside] = learn(z[inside], sides[inside])(z[~inside])
-            second = _histogram(scores, sides, 14)(scores)
+            second = _histogram(scores, sides)(scores)
             loss = float(-np.log(np.where(sides, second, 1.0 - second)).mean())
             if best is None or loss < best[0]:
                 best = loss, learn, scores
         _, learn, scores = best
         score = learn(z, sides)
         self._score: Score = lambda new: score(prepare(new))
-        self._experts = _experts(scores, sides)
-        self.practice = np.empty((N_EXPERTS, sides.size))
+        self._chance = _steps(scores, sides)
+        self.practice = np.empty(sides.size)
         for f in range(_FOLDS):
             inside = fold != f
-            learned = _experts(scores[inside], sides[inside])
-            self.practice[:, ~inside] = [expert(scores[~inside]) for expert in learned]
+            self.practice[~inside] = _steps(scores[inside], sides[inside])(scores[~inside])
 
     def __call__(self, rows: Array) -> Array:
-        """Forecast the bits of new runs: one row an expert."""
-        scores = self._score(rows)
-        return np.array([expert(scores) for expert in self._experts])
+        """Forecast the bits of new runs."""
+        return self._chance(self._score(rows))
 
 
 def _prepared(rows: Array) -> Score:
@@ -304,19 +274,14 @@ def _prepared(rows: Array) -> Score:
     return prepare
 
 
-def _histogram(scores: Array, sides: Mask, groups: int) -> Score:
+def _histogram(scores: Array, sides: Mask) -> Score:
     """Count second inputs among scores alike; one more on each side keeps the share from 0 and 1."""
-    groups = int(np.clip(scores.size // 25, 2, groups))
+    groups = int(np.clip(scores.size // 25, 2, _GROUPS))
     edges = np.unique(np.quantile(scores, np.arange(1, groups) / groups, method="nearest"))
     group = np.searchsorted(edges, scores, side="left")
     total = np.bincount(group, minlength=edges.size + 1)
     second = (np.bincount(group, sides, edges.size + 1) + 0.5) / (total + 1.0)
     return lambda new: second[np.searchsorted(edges, new, side="left")]
-
-
-def _experts(scores: Array, sides: Mask) -> list[Score]:
-    """Learn the experts, from a score to a probability; the last one also guesses."""
-    return [*(_histogram(scores, sides, groups) for groups in _GROUPS), _steps(scores, sides)]
 
 
 def _steps(scores: Array, sides: Mask) -> Score:

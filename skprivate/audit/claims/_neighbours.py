@@ -14,10 +14,7 @@ from sklearn.utils.multiclass import type_of_target
 from skprivate._sklearn import _num_samples, _safe_indexing
 from skprivate.audit.claims._runs import Claim, Inputs
 from skprivate.privacy import encode_identifiers
-
-#: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
-LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
-
+from skprivate.utils import EXTREMES
 
 # --- pairs from given data -----------------------------------------------------------------------------------------
 
@@ -124,15 +121,10 @@ class Pair:
     second: Inputs
     settings: dict[str, Any] = field(default_factory=dict)
     distance: float | None = None
-    genes: dict[str, Any] = field(default_factory=dict)
+    made: str = "as given"
 
     def __str__(self) -> str:
-        parts = [
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in self.genes.items()
-            if name != "seed"
-        ]
-        return (", ".join(parts) or "as given") + (f"; {self.settings}" if self.settings else "")
+        return self.made + (f"; {self.settings}" if self.settings else "")
 
 
 @dataclass
@@ -148,6 +140,7 @@ class Surroundings:
     has_target: bool
     has_users: bool
     has_private: bool
+    several_outputs: bool = False
     make_data: Any = None
 
 
@@ -163,7 +156,7 @@ def random_size(rng: Any) -> float:
     """Draw a limit of arithmetic, a number within a factor of ten of one, or any size."""
     if rng.random() < 0.7:
         factor = 2.0 ** rng.uniform(-3, 3) if rng.random() < 0.6 else 1.0
-        return float(min(float(rng.choice(LIMITS)) * factor, 1.7e308))
+        return float(min(abs(float(rng.choice(EXTREMES))) * factor, 1.7e308))
     return float(10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.3 else rng.uniform(-320, 308)))
 
 
@@ -236,8 +229,7 @@ def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, r
         move = int(2 ** int(rng.integers(0, 30)))
         moved = start.copy()
         moved[0, int(rng.integers(d))] += move
-        genes: dict[str, Any] = {"start": int(start.ravel()[0]), "move": move}
-        return Pair(Inputs(start), Inputs(moved), settings, 0.0, genes)
+        return Pair(Inputs(start), Inputs(moved), settings, 0.0, f"start {start.ravel()[0]}, move {move}")
     width = np.ones(d) if box is None else box[1] - box[0]
     base = np.zeros(d) if box is None else box[0]
     share = {"corner": np.zeros(d), "centre": np.full(d, 0.5)}.get(kind, rng.random(d))
@@ -251,8 +243,8 @@ def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, r
     end = base + width * (1.0 - share) if across else X[0] + width * step * direction
     moved = X.copy()
     moved[0] = end if box is None else np.clip(end, *box)
-    genes = {"rows": n, "columns": d, "start": kind, "move": how, "size": float(step * size)}
-    return Pair(Inputs(X), Inputs(moved), settings, 0.0, genes)
+    made = f"rows {n}, columns {d}, start {kind}, move {how}, size {step * size:.4g}"
+    return Pair(Inputs(X), Inputs(moved), settings, 0.0, made)
 
 
 def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
@@ -283,38 +275,35 @@ def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
     return [with_distance(step, claim, distance) for step in steps]
 
 
-def check_pairs(pairs: Iterable[Any]) -> None:
-    """Refuse items that are no pairs of inputs."""
+def read_pairs(pairs: Iterable[Any]) -> list[Pair]:
+    """Read the caller's pairs of inputs, some of them with a distance."""
+    found = []
     for item in pairs:
         if len(item) not in (2, 3) or not all(isinstance(side, tuple | Inputs) for side in item[:2]):
             raise ValueError(
                 "pairs must hold two tuples (X, y, params) each, under a metric followed by their distance, got "
                 f"{[type(part).__name__ for part in item]}."
             )
-
-
-def given_pairs(pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any) -> list[Pair]:
-    """Check the caller's pairs; under a metric they have distances."""
-    metric = claim.adjacency == "metric"
-    found = []
-    for item in pairs:
         one, other = (side if isinstance(side, Inputs) else Inputs(*side) for side in item[:2])
-        if len(item) == 3 and not metric:
+        found.append(Pair(one, other, {}, item[2] if len(item) == 3 else None, "given by the caller"))
+    return found
+
+
+def measured(pair: Pair, claim: Claim, distance: Any) -> Pair:
+    """Check the distance of a pair of the caller, or measure it; pairs have one under a metric only."""
+    if claim.adjacency != "metric":
+        if pair.distance is not None:
             raise ValueError(
-                f"pairs must come without distances where the claim is {claim.adjacency}, got {item[2]!r}. Pass "
+                f"pairs must come without distances where the claim is {claim.adjacency}, got {pair.distance!r}. Pass "
                 "adjacency='metric' for a claim per unit of distance."
             )
-        pair = Pair(one, other, settings, None, {"given": "by the caller"})
-        if len(item) == 3:
-            if not (isinstance(item[2], Real) and 0.0 <= float(item[2]) < math.inf):
-                raise ValueError(f"The distance of pairs must be a finite number >= 0, got {item[2]!r}.")
-            pair = replace(pair, distance=float(item[2]))
-        elif metric:
-            if distance is None and not names_norm(claim.metric):
-                raise ValueError(
-                    f"The metric {claim.metric!r} names no norm of rows: give each of pairs its distance, or pass "
-                    "distance=."
-                )
-            pair = with_distance(pair, claim, distance)
-        found.append(pair)
-    return found
+        return pair
+    if pair.distance is not None:
+        if not (isinstance(pair.distance, Real) and 0.0 <= float(pair.distance) < math.inf):
+            raise ValueError(f"The distance of pairs must be a finite number >= 0, got {pair.distance!r}.")
+        return replace(pair, distance=float(pair.distance))
+    if distance is None and not names_norm(claim.metric):
+        raise ValueError(
+            f"The metric {claim.metric!r} names no norm of rows: give each of pairs its distance, or pass distance=."
+        )
+    return with_distance(pair, claim, distance)

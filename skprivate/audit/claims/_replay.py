@@ -5,36 +5,30 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.audit.claims._laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
-from skprivate.audit.claims._runs import Claim, Inputs, Subject
+from skprivate.audit.claims._runs import Claim, Inputs
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
 from skprivate.privacy.accounting import compose_epsilon
 from skprivate.privacy.draws import Draw, run_tape
 from skprivate.utils import (
-    CheckData,
+    LawTape,
+    LawTest,
     Neighbour,
     Recording,
     Replay,
-    changes,
-    differing_results,
-    evenly,
+    categories_of,
     excess,
+    law_tests_of,
+    uniforms,
 )
 
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
-#: Noisy numbers of a draw that are drawn again, and how many times that choices are, which tell less each.
-_NUMBERS, _CHOICES = 300, 10
-#: Draws of one kind and cost that are looked at.
-_EACH = 3
-#: p-values below which a first look is repeated, how much longer the last look is, and the end of all looks.
-_ODD, _MORE, _CERTAIN = 0.02, 4, 1e-15
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,8 @@ class ReplayEvidence:
         Kinds of draws whose law was not tested.
     failures : tuple of str
         All that was wrong.
+    own_guarantee : bool
+        False if the claim is a guarantee that was passed: the data that it was made on may be others.
     """
 
     n_draws: int
@@ -61,6 +57,7 @@ class ReplayEvidence:
     law_tests: tuple[LawTest, ...] = field(repr=False)
     untested: tuple[str, ...]
     failures: tuple[str, ...]
+    own_guarantee: bool = True
 
     def __str__(self) -> str:
         worst = f"{self.law_tests[0]} of {len(self.law_tests)}" if self.law_tests else "none"
@@ -75,50 +72,27 @@ class ReplayEvidence:
         return "\n".join(lines)
 
 
-def repeats(subject: Subject, recording: Recording, data: Inputs, seed: int) -> bool:
-    """Tell if a fit on the same data, with the recorded results of its draws, ends in the same state."""
-    again = Replay(recording, lambda inputs: subject.everything(inputs, {}, seed), data)
-    return not again.failure and not differing_results(recording.result, again.result)
-
-
-def draws_something(subject: Subject, data: Inputs, seed: int) -> Recording | None:
-    """Record the draws of a fit; None if nothing passes a release."""
-    recording = Recording(lambda inputs: subject.everything(inputs, {}, seed), data)
-    return recording if recording.draws else None
-
-
-class Replayed(NamedTuple):
-    """The fit that is replayed, what it states, and whether the claim is about it or about a fit on other data."""
-
-    subject: Subject
-    recording: Recording
-    data: Inputs
-    seed: int
-    stated: PrivacyGuarantee | None
-    of_this_fit: bool
-
-
 def audit_by_replay(
-    fit: Replayed,
+    run: Callable[..., Any],
+    data: Inputs,
+    recording: Recording,
     neighbours: Sequence[Neighbour],
     claim: Claim,
+    stated: PrivacyGuarantee | None,
+    own: bool,
     level: float,
     secure: bool,
     rng: np.random.Generator,
 ) -> tuple[float, float, ReplayEvidence]:
     """Compare draws on neighbours and with their laws: the attained ε, the p-value of the laws, the evidence.
 
-    ``secure`` draws again from the operating system's entropy.
+    ``run(data, seed=…)`` collects all that a fit leaves, with the seed of the recording if none is given. ``stated`` is
+    what this fit states; the claim is about it if it is its ``own``. ``secure`` draws again from the operating system's
+    entropy.
     """
-    subject, recording, stated = fit.subject, fit.recording, fit.stated
     failures = []
     # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
-    if (
-        fit.of_this_fit
-        and stated is not None
-        and stated.delta <= claim.delta
-        and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
-    ):
+    if own and stated is not None and _exceeds(stated, claim):
         failures.append(
             f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
         )
@@ -126,13 +100,23 @@ def audit_by_replay(
     charged = claim.events if stated is None else stated.events
     pairs = []
     for other in neighbours:
-        pair, found = _compare(fit, other, claim, charged)
+        again = Replay(recording, run, other.data)
+        pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
+        found = list(pair.complaints)
+        found += again.faults() if again.failure or not found else []
+        if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
+            found.append(
+                f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
+            )
+        unpaid = Counter(pair.differing) - Counter(dict(charged))
+        if charged and unpaid:
+            found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
         pairs.append(pair)
         failures += [f"on {other.name}, {text}" for text in found]
     failures += _unpaid_kinds(recording.draws, {event for event, _ in charged})
-    tape = _LawTape(rng)
+    tape = LawTape(rng)
     with run_tape(tape):
-        subject.everything(fit.data, {}, None if secure else int(rng.integers(2**31 - 1)))
+        run(data, seed=None if secure else int(rng.integers(2**31 - 1)))
     tests = sorted([*tape.tests, *_whole_transcript(recording, rng)], key=lambda test: test.p_value)
     p_value = min(1.0, tests[0].p_value * len(tests)) if tests else 1.0
     if p_value < level:
@@ -148,35 +132,8 @@ def audit_by_replay(
     return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
 
 
-def _compare(
-    fit: Replayed, other: Neighbour, claim: Claim, charged: tuple[tuple[PrivacyEvent, int], ...]
-) -> tuple[PairLoss, list[str]]:
-    """Replay the fit on one neighbour: the loss of its draws, and what is wrong with them."""
-    again = Replay(fit.recording, lambda inputs: fit.subject.everything(inputs, {}, fit.seed), other.data)
-    pair = pair_loss(fit.recording.draws, again.draws, fit.recording.outputs, other.distance, claim.delta)
-    found = list(pair.complaints)
-    if again.failure:
-        found.append(again.failure)
-    elif not found:
-        found += differing_results(fit.recording.result, again.result)
-    if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
-        found.append(
-            f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
-        )
-    unpaid = Counter(pair.differing) - Counter(dict(charged))
-    if charged and unpaid:
-        found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")
-    return pair, found
-
-
-def neighbours_of(
-    estimator: Any, data: Inputs, claim: PrivacyGuarantee, n_neighbours: int, rng: Any
-) -> list[Neighbour]:
-    """Change single units of numeric data as the guarantee allows, worst cases first."""
-    source = CheckData(data.X, data.y, data.params)
-    steps = evenly(changes(estimator, source, claim, rng, 1), n_neighbours)
-    made = [(step, step.apply(source)) for step in steps]
-    return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
+def _exceeds(stated: PrivacyGuarantee, claim: Claim) -> bool:
+    return stated.delta <= claim.delta and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
 
 
 def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:
@@ -191,8 +148,7 @@ def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:
 # --- losses --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PairLoss:
+class PairLoss(NamedTuple):
     """The draws of two runs with the same results.
 
     ``epsilon`` is the worst case over all results at the δ asked for: the events, each at the share of its sensitivity
@@ -278,51 +234,6 @@ def at_share(event: PrivacyEvent, share: float) -> PrivacyEvent:
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
-
-
-class _LawTape:
-    """A tape that repeats every draw, and tests its law."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.tests: list[LawTest] = []
-        self.untested: set[str] = set()
-        self._rng = rng
-        self._conclusive = False
-        self._seen: Counter[Any] = Counter()
-
-    def draw(self, draw: Draw, sample: Any) -> Any:
-        key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
-        self._seen[key] += 1
-        if self._seen[key] <= _EACH and not self._conclusive:
-            self._look(draw, sample)
-        return sample()
-
-    def _look(self, draw: Draw, sample: Any) -> None:
-        selects = draw.kind.startswith("select")
-        width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
-        times = max(2, math.ceil(_NUMBERS * (_CHOICES if selects else 1) / width))
-        tests = self._again(draw, sample, times)
-        if not tests:
-            self.untested.add(draw.kind)
-            return
-        # An odd first look does not count: fresh draws decide, at twice their p-values, for there are two more looks.
-        for more in (1, _MORE):
-            if min(test.p_value for test in tests) >= _ODD:
-                break
-            again = self._again(draw, sample, more * times)
-            tests = [replace(test, p_value=min(1.0, 2.0 * test.p_value)) for test in again]
-            if min(test.p_value for test in tests) < _CERTAIN:
-                self._conclusive = True
-                break
-        self.tests += tests
-
-    def _again(self, draw: Draw, sample: Any, times: int) -> list[LawTest]:
-        one = sample
-        if draw.kind.startswith("select"):
-            one = draw.categories if draw.categories is not None else lambda: categories_of(draw, sample())
-        results = [one() for _ in range(times)]
-        numbers = uniforms(draw, results, self._rng)
-        return law_tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
 
 
 def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[LawTest]:

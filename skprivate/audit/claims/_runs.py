@@ -32,8 +32,6 @@ _MOST_NUMBERS = 20_000
 _LARGEST = 1e250
 #: Parts of a release up to this size also show their last binary digits.
 _FEW = 8
-#: Numbers of a part, beyond its coordinates, that are looked at.
-_SUMMARIES = ("sum", "l1 norm", "maximum", "minimum", "linf norm")
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Subject:
                 found |= _predictions(model, probes)
         else:
             _collect(model, "value", found, 4)
-        return _in_order(found)
+        return found
 
     def many_rows(self, row: Any, n: int, settings: dict[str, Any], seed: int | None) -> Array:
         """Randomise one row n times, independently: shape (n, n_features)."""
@@ -290,7 +288,7 @@ class Runs:
                 runs = Parallel(n_jobs=self.n_jobs)(delayed(self.subject.released)(*task) for task in tasks)
             if not layout:
                 layout.extend(layout_of(runs))
-            return numbers_of(runs, layout, digits=True)[0]
+            return numbers_of(runs, layout, digits=True)
 
         return sample
 
@@ -382,17 +380,6 @@ def _predictions(model: Any, probes: Any) -> dict[str, Array]:
     return found
 
 
-def _in_order(found: dict[str, Array]) -> dict[str, Array]:
-    """Sort what belongs to rows in a random public order by the rows."""
-    for name, order in list(found.items()):
-        if name.endswith(".members"):
-            bags = name.removesuffix("members")
-            for other, values in found.items():
-                if other.startswith(bags) and other != name and values.size == order.size:
-                    found[other] = values[np.argsort(order, kind="stable")]
-    return found
-
-
 def layout_of(runs: list[dict[str, Array]]) -> list[tuple[str, int]]:
     """List the parts of the runs with their sizes; −1 where the size varies."""
     layout = []
@@ -402,11 +389,9 @@ def layout_of(runs: list[dict[str, Array]]) -> list[tuple[str, int]]:
     return layout
 
 
-def numbers_of(
-    runs: list[dict[str, Array]], layout: list[tuple[str, int]], digits: bool = False
-) -> tuple[Array, list[str]]:
+def numbers_of(runs: list[dict[str, Array]], layout: list[tuple[str, int]], digits: bool = False) -> Array:
     """Write runs as rows of numbers: coordinates, summaries of each part, and last digits of small parts."""
-    blocks, names = [], []
+    blocks = [np.zeros((len(runs), 1))] if not layout else []
     for name, size in layout:
         values = [run.get(name, np.zeros(0)) for run in runs]
         if size >= 0:
@@ -414,22 +399,18 @@ def numbers_of(
             for row, value in zip(block, values, strict=True):
                 row[: min(size, value.size)] = value[:size]
             blocks.append(block)
-            names += [f"{name}[{k}]" for k in range(size)] if size > 1 else [name] * size
             if digits and size <= _FEW:
                 blocks.append(last_digit(block))
-                names += [f"last digit of {name}[{k}]" for k in range(size)]
             if size == 1:
                 continue
         else:
             blocks.append(np.array([[float(v.size)] for v in values]))
-            names.append(f"size of {name}")
         summary = [
             [v.sum(), np.abs(v).sum(), v.max(), v.min(), np.abs(v).max()] if v.size else [0.0] * 5
             for v in values
         ]
         blocks.append(np.clip(np.array(summary), -_LARGEST, _LARGEST))
-        names += [f"{which} of {name}" for which in _SUMMARIES]
-    return (np.hstack(blocks), names) if blocks else (np.zeros((len(runs), 1)), ["nothing"])
+    return np.hstack(blocks)
 
 
 def last_digit(values: Array) -> Array:
@@ -472,9 +453,5 @@ def _radius(lattice: Array) -> Array:
 
 def _lattice_step(values: Array) -> float:
     """Find the largest power of two that divides all of these numbers."""
-    mantissa, exponent = np.frexp(values[values != 0.0])
-    if mantissa.size == 0:
-        return 1.0
-    digits = (np.abs(mantissa) * 2.0**53).astype(np.int64)
-    lowest = (digits & -digits).astype(np.float64)
-    return float(2.0 ** np.clip(np.min(exponent - 53 + np.log2(lowest)), -1000, 1000))
+    last = last_digit(values[values != 0.0])
+    return float(2.0 ** np.clip(last.min(), -1000, 1000)) if last.size else 1.0

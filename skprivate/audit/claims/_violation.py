@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,11 @@ from skprivate.audit.claims._bets import Game
 from skprivate.audit.claims._neighbours import (
     Pair,
     Surroundings,
-    check_pairs,
-    given_pairs,
     halves,
+    measured,
     metric_pair,
     names_norm,
+    read_pairs,
     setting_variants,
     with_distance,
 )
@@ -37,7 +37,7 @@ from skprivate.audit.claims._runs import (
     row_features,
 )
 from skprivate.privacy import public_generator
-from skprivate.utils import Recording, Replay, differing_results, excess
+from skprivate.utils import Recording, Replay, excess
 
 Array = npt.NDArray[np.float64]
 #: Seeds of the first look at a pair, and of the second.
@@ -50,8 +50,8 @@ _TEST, _TEST_OF_ROWS = (100, 16, 3_000), (8_000, 8_000, 100_000)
 _PATIENCE = 3
 #: Factor of these numbers for pairs of the caller, who has reasons.
 _OWN = 10
-#: Pairs that are kept and changed.
-_ELITE = 12
+#: Pairs that are kept, and tested in the end if nothing else was found.
+_KEPT = 3
 #: Share of the time that a run on both inputs may take, and up to which such a pair is still replayed.
 _SLOW, _TOO_SLOW = 0.004, 0.1
 #: Shares of a sensitivity up to here may be the rounding of the shares themselves.
@@ -76,12 +76,6 @@ class SearchCounts:
     n_tested: int
     n_replayed: int
     seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.n_pairs} pairs looked at, {self.n_tested} tested, {self.n_refused} refused, {self.n_replayed} "
-            f"replayed, {self.seconds:.1f} CPU seconds"
-        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,9 @@ class ViolationReport:
         claim = f"claimed epsilon {self.claimed_epsilon:.4g}"
         claim += f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         claim += f", one {self.claim.unit}, {self.claim.adjacency}"
-        tried = str(self.counts)
+        n = self.counts
+        tried = f"{n.n_pairs} pairs looked at, {n.n_tested} tested, {n.n_refused} refused, {n.n_replayed} replayed, "
+        tried += f"{n.seconds:.1f} CPU seconds"
         if self.largest_share is not None:
             tried += f"; at most {self.largest_share:.4g} of a sensitivity"
             tried += f", on: {self.share_pair}" if self.largest_share > _ROUNDING else ""
@@ -181,10 +177,9 @@ def find_violation(
     """Search for neighbouring inputs on which a claimed guarantee fails.
 
     Neighbours are built from worst cases for arithmetic and counts, freely combined: values that are subnormal, huge,
-    tied, duplicated, collinear or far from zero, one row more, one user with two rows, row counts around multiples of
-    the number of columns, flipped labels, several outputs, identifiers of mixed types. Each pair is run a few times
-    with the same simulated noise on both sides, where only the data can make a difference. The pairs whose outputs move
-    furthest relative to the noise are changed a little and tried again. Where draws pass this package's release, each
+    tied, duplicated, collinear or far from zero, one row more, one user with two rows, flipped labels, several outputs.
+    Each pair is run a few times with the same simulated noise on both sides, where only the data can make a difference.
+    The pairs whose outputs move furthest relative to the noise are kept. Where draws pass this package's release, each
     pair is also replayed with the results of the first input, which shows how far every statistic moves. The strongest
     pairs are tested by bets on fresh runs, as in `audit_estimator` with ``method="black-box"``. Under a metric, the way
     between two rows is halved again and again towards the half where the law moves more, which leads to its jumps.
@@ -296,23 +291,14 @@ def find_violation(
     example = Inputs(
         None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {})
     )
-    search = Search(
-        Subject(estimator, statistic, simulate),
-        given,
-        distance,
-        confidence,
-        max_seconds,
-        max_pairs,
-        random_state,
-    )
-    own = list(pairs or ())
-    check_pairs(own)
+    target = Subject(estimator, statistic, simulate)
+    search = Search(target, given, distance, confidence, max_seconds, max_pairs, random_state)
+    own = read_pairs(pairs or ())
     search.prepare(example, make_data, settings, own)
     return search.go(own)
 
 
-@dataclass(frozen=True)
-class _Tested:
+class _Tested(NamedTuple):
     """The outcome of a test on fresh runs."""
 
     pair: Pair
@@ -321,37 +307,33 @@ class _Tested:
     bound: float
 
 
+@dataclass
 class Search:
     """One search: looks at pairs, keeps the strongest, tests them."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        given: dict[str, Any],
-        distance: Any,
-        confidence: float,
-        max_seconds: float,
-        max_pairs: int | None,
-        random_state: Any,
-    ) -> None:
-        self.subject, self.given, self.distance = subject, given, distance
-        self.level, self.confidence = 1.0 - confidence, confidence
-        self.max_seconds, self.max_pairs = max_seconds, max_pairs
-        self.rng = public_generator(random_state)
+    subject: Subject
+    given: dict[str, Any]
+    distance: Any
+    confidence: float
+    max_seconds: float
+    max_pairs: int | None
+    random_state: Any
+
+    def __post_init__(self) -> None:
+        self.level, self.rng = 1.0 - self.confidence, public_generator(self.random_state)
         self.started = time.process_time()
         self.settings: list[dict[str, Any]] = [{}]
         self.claims: dict[str, Claim | None] = {}
         self.n_pairs = self.n_refused = self.n_tested = self.n_replayed = 0
         self.one_sided: list[str] = []
-        self.elite: list[tuple[float, Pair]] = []
-        self.settled: set[int] = set()
+        self.kept: list[tuple[float, Pair]] = []
         self.strongest: _Tested | None = None
         self.slow = 0.0
         self.share: tuple[float, Pair] | None = None
 
     # --- what is searched ----------------------------------------------------------------------------------------
 
-    def prepare(self, example: Inputs, make_data: Any, settings: Any, own: list[Any]) -> None:
+    def prepare(self, example: Inputs, make_data: Any, settings: Any, own: list[Pair]) -> None:
         """Read the claim and the settings, and choose how pairs are built."""
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]
@@ -360,12 +342,12 @@ class Search:
             name in self.subject.accepts or name in example.params for name in ("user_ids", "private")
         )
         # Inputs of the caller come first: some subjects take no others.
-        first = [side if isinstance(side, Inputs) else Inputs(*side) for side, *_ in own[:1]]
-        candidates = [*first, *plain_inputs(example, labels, has_target)]
+        candidates = [pair.first for pair in own[:1]] + [*plain_inputs(example, labels, has_target)]
         claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
         if claim.unit == "row" and users and self.given["unit"] is None:
             claim = replace(claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
-        self.place = Surroundings(claim, example, labels, has_target, users, private, make_data=make_data)
+        several = has_target and labels is None and self._takes_several_outputs(candidates)
+        self.place = Surroundings(claim, example, labels, has_target, users, private, several, make_data)
         self.metric = claim.adjacency == "metric"
         if not isinstance(settings, list):
             parameters = {**self.subject.parameters, **self.settings[0]}
@@ -375,6 +357,17 @@ class Search:
         if self.metric and bounds is not None:  # distances may be relative to them
             self.settings = [{"bounds": bounds, **each} for each in self.settings]
         self.recipes = None if self.metric else Recipes(self.place, self.settings, self.rng)
+
+    def _takes_several_outputs(self, candidates: Iterable[Inputs]) -> bool:
+        """Try targets of two columns on plain data: tags say it of some subjects only."""
+        for inputs in candidates:
+            try:
+                two = inputs.y if np.ndim(inputs.y) > 1 else np.column_stack([inputs.y, inputs.y])
+                self.subject.run(replace(inputs, y=two), self.settings[0], 0)
+            except Exception:  # of one output only, or too few rows
+                continue
+            return True
+        return False
 
     def _same_kind(self, claim: Claim) -> bool:
         """Check that a claim protects what pairs differ in: some options protect something else."""
@@ -429,7 +422,7 @@ class Search:
             return None
         if runs is None:
             return 0.0
-        values, _ = numbers_of(runs, layout_of(runs))
+        values = numbers_of(runs, layout_of(runs))
         found = separation(values[0::2], values[1::2], self.subject.seeded)
         return found / (1.25 * allowed + (0.8 if n_seeds > _FIRST else 1.0))
 
@@ -488,7 +481,6 @@ class Search:
 
         ``patience`` multiplies the numbers of runs; ``share`` is that of the time that is left.
         """
-        self.settled.add(id(pair))
         claim = self._claim(pair)
         stated = replace(claim, events=()).at(pair.distance)
         if not (0.0 < stated.epsilon < math.inf and math.isfinite(stated.delta)):
@@ -523,10 +515,10 @@ class Search:
 
     # --- the search ----------------------------------------------------------------------------------------------
 
-    def go(self, pairs: Iterable[Any]) -> ViolationReport:
+    def go(self, pairs: Iterable[Pair]) -> ViolationReport:
         """Search until a violation is found or the time is over."""
         claim = self.place.claim
-        own = given_pairs(pairs, self.settings[0], claim, self.distance)
+        own = [measured(replace(pair, settings=self.settings[0]), claim, self.distance) for pair in pairs]
         builds = not self.metric or self.distance is not None or names_norm(claim.metric)
         if not builds and not own:
             raise ValueError(
@@ -541,11 +533,9 @@ class Search:
                 found = self.test(pair, _OWN, 1.0 / (len(own) - k))
         while builds and found is None and not self._over(0.75):
             found = self._try(self._propose())
-        for _ in range(3):  # the strongest that are not yet tested
-            rest = [item for item in self.elite if id(item[1]) not in self.settled]
-            if found is not None or not rest or self.spent > self.max_seconds:
-                break
-            found = self.test(max(rest, key=lambda item: item[0])[1])
+        for _, pair in self.kept:
+            if found is None and self.spent <= self.max_seconds:
+                found = self.test(pair)
         return self._report()
 
     def _propose(self) -> Pair:
@@ -557,21 +547,11 @@ class Search:
             except Exception:  # refused: the look notes it
                 claim = self.place.claim
             return with_distance(pair, claim, self.distance)
-        promising = [pair for _, pair in self.elite]
-        if promising and self.n_pairs > 40 and self.rng.random() < 0.5:
-            parent = promising[int(self.rng.integers(len(promising)))]
-            return self.recipes.build(self.recipes.change(self._recipe(parent)))
-        return self.recipes.build(self.recipes.draw())
-
-    def _recipe(self, pair: Pair) -> dict[str, Any]:
-        number = next(k for k, known in enumerate(self.settings) if known is pair.settings)
-        return {**pair.genes, "settings": number}
+        return self.recipes.pair()
 
     def _try(self, pair: Pair) -> _Tested | None:
         self.n_pairs += 1
         score = self.look(pair, _FIRST)
-        if self.recipes is not None:
-            self.recipes.learn(self._recipe(pair), not (score is None or self.slow > 0.0))
         if score is None:
             return None
         beyond = self.watch(pair) > _ROUNDING
@@ -580,12 +560,13 @@ class Search:
             beyond = beyond or (pair is not before and self.watch(pair) > _ROUNDING)
         if beyond:
             score = max(score, 1.0 + 1e-6)  # whatever a few runs show
-        worst = min((item[0] for item in self.elite), default=0.0)
-        if score < 0.05 or (len(self.elite) >= _ELITE and score <= worst):
+        if score < max([0.05, *(kept for kept, _ in self.kept[_KEPT - 1 :])]):
             return None
         score = self.look(pair, _SECOND) or 0.0  # on fresh runs: what looked strong by chance does not stay
-        self.elite = sorted([*self.elite, (score, pair)], key=lambda item: -item[0])[:_ELITE]
-        return self.test(pair) if score > 1.0 else None
+        if score > 1.0:
+            return self.test(pair)
+        self.kept = sorted([*self.kept, (score, pair)], key=lambda item: -item[0])[:_KEPT]
+        return None
 
     def _descend(self, score: float, pair: Pair) -> tuple[float, Pair]:
         """Halve the way between two inputs towards a jump of the law, to the half that moves more."""
@@ -641,7 +622,7 @@ def largest_share(run: Any, first: Any, second: Any, distance: float | None) -> 
     if not recording.draws:
         return None
     again = Replay(recording, run, second)
-    if again.failure or differing_results(recording.result, again.result):
+    if again.faults():
         return math.inf
     return max(
         excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True)
@@ -685,14 +666,16 @@ def _directions(a: Array, b: Array, scale: Array, paired: bool) -> list[tuple[st
     """Learn directions in which two laws differ: of the median and mean move, and the strongest coordinates."""
     mean = (b - a).mean(axis=0)
     move = np.median(b - a, axis=0) if paired else np.median(b, axis=0) - np.median(a, axis=0)
-    found = []
-    for label, delta in (("median", move), ("mean", mean)):
-        for power in (0.0, 1.0):  # by likelihood, and along the move itself
-            weights = delta * scale**power
-            norm = float(np.abs(weights).max(initial=0.0))
-            if norm > 0.0 and math.isfinite(norm):
-                found.append((f"{label} {power:g}", weights / norm))
+    # By likelihood, and along the move itself.
+    moves = {"median": move, "median along": move * scale, "mean": mean, "mean along": mean * scale}
+    found = [
+        (label, weights / np.abs(weights).max()) for label, weights in moves.items() if _is_some(weights)
+    ]
     for rank, k in enumerate(np.argsort(-np.abs(mean), kind="stable")[:4]):
         if mean[k] != 0.0:
             found.append((f"strongest {rank}", np.sign(mean[k]) * np.eye(1, mean.size, int(k))[0]))
     return found
+
+
+def _is_some(weights: Array) -> bool:
+    return 0.0 < float(np.abs(weights).max(initial=0.0)) < math.inf

@@ -10,8 +10,10 @@ draws.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +22,9 @@ import numpy.typing as npt
 from scipy.special import betainc, gammainc, gammaincc, ndtr, ndtri
 from scipy.stats import binom, kstest
 
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent
 from skprivate.privacy.draws import Draw
-from skprivate.utils import NOISE, _size, exact
+from skprivate.utils._replay import NOISE, exact
 
 Array = npt.NDArray[np.float64]
 #: Beyond this share of a statistic its float64 sum with the noise has too few digits of the noise left.
@@ -30,6 +33,12 @@ _DIGITS = 2.0**-40
 _TABLED = 2000.0
 #: Most categories of a selection by permute-and-flip whose law is worked out.
 _MOST_CATEGORIES = 4096
+#: Noisy numbers of a draw that are drawn again, and how many times that choices are, which tell less each.
+_NUMBERS, _CHOICES = 300, 10
+#: Draws of one kind and cost that are looked at.
+_EACH = 3
+#: p-values below which a first look is repeated, how much longer the last look is, and the end of all looks.
+_ODD, _MORE, _CERTAIN = 0.02, 4, 1e-15
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, floa
     Noise far below one step, and choices between candidates far apart, are nearly always the same. The numbers of
     `uniforms` then hardly depend on the law, but this count does.
     """
-    if draw.kind.startswith("discrete") and (scale := _size(draw)) < 8.0:
+    if draw.kind.startswith("discrete") and (scale := scale_of(draw)) < 8.0:
         values, _ = exact(draw.statistic)
         moved = sum(step != 0 for one in results for step in _difference(one, values))
         if draw.kind == "discrete_laplace":
@@ -148,12 +157,57 @@ def _fair_bits(count: int, n: int) -> float:
     return 2.0 * float(min(binom.cdf(count, n, 0.5), binom.sf(count - 1, n, 0.5)))
 
 
+class LawTape:
+    """A tape that repeats every draw, and tests its law."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.tests: list[LawTest] = []
+        self.untested: set[str] = set()
+        self._rng = rng
+        self._conclusive = False
+        self._seen: Counter[Any] = Counter()
+
+    def draw(self, draw: Draw, sample: Any) -> Any:
+        key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
+        self._seen[key] += 1
+        if self._seen[key] <= _EACH and not self._conclusive:
+            self._look(draw, sample)
+        return sample()
+
+    def _look(self, draw: Draw, sample: Any) -> None:
+        selects = draw.kind.startswith("select")
+        width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
+        times = max(2, math.ceil(_NUMBERS * (_CHOICES if selects else 1) / width))
+        tests = self._again(draw, sample, times)
+        if not tests:
+            self.untested.add(draw.kind)
+            return
+        # An odd first look does not count: fresh draws decide, at twice their p-values, for there are two more looks.
+        for more in (1, _MORE):
+            if min(test.p_value for test in tests) >= _ODD:
+                break
+            again = self._again(draw, sample, more * times)
+            tests = [replace(test, p_value=min(1.0, 2.0 * test.p_value)) for test in again]
+            if min(test.p_value for test in tests) < _CERTAIN:
+                self._conclusive = True
+                break
+        self.tests += tests
+
+    def _again(self, draw: Draw, sample: Any, times: int) -> list[LawTest]:
+        one = sample
+        if draw.kind.startswith("select"):
+            one = draw.categories if draw.categories is not None else lambda: categories_of(draw, sample())
+        results = [one() for _ in range(times)]
+        numbers = uniforms(draw, results, self._rng)
+        return law_tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
+
+
 # --- noise on numbers -----------------------------------------------------------------------------------------------
 
 
 def _of_noise(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
     values, whole = exact(draw.statistic)
-    scale = _size(draw)
+    scale = scale_of(draw)
     if draw.kind.startswith("discrete"):
         steps = [_difference(one, values) for one in results]
         noise = np.array(steps, dtype=np.float64).reshape(len(results), values.size)
@@ -165,6 +219,17 @@ def _of_noise(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> l
     real = np.asarray([np.asarray(one, dtype=np.float64).ravel() for one in results])
     noise = ((real - centre) / step)[:, kept]
     return [real_uniforms(draw.kind, noise, scale)] if noise.size else []
+
+
+def scale_of(draw: Draw) -> float:
+    """Compute the scale of the noise of a draw, in its steps."""
+    (event,) = {type(event): event for event in draw.events}.values()
+    if isinstance(event, GaussianEvent):
+        return float(draw.sensitivity) * event.noise_multiplier
+    if isinstance(event, ZeroConcentratedEvent):
+        return float(draw.sensitivity) / math.sqrt(2 * event.rho)
+    assert isinstance(event, LaplaceEvent | PureEvent | BoundedRangeEvent)
+    return float(Fraction(draw.sensitivity) / Fraction(event.pure_epsilon))
 
 
 def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
@@ -360,7 +425,7 @@ def _of_k_norm(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> 
 
 def _of_flow(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
     mass = np.asarray(draw.statistic)
-    scale = _size(draw)
+    scale = scale_of(draw)
     noise = np.array([_difference(one, mass.ravel()) for one in results], dtype=np.float64)
     noise = noise.reshape(len(results), *mass.shape)
     if mass.ndim == 1:
