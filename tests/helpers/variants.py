@@ -345,13 +345,10 @@ def _synthesizers():
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
     rows = [kind()]
     rows += modes(kind, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
-    balls = tuple(Ball(0.5, 1.0, norm) for norm in ("l1", "l2", "linf"))
-    flows += modes(kind, bounds=balls, epsilon=(50.0,), resolution=(4,), **ways)
-    rows += modes(kind, bounds=balls)
     mixed = modes(
         kind,
         metric=("rows",),
-        bounds=((0, 1), "private", balls[1]),
+        bounds=((0, 1), "private"),
         categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
@@ -362,7 +359,7 @@ def _synthesizers():
     }
     mixed += modes(
         kind,
-        bounds=((0, 1), balls[1]),
+        bounds=((0, 1),),
         categories=({0: ["a", "b", "c"]},),
         epsilon=(50.0,),
         resolution=("auto", 3),
