@@ -474,7 +474,6 @@ def _preprocessors():
         sp.preprocessing.PrivateSplineTransformer,
         n_knots=(5,),
         basis=("b-spline",),
-        include_bias=(True, False),
         degree=(1, 3),
     )
     return {
