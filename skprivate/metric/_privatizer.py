@@ -346,29 +346,26 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         n, distances = len(self.states_), self._distances
         prior = check_prior(self.prior, n)
         channel = best_exponential_channel(distances, self.epsilon, relaxed=mechanism == "relaxed")
-        if mechanism == "optimal":
-            losses = distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
-            start = min(
-                channel,
-                make_affordable(remap(channel, distances, prior), distances, self.epsilon),
-                key=lambda one: expected_loss(one, distances, prior),
-            )
-            channel, bound = optimal_channel(distances, losses, self.epsilon, start)
-            self.least_loss_ = max(bound, 0.0)
-        self.expected_loss_ = expected_loss(channel, distances, prior)
-        if mechanism == "optimal":
-            self._warn_if_loose()
-        return channel
-
-    def _warn_if_loose(self):
-        loss, bound = self.expected_loss_, self.least_loss_
-        if loss - bound > _MAX_GAP * loss + 1e-6 * float(self._distances.max()):
+        if mechanism != "optimal":
+            self.expected_loss_ = expected_loss(channel, distances, prior)
+            return channel
+        losses = distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
+        start = min(
+            channel,
+            make_affordable(remap(channel, distances, prior), distances, self.epsilon),
+            key=lambda one: expected_loss(one, distances, prior),
+        )
+        channel, bound = optimal_channel(distances, losses, self.epsilon, start)
+        self.least_loss_ = bound = max(bound, 0.0)
+        self.expected_loss_ = loss = expected_loss(channel, distances, prior)
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(distances.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
                 f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "
                 "larger epsilon, take fewer steps.",
                 ConvergenceWarning,
             )
+        return channel
 
     def _randomise(self, X, *, ledger=True):
         """Randomise rows; return the guarantee of the release, too."""
