@@ -212,10 +212,8 @@ def test_a_fit_that_invents_magnitudes_says_that_rows_are_too_few(d, options):
 @pytest.mark.parametrize(("n", "found"), [(3000, 10.4), (10, 3000.0), (10, 0.0)])
 def test_what_is_said_of_rows_is_made_from_released_numbers(n, found, monkeypatch):
     """The number of rows is private: what decides, and is shown, is what the noisy counts add up to."""
-    measure_and_size = BinaryHierarchy.measure_and_size
-    monkeypatch.setattr(
-        BinaryHierarchy, "measure_and_size", lambda *args: (measure_and_size(*args)[0], found)
-    )
+    run = BinaryHierarchy.run
+    monkeypatch.setattr(BinaryHierarchy, "run", lambda *args: (run(*args)[0], found))
     model = MetricPrivateSynthesizer(1.0, random_state=0)
     said = said_of_rows(model, public_generator(0).normal(40, 5, size=(n, 1)))
     least = PrivateBounds(RANGE_SHARE, 1).least_rows
