@@ -20,8 +20,7 @@ from skprivate.metric import tree_distances
 from skprivate.metric._tables import leaves_of
 from skprivate.metric.net._exponential import best_exponential_channel, exponential_channel, net_scales
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import expected_loss, make_affordable, separated_net, worst_error
-from skprivate.metric.net._trees import Tree, optimal_tree_channel
+from skprivate.metric.net._spaces import expected_loss, separated_net, worst_error
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
 
@@ -53,11 +52,8 @@ def main() -> None:
             start = time.process_time()
             channel = best_exponential_channel(distances, epsilon)
             seconds = time.process_time() - start
-            tree, n, start = Tree.of(distances), len(distances), time.process_time()
-            if tree is None:
-                optimum, bound = optimal_channel(distances, distances / n, epsilon, channel)
-            else:
-                optimum, bound = optimal_tree_channel(tree, distances / n, epsilon, channel)
+            n, start = len(distances), time.process_time()
+            optimum, bound = optimal_channel(distances, distances / n, epsilon, channel)
             seconds_optimal = time.process_time() - start
             rows.append(
                 [
@@ -69,7 +65,7 @@ def main() -> None:
                     channel_price(quantise_channel(channel), distances),
                     round(seconds, 2),
                     expected_loss(channel, distances),
-                    expected_loss(make_affordable(optimum, distances, epsilon), distances),
+                    expected_loss(optimum, distances),
                     bound,
                     round(seconds_optimal, 2),
                 ]

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from skprivate._validation import WIDEST, check_bounds, column_label
 from skprivate.privacy import warn_caller
@@ -50,20 +48,14 @@ class Box:
 
     def inward(self, X: FloatArray, metric: Norm, epsilon: float) -> FloatArray:
         """Map each row by itself into the domain without lengthening a distance: clipping, in all three norms."""
-        return np.clip(X, self.lower, self.upper)
+        return self.nearest(X)
 
-    def diameter(
-        self, metric: Norm, out_of_bounds: OutOfBounds = "clip", epsilon: float | None = None
-    ) -> float:
+    def diameter(self, metric: Norm, out_of_bounds: OutOfBounds, epsilon: float) -> float:
         """Bound the distance between two rows after `inward`."""
         length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
         return float(length) * (1 + 2.0**-40)
 
-    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
-        """Drop weights where no row can be: none in a box."""
-        return weights
-
-    def to_unit(self, X: FloatArray, metric: Norm | None = None) -> FloatArray:
+    def to_unit(self, X: FloatArray) -> FloatArray:
         """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""
         # Clipped first, no difference overflows and no quotient exceeds 1.
         return (np.clip(X, self.lower, self.upper) - self.lower) / self.widths
@@ -73,16 +65,9 @@ class Box:
         return np.clip(self.lower + unit * self.widths, self.lower, self.upper)
 
 
-def block_to_unit(block: Any, box: Box, ground: Any, grouped: bool) -> Any:
+def block_to_unit(block: tuple[FloatArray, Any], box: Box) -> tuple[FloatArray, Any]:
     """Scale the numeric rows of a block to the unit cube."""
-    rows = box.to_unit(block[0], metric=ground)
-    return (rows, block[1]) if grouped else rows
-
-
-def block_inside(block: Any, box: Box) -> Any:
-    """Refuse a block with rows outside the box."""
-    box.refuse_outside(block[0])
-    return block
+    return box.to_unit(block[0]), block[1]
 
 
 _ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
@@ -94,7 +79,7 @@ _MOST_ERROR = 2.0**-33
 
 @dataclass(frozen=True)
 class Ball:
-    """The rows within a public radius of a public centre, to pass as ``bounds``.
+    """The rows within a public radius of a public centre, to pass to `MetricPrivatizer` as ``bounds``.
 
     Parameters
     ----------
@@ -112,10 +97,9 @@ class Ball:
 
     Notes
     -----
-    Rows outside are moved inside by a rule that keeps the guarantee. For one row more or less it is the nearest point
-    of the ball. If privacy counts distances, the rule must not lengthen any: it is the nearest point if norm and
-    distance are both "l2". Otherwise rows are clipped to the cube around the ball, and results are projected to the
-    ball (docs/metric.md, Theorem 10).
+    Rows outside are moved inside by a rule that lengthens no distance: to the nearest point if norm and distance are
+    both "l2". Otherwise rows are clipped to the cube around the ball, and results are projected to the ball
+    (docs/metric.md, Theorem 10).
 
     Examples
     --------
@@ -158,7 +142,7 @@ class Ball:
 
 @dataclass(frozen=True)
 class BallBox(Box):
-    """A ball; the box is the cube around it."""
+    """A ball of "l1" or "l2"; the box is the cube around it."""
 
     center: FloatArray = field(default_factory=lambda: np.empty(0))
     radius: float = 1.0
@@ -174,86 +158,41 @@ class BallBox(Box):
 
     def nearest(self, X: FloatArray) -> FloatArray:
         """Project rows to the ball in the Euclidean distance; rows inside do not change."""
-        moved = X - self.center
-        inside, shrunk = self._shrunk(moved)
-        return np.where(inside[:, None], X, shrunk + self.center)
+        moved, radius = X - self.center, self.radius
+        largest, length = self._length(moved)
+        least = np.maximum(largest, radius * 2.0**-60)  # shorter rows are inside; no quotient overflows
+        if self.norm == "l2":
+            shrunk = moved / least[:, None] * (radius / np.maximum(length, 1.0))[:, None]
+        else:
+            # Entries lose the same amount, at least the excess of the largest one; so only differences count.
+            rest = np.maximum(radius - (largest[:, None] - np.abs(moved)), 0.0)
+            descending = -np.sort(-rest, axis=1)
+            total, loss = np.zeros(moved.shape[0]), np.zeros(moved.shape[0])
+            for k in range(moved.shape[1]):
+                total = total + descending[:, k]
+                np.maximum(loss, (total - radius) / (k + 1), out=loss)
+            shrunk = np.copysign(np.maximum(rest - loss[:, None], 0.0), moved)
+        return np.where((length <= radius / least)[:, None], X, shrunk + self.center)
 
     def inward(self, X: FloatArray, metric: Norm, epsilon: float) -> FloatArray:
         """Map each row by itself into the ball or the cube without lengthening a distance."""
-        return self.nearest(X) if self.projects(metric, epsilon) else super().inward(X, metric, epsilon)
+        return self.nearest(X) if self.projects(metric, epsilon) else super().nearest(X)
 
-    def projects(self, metric: Norm, epsilon: float | None = None) -> bool:
+    def projects(self, metric: Norm, epsilon: float) -> bool:
         """Check that `nearest` lengthens no distance, but for rounding."""
-        if self.norm != metric or metric != "l2":
-            return False
         error = (self.center.size + 8) * self.radius + float(np.hypot.reduce(self.center))
-        return epsilon is None or error * 2.0**-52 * epsilon <= _MOST_ERROR
-
-    def to_unit(self, X: FloatArray, metric: Norm | None = None) -> FloatArray:
-        """Scale rows, projected to the ball, to the unit cube.
-
-        With ``metric`` rows are clipped to the cube instead if the projection lengthens distances.
-        """
-        if metric is not None and not self.projects(metric):
-            return super().to_unit(X)
-        moved = X - self.center
-        inside, shrunk = self._shrunk(moved)
-        return np.clip(0.5 + np.where(inside[:, None], moved, shrunk) / (2 * self.radius), 0.0, 1.0)
+        return self.norm == metric == "l2" and error * 2.0**-52 * epsilon <= _MOST_ERROR
 
     def from_unit(self, unit: FloatArray) -> FloatArray:
         """Map points of the unit cube to the ball."""
         return self.nearest(super().from_unit(unit))
 
-    def diameter(
-        self, metric: Norm, out_of_bounds: OutOfBounds = "clip", epsilon: float | None = None
-    ) -> float:
+    def diameter(self, metric: Norm, out_of_bounds: OutOfBounds, epsilon: float) -> float:
         """Bound the distance between two rows after `inward`."""
         if out_of_bounds == "clip" and not self.projects(metric, epsilon):
-            return super().diameter(metric)
+            return super().diameter(metric, out_of_bounds, epsilon)
         exponent = 1 / _ORDER[metric] - 1 / _ORDER[self.norm]
         return float(2 * self.radius * max(1.0, self.center.size**exponent) * (1 + 2.0**-38))
-
-    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
-        """Drop weights on a grid of the cube (the last axes) where no row of the ball can be: post-processing.
-
-        Noise in cells outside is removed. On nodes, where it comes from a neighbour, it moves to the nearest node that
-        a row of the ball can touch.
-        """
-        d = self.center.size
-        shape = weights.shape[weights.ndim - d :]
-        outside = ~self._touched(shape, kind)
-        if not outside.any():
-            return weights
-        flat = weights.reshape(-1, outside.size).copy()
-        away, kept = np.flatnonzero(outside), np.flatnonzero(~outside)
-        if kind == "nodes":
-            places = np.stack(np.unravel_index(np.arange(outside.size), shape), axis=1)
-            goal = cKDTree(places[kept]).query(places[away], p=_ORDER[metric])[1]
-            for group in flat:
-                np.add.at(group, kept[goal], group[away])
-        flat[:, away] = 0.0
-        if flat.sum() <= 0:
-            flat[:, kept] = 1.0
-        flat /= flat.sum()
-        return np.asarray(flat.reshape(weights.shape))
-
-    def _touched(self, shape: tuple[int, ...], kind: Literal["cells", "nodes"]) -> NDArray[np.bool_]:
-        """Find cells that the ball meets, or the nodes at their corners."""
-        cells = [k if kind == "cells" else k - 1 for k in shape]
-        total = np.zeros(cells)
-        for axis, k in enumerate(cells):
-            edges = np.linspace(-1.0, 1.0, k + 1)
-            gap = np.maximum(np.maximum(edges[:-1], -edges[1:]), 0.0)
-            gap = gap.reshape([-1 if j == axis else 1 for j in range(len(cells))])
-            total = np.maximum(total, gap) if self.norm == "linf" else total + gap ** _ORDER[self.norm]
-        met: NDArray[np.bool_] = total <= 1 + 1e-9
-        if kind == "nodes":
-            for axis in range(len(cells)):
-                pad = [(0, 0)] * len(cells)
-                pad[axis] = (1, 1)
-                wide = np.moveaxis(np.pad(met, pad), axis, 0)
-                met = np.moveaxis(wide[:-1] | wide[1:], 0, axis)
-        return met
 
     def _length(self, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Compute the largest absolute entry of every row, and the norm of the row divided by it (0 for zeros)."""
@@ -264,31 +203,8 @@ class BallBox(Box):
         length = np.zeros(moved.shape[0])
         for j in range(moved.shape[1]):
             part = np.abs(np.ascontiguousarray(moved[:, j])) / unit
-            if self.norm == "linf":
-                np.maximum(length, part, out=length)
-            else:
-                length += part * part if self.norm == "l2" else part
+            length += part * part if self.norm == "l2" else part
         return largest, np.sqrt(length) if self.norm == "l2" else length
-
-    def _shrunk(self, moved: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Find rows (minus the centre) inside the ball, and the projections of the others."""
-        largest, length = self._length(moved)
-        least = np.maximum(largest, self.radius * 2.0**-60)  # shorter rows are inside; no quotient overflows
-        inside = length <= self.radius / least
-        radius = self.radius
-        if self.norm == "linf":
-            return inside, np.clip(moved, -radius, radius)
-        if self.norm == "l2":
-            factor = radius / np.maximum(length, 1.0)
-            return inside, moved / least[:, None] * factor[:, None]
-        # Entries lose the same amount, at least the excess of the largest one; so only differences count.
-        rest = np.maximum(radius - (largest[:, None] - np.abs(moved)), 0.0)
-        descending = -np.sort(-rest, axis=1)
-        total, loss = np.zeros(moved.shape[0]), np.zeros(moved.shape[0])
-        for k in range(moved.shape[1]):
-            total = total + descending[:, k]
-            np.maximum(loss, (total - radius) / (k + 1), out=loss)
-        return inside, np.copysign(np.maximum(rest - loss[:, None], 0.0), moved)
 
 
 def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -> Box:
@@ -305,7 +221,7 @@ def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -
     lower, upper = center - radius, center + radius
     if not bool(np.all((lower < center) & (center < upper))):
         raise ValueError(f"the radius of bounds, {radius:g}, is lost beside its center in float64.")
-    return BallBox(lower, upper, center, radius, bounds.norm)
+    return Box(lower, upper) if bounds.norm == "linf" else BallBox(lower, upper, center, radius, bounds.norm)
 
 
 #: Mean radius of the Earth in km (IUGG).

@@ -20,8 +20,13 @@ from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_colum
 from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import check_metric, expected_loss, make_affordable, remap, tree_distances
-from skprivate.metric.net._trees import Tree, optimal_tree_channel
+from skprivate.metric.net._spaces import (
+    distance_matrix,
+    expected_loss,
+    make_affordable,
+    remap,
+    tree_distances,
+)
 from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_caller
 
 _NORMS = ("l1", "l2", "linf")
@@ -56,9 +61,9 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
-        least expected loss under ``prior``, by linear programming: on the leaves of a tree or on a line for some
-        hundred states, on other spaces for about 250 (a minute of one core). With more states it is the best one found,
-        and ``least_loss_`` bounds its distance from the optimum. "auto": the first one allowed.
+        least expected loss under ``prior``, by linear programming, for about 250 states (a minute of one core). With
+        more states it is the best one found, and ``least_loss_`` bounds its distance from the optimum. "auto": the
+        first one allowed.
     bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
         Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
         are projected to it, if given; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead
@@ -316,7 +321,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _nearest_of_net(self, noisy):
         """Round to the nearest point of the grid, in all three norms: post-processing."""
         shape = (self.resolution,) * noisy.shape[1]
-        cells = np.minimum((self._box.to_unit(noisy) * self.resolution).astype(np.int64), self.resolution - 1)
+        unit = self._box.to_unit(self._box.nearest(noisy))
+        cells = np.minimum((unit * self.resolution).astype(np.int64), self.resolution - 1)
         return self.net_[np.ravel_multi_index(tuple(cells.T), shape)]
 
     def _finite_metric(self):
@@ -327,8 +333,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             return np.array(states), tree_distances(self.parents, states)
         if self.distances is None:
             raise ValueError("metric='precomputed' needs distances between the states.")
-        distances = np.array(self.distances, dtype=np.float64)
-        check_metric(distances)
+        distances = distance_matrix(self.distances)
         states = np.arange(len(distances)) if self.states is None else np.array(self.states)
         if states.shape != (len(distances),):
             raise ValueError(
@@ -338,37 +343,29 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         return states, np.minimum(distances, distances.T)
 
     def _channel(self, mechanism):
-        n = len(self.states_)
+        n, distances = len(self.states_), self._distances
         prior = check_prior(self.prior, n)
-        channel = best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
-        if mechanism == "optimal":
-            losses = self._distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
-            start = min(
-                channel,
-                make_affordable(remap(channel, self._distances, prior), self._distances, self.epsilon),
-                key=lambda one: expected_loss(one, self._distances, prior),
-            )
-            tree = Tree.of(self._distances)
-            if tree is None:
-                channel, bound = optimal_channel(self._distances, losses, self.epsilon, start)
-            else:
-                channel, bound = optimal_tree_channel(tree, losses, self.epsilon, start)
-                channel = make_affordable(channel, self._distances, self.epsilon)
-            self.least_loss_ = max(bound, 0.0)
-        self.expected_loss_ = expected_loss(channel, self._distances, prior)
-        if mechanism == "optimal":
-            self._warn_if_loose()
-        return channel
-
-    def _warn_if_loose(self):
-        loss, bound = self.expected_loss_, self.least_loss_
-        if loss - bound > _MAX_GAP * loss + 1e-6 * float(self._distances.max()):
+        channel = best_exponential_channel(distances, self.epsilon, relaxed=mechanism == "relaxed")
+        if mechanism != "optimal":
+            self.expected_loss_ = expected_loss(channel, distances, prior)
+            return channel
+        losses = distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
+        start = min(
+            channel,
+            make_affordable(remap(channel, distances, prior), distances, self.epsilon),
+            key=lambda one: expected_loss(one, distances, prior),
+        )
+        channel, bound = optimal_channel(distances, losses, self.epsilon, start)
+        self.least_loss_ = bound = max(bound, 0.0)
+        self.expected_loss_ = loss = expected_loss(channel, distances, prior)
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(distances.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
                 f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "
                 "larger epsilon, take fewer steps.",
                 ConvergenceWarning,
             )
+        return channel
 
     def _randomise(self, X, *, ledger=True):
         """Randomise rows; return the guarantee of the release, too."""

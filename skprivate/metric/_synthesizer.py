@@ -17,7 +17,7 @@ from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._domains import Ball, BallBox, Box, block_inside, block_to_unit, check_domain
+from skprivate.metric._domains import Box, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric.grid._bounds import PrivateBounds
 from skprivate.metric.grid._flows import (
@@ -51,12 +51,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         times as large as those of plain differential privacy.
     metric : {"rows", "wasserstein"}, default="rows"
         Neighbouring data sets: one row more or less, or rows that moved.
-    bounds : "private", dict {column: (low, high)}, pair (lower, upper) or Ball, default="private"
+    bounds : "private", dict {column: (low, high)}, pair (lower, upper), default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
         column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget,
-        and needs some 1000 rows · columns / epsilon, more with many columns. Values outside are clipped, or projected
-        to a `Ball`, whose sides, for distances, are those of the cube around it. With ``categories``, bounds are those
-        of the remaining columns.
+        and needs some 1000 rows · columns / epsilon, more with many columns. Values outside are clipped. With
+        ``categories``, bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name. Their
         combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each ("wasserstein"):
@@ -81,8 +80,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     measure_ : GridMeasure or MixedMeasure
         The released probability measure: grid and weights (per combination of categories).
     bounds_ : tuple of two ndarrays of shape (n_numeric_features,)
-        Lower and upper bounds: the public ones (of a ball, those of the cube around it), or those released with
-        ``bounds="private"``.
+        Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of the fit.
     n_features_in_ : int
@@ -121,7 +119,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({"wasserstein", "rows"})],
-        "bounds": [Mapping, "array-like", Ball, StrOptions({"private"})],
+        "bounds": [Mapping, "array-like", StrOptions({"private"})],
         "categories": [Mapping, None],
         "category_weight": [Interval(Real, 0, None, closed="neither")],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -134,7 +132,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         epsilon: float = 1.0,
         *,
         metric: Literal["rows", "wasserstein"] = "rows",
-        bounds: Mapping[Any, Any] | ArrayLike | Ball = "private",
+        bounds: Mapping[Any, Any] | ArrayLike = "private",
         categories: Mapping[Any, Any] | None = None,
         category_weight: float = 1.0,
         resolution: int | Literal["auto"] = "auto",
@@ -189,7 +187,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         box = self._check_box(columns.numeric if mixed else n_features)
         resolution = self._check_resolution(n_features, columns)
         if box is not None and self.out_of_bounds == "raise":
-            rows = rows.map(partial(block_inside, box=box))
+            rows = rows.map(partial(_inside, box=box))
         n_rows = rows.n_rows  # in blocks all rows are read and checked before anything is paid
         assumptions = ("bounds are public",) if box is not None and n_features else ()
         assumptions += ("categories are public",) if mixed else ()
@@ -202,7 +200,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             kind, mechanism = "nodes", self._flow((n_rows, n_features), resolution, columns.sizes)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(partial(block_to_unit, box=box, ground=self.ground, grouped=mixed))
+            rows = rows.map(partial(block_to_unit, box=box))
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
@@ -215,11 +213,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             weights = released
         if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
-        weights, ball = box.confine(weights, kind, self.ground), box if isinstance(box, BallBox) else None
-        if mixed:
-            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, ball, kind)
+            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, kind)
         else:
-            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, columns.names, ball)
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, columns.names)
         self.bounds_ = (box.lower, box.upper)
         self._schema = schema
         return self
@@ -390,13 +386,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        columns, ball = getattr(self.measure_, "columns", None), self.measure_.ball
         farthest = diameter(self.ground, self.bounds_[0].size)
-        if ball is not None:
-            # Far from 0 the sides of the cube are not quite twice the radius in float64.
-            side = min(2 * ball.radius, float(ball.widths.min()))
-            farthest = ball.diameter(self.ground, self.out_of_bounds) / side
-        if columns is not None:
+        if (columns := getattr(self.measure_, "columns", None)) is not None:
             farthest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
         return PrivacyGuarantee(
             epsilon=guarantee.epsilon * farthest / n_samples,
@@ -411,3 +402,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
 def _without_groups(rows):
     return rows, None
+
+
+def _inside(block, box):
+    """Refuse a block with rows outside the box."""
+    box.refuse_outside(block[0])
+    return block

@@ -121,23 +121,7 @@ def _read_block(
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
     refuse_other_columns(block, names)
-    if read is numeric_table and (table := _columns_of_numbers(block)) is not None:
-        refuse_missing(table, getattr(blank, "feature_names_in_", None), type(blank).__name__)
-        return table
     return read(blank, block, reset=False)
-
-
-def _columns_of_numbers(block: Any) -> FloatArray | None:
-    """Convert a frame of numbers to float64 in column order; None for other tables, and for pandas, which does so."""
-    frame = nw.from_native(block, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame) or frame.implementation.is_pandas():
-        return None
-    if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in frame.schema.values()):
-        return None
-    table = np.empty(frame.shape, dtype=np.float64, order="F")
-    for j, series in enumerate(frame.iter_columns()):
-        table[:, j] = series.to_numpy()
-    return table
 
 
 def numbers(cells: NDArray[Any], label: str) -> FloatArray:

@@ -228,8 +228,10 @@ class UserKFold(BaseCrossValidator):
             )
         deal = partial(_kept, column=user_ids, n_splits=self.n_splits, key=key_bytes(self.key))
         for number in range(self.n_splits):
-            kept = (source.filter(partial(deal, number=number, held_out=out)) for out in (False, True))
-            yield next(kept), next(kept)
+            train, test = (source.map(partial(deal, number=number, held_out=out)) for out in (False, True))
+            for kept in (train, test):
+                kept.__dict__.pop("n_rows", None)  # it was that of all rows
+            yield train, test
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, user_ids: Any = None) -> int:
         """Number of folds.

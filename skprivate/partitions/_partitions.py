@@ -119,22 +119,6 @@ class Partitions(ABC):
         """A block without rows after the functions given to `map`."""
         return apply_all(self._functions, self.empty)
 
-    def filter(self, function: Callable[[Any], Any]) -> Self:
-        """Select rows of every block when it is visited.
-
-        Parameters
-        ----------
-        function : callable
-            From a block to some of its rows, in the same columns. It holds public numbers only.
-
-        Returns
-        -------
-        Partitions
-        """
-        kept = self.map(function)
-        kept.__dict__.pop("n_rows", None)  # it was that of all rows
-        return kept
-
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Apply a function to every block when it is visited.
 
@@ -261,20 +245,15 @@ class InMemory(Partitions):
     """
 
     def __init__(self, block: Any) -> None:
-        self._block = block
-
-    @property
-    def block(self) -> Any:
-        """The block."""
-        return self._block
+        self.block = block
 
     @property
     def empty(self) -> Any:
         """The block without its rows."""
-        return self._block[:0]
+        return self.block[:0]
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        return type(self)(function(self._block))
+        return type(self)(function(self.block))
 
     def gather(
         self,
@@ -283,7 +262,7 @@ class InMemory(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        return part(self._block, *beside_block(beside, 0))
+        return part(self.block, *beside_block(beside, 0))
 
 
 FloatArray = NDArray[np.float64]

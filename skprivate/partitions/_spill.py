@@ -58,33 +58,23 @@ def deal(
         spill.file.write(records.view(np.uint8).data)
     if dtype is None:
         raise ValueError("source has no block: give at least one, even without rows.")
-    return _PartReader(spill, dtype, starts, np.array(ends))
+    sizes, kind = np.array(ends), dtype
+    # Parts up to the one with which a further READ_BYTES are full.
+    filled = np.cumsum(np.diff(sizes, axis=1).sum(axis=0)) * kind.itemsize // READ_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), PARTS]
 
-
-class _PartReader:
-    """Reader of the parts of all blocks, several together where they are small."""
-
-    def __init__(
-        self, spill: Spill, dtype: np.dtype[Any], starts: list[int], ends: NDArray[np.int64]
-    ) -> None:
-        self.spill, self.dtype, self.starts, self.ends = spill, dtype, starts, ends
-        # Parts up to the one with which a further READ_BYTES are full.
-        filled = np.cumsum(np.diff(ends, axis=1).sum(axis=0)) * dtype.itemsize // READ_BYTES
-        full = np.flatnonzero(np.diff(filled)) + 1
-        self.bounds = [0, *full.tolist(), PARTS]
-
-    def __call__(self) -> Iterator[tuple[NDArray[Any], ...]]:
-        return (self._read(first, last) for first, last in pairwise(self.bounds))
-
-    def _read(self, first: int, last: int) -> tuple[NDArray[Any], ...]:
-        size = self.dtype.itemsize
-        records = np.empty(int((self.ends[:, last] - self.ends[:, first]).sum()), dtype=self.dtype)
+    def read(first: int, last: int) -> tuple[NDArray[Any], ...]:
+        records = np.empty(int((sizes[:, last] - sizes[:, first]).sum()), dtype=kind)
         view, done = memoryview(records.view(np.uint8).data), 0
-        for start, (begin, end) in zip(self.starts, self.ends[:, [first, last]].tolist(), strict=True):
-            self.spill.file.seek(start + begin * size)
-            self.spill.file.readinto(view[done : done + (end - begin) * size])
-            done += (end - begin) * size
-        return tuple(np.ascontiguousarray(records[name]) for name in self.dtype.names or ())
+        for start, (begin, end) in zip(
+            starts, (sizes[:, [first, last]] * kind.itemsize).tolist(), strict=True
+        ):
+            spill.file.seek(start + begin)
+            spill.file.readinto(view[done : done + end - begin])
+            done += end - begin
+        return tuple(np.ascontiguousarray(records[name]) for name in kind.names or ())
+
+    return lambda: (read(first, last) for first, last in pairwise(bounds))
 
 
 def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
@@ -103,18 +93,11 @@ def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
             (frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays])
         )
     spill.file.flush()
-    return _BlockReader(spill, kept)
 
-
-class _BlockReader:
-    """Reader of blocks that were kept: their arrays are mapped from the file, and come to memory when they are used."""
-
-    def __init__(self, spill: Spill, kept: list[tuple[bytes, int, int, list[int], list[int]]]) -> None:
-        self.spill, self.kept = spill, kept
-
-    def __call__(self) -> Iterator[Any]:
-        number = self.spill.file.fileno()
-        for frame, start, size, begins, lengths in self.kept:
+    def read() -> Iterator[Any]:
+        # Arrays are mapped from the file, and come to memory when they are used.
+        number = spill.file.fileno()
+        for frame, start, size, begins, lengths in kept:
             if size == 0:
                 yield pickle.loads(frame, buffers=[b""] * len(begins))
                 continue
@@ -122,3 +105,5 @@ class _BlockReader:
             arrays = [place[begin : begin + length] for begin, length in zip(begins, lengths, strict=True)]
             del place
             yield pickle.loads(frame, buffers=arrays)
+
+    return read

@@ -58,25 +58,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
 
     @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> AdditivePipeline:
-        """Fit both, one after the other.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            In memory.
-        y : array-like of shape (n_samples,)
-        **params : dict
-            As in `~sklearn.pipeline.Pipeline`.
-
-        Returns
-        -------
-        self : AdditivePipeline
-
-        Raises
-        ------
-        TypeError
-            If X is in blocks.
-        """
+        """Fit both, one after the other, on a table in memory."""
         (first, knots), (last, model) = self.steps
         routed = get_config().get("enable_metadata_routing", False)
         own = [
@@ -121,28 +103,10 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
 
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Fit both and transform, if the model does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        **params : dict
-            As in `fit`.
-        """
         return self.fit(X, y, **params).transform(X)
 
     @available_if(_last_has("fit_predict", "predict"))  # type: ignore[untyped-decorator]
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Fit both and predict, if the model has a method for that.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        **params : dict
-            As in `fit`.
-        """
         return self.fit(X, y, **params).predict(X)
 
     def __getitem__(self, ind: Any) -> Any:

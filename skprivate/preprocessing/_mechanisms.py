@@ -59,11 +59,10 @@ _RADIUS_FACTOR = 2.0
 
 
 class Prices(NamedTuple):
-    """ε of each selection, and either ε of Laplace noise or the multiplier of Gaussian noise on the sums."""
+    """ε of each selection, and Laplace or Gaussian noise on the three sums of a column."""
 
     selection: float
-    laplace: float | None = None
-    noise_multiplier: float | None = None
+    noise: PureEvent | GaussianEvent
 
 
 @lru_cache(maxsize=256)
@@ -87,42 +86,41 @@ def moment_prices(
     """
     per_column = epsilon / n_columns
     each_share = per_column / (n_selections + 1)
-    pure = Prices(each_share, laplace=each_share)
+    pure = Prices(each_share, PureEvent(each_share, "Laplace"))
     if delta == 0:
         return pure
     share = _SUMS_SHARE if n_selections else 1.0
 
     def prices(root: float) -> Prices:
         each = math.sqrt(8 * (1 - share) / max(n_selections, 1)) * root
-        return Prices(each, noise_multiplier=1 / (math.sqrt(2 * share) * root))
+        return Prices(each, GaussianEvent(1 / (math.sqrt(2 * share) * root), 3))
 
     def plan(root: float) -> Plan:
         return moment_events(prices(root), n_columns, n_selections)
 
     start = math.sqrt(_rho(epsilon, delta) / n_columns)
     approximate = prices(_largest(plan, start, epsilon, delta))
-    assert approximate.noise_multiplier is not None
 
-    def needed(found: Prices, noise: float) -> float:
-        return max(_UNITS_PER_SELECTION / found.selection if n_selections else 0.0, _UNITS_PER_NOISE * noise)
+    def needed(found: Prices) -> float:
+        selected = _UNITS_PER_SELECTION / found.selection if n_selections else 0.0
+        return max(selected, _UNITS_PER_NOISE * noise_deviation(found.noise, *sensitivities))
 
-    with_laplace = needed(pure, math.sqrt(2) * sensitivities[0] / each_share)
-    with_gaussian = needed(approximate, sensitivities[1] * approximate.noise_multiplier)
-    return approximate if with_gaussian < with_laplace else pure
+    return approximate if needed(approximate) < needed(pure) else pure
+
+
+def noise_deviation(noise: PureEvent | GaussianEvent, l1: float, l2: float) -> float:
+    """Compute the standard deviation of noise for the ℓ1 and ℓ2 sensitivity, in the same unit."""
+    if isinstance(noise, PureEvent):
+        return math.sqrt(2) * l1 / noise.epsilon
+    return l2 * noise.noise_multiplier
 
 
 def moment_events(prices: Prices, n_columns: int, n_selections: int) -> Plan:
     """List the events of `moment_prices` for all columns."""
-    noise: PrivacyEvent
-    if prices.laplace is not None:
-        noise = PureEvent(prices.laplace, "Laplace")
-    else:
-        assert prices.noise_multiplier is not None
-        noise = GaussianEvent(prices.noise_multiplier, 3)
-    events: Plan = ((noise, n_columns),)
-    if n_selections:
-        events = ((BoundedRangeEvent(prices.selection), n_selections * n_columns), *events)
-    return events
+    selections: Plan = (
+        ((BoundedRangeEvent(prices.selection), n_selections * n_columns),) if n_selections else ()
+    )
+    return (*selections, (prices.noise, n_columns))
 
 
 def _rho(epsilon: float, delta: float) -> float:
@@ -319,12 +317,7 @@ class ColumnMoments(Mechanism):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on a sum, in units."""
-        l1, l2 = sum_sensitivities(self.adjacency)
-        prices = self.prices
-        if prices.laplace is not None:
-            return math.sqrt(2) * l1 / prices.laplace * CONTRIBUTION_STEP
-        assert prices.noise_multiplier is not None
-        return l2 * prices.noise_multiplier * CONTRIBUTION_STEP
+        return noise_deviation(self.prices.noise, *sum_sensitivities(self.adjacency)) * CONTRIBUTION_STEP
 
     @property
     def least_units(self) -> float:
@@ -357,12 +350,11 @@ class ColumnMoments(Mechanism):
         return centre + radius * mean, radius * math.sqrt(variance), count
 
     def _noisy(self, total: Any, release: Any) -> Any:
-        prices = self.prices
-        l1, l2 = sum_sensitivities(self.adjacency)
-        if prices.laplace is not None:
-            return release.laplace(total, sensitivity=l1, epsilon=prices.laplace, step=CONTRIBUTION_STEP)
+        noise, (l1, l2) = self.prices.noise, sum_sensitivities(self.adjacency)
+        if isinstance(noise, PureEvent):
+            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=CONTRIBUTION_STEP)
         return release.gaussian(
-            total, sensitivity=l2, noise_multiplier=prices.noise_multiplier, step=CONTRIBUTION_STEP
+            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=CONTRIBUTION_STEP
         )
 
     def _ranges(self, data: Rows, release: Any) -> tuple[list[float], list[float]]:

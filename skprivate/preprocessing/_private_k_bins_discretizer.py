@@ -133,33 +133,6 @@ class PrivateKBinsDiscretizer(PrivateColumns):
             bins[present, j] = np.searchsorted(edges[1:-1], table[present, j], side="right")
         return bins if self.encode == "ordinal" else self._encoder().transform(bins)
 
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Map bins to their middles.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix
-            Binned rows, as `transform` returns them.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            NaN where missing.
-        """
-        check_is_fitted(self)
-        bins = np.asarray(X, dtype=np.float64) if self.encode == "ordinal" else self._bins(X)
-        if bins.ndim != 2 or bins.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X must have the columns that transform returns for {self.n_features_in_} features, got "
-                f"{bins.shape}."
-            )
-        result = np.full(bins.shape, np.nan)
-        for j, edges in enumerate(self.bin_edges_):
-            middles = edges[:-1] + 0.5 * np.diff(edges)
-            present = ~np.isnan(bins[:, j])
-            result[present, j] = middles[np.clip(bins[present, j].astype(np.int64), 0, len(middles) - 1)]
-        return result
-
     def _names_out(self, names):
         return names if self.encode == "ordinal" else self._encoder().get_feature_names_out(names)
 
@@ -175,10 +148,6 @@ class PrivateKBinsDiscretizer(PrivateColumns):
             sparse_output=self.encode == "onehot",
         )
         return encoder.fit(np.zeros((1, len(self.n_bins_))))
-
-    def _bins(self, X):
-        inverted = self._encoder().inverse_transform(X)
-        return np.where(np.equal(inverted, None), np.nan, inverted).astype(np.float64)  # type: ignore[call-overload]
 
     def _bins_per_column(self, n_columns):
         numbers = np.asarray(self.n_bins)

@@ -54,10 +54,7 @@ class PrivateSplineTransformer(PrivateColumns):
         "smooth": uncorrelated functions, as many as there are intervals between knots. The first is the feature
         itself, centred and scaled, up to five deviations or the outermost knots, or ``bounds``. The others are of
         increasing frequency, and the k-th has deviation 1/k. "b-spline": the functions of
-        `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots.
-    include_bias : bool, default=False
-        Whether B-splines of a feature sum to one, as in `~sklearn.preprocessing.SplineTransformer`; otherwise the
-        last one is left out. For ``basis="b-spline"`` only: no combination of smooth functions is a constant.
+        `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots, but for the last one.
     passthrough : bool, default=False
         Whether `transform` gives the features themselves as well, in front of all functions and with gaps filled by the
         released medians: for a model that scales them by itself. The first smooth function then has deviation 1/3.
@@ -134,7 +131,6 @@ class PrivateSplineTransformer(PrivateColumns):
         "n_knots": [Interval(Integral, 3, MOST_BINS + 1, closed="both"), StrOptions({"auto"})],
         "degree": [Interval(Integral, 1, 5, closed="both")],
         "basis": [StrOptions({"smooth", "b-spline"})],
-        "include_bias": ["boolean"],
         "passthrough": ["boolean"],
     }
 
@@ -145,7 +141,6 @@ class PrivateSplineTransformer(PrivateColumns):
         n_knots: int | Literal["auto"] = "auto",
         degree: int = 3,
         basis: Literal["smooth", "b-spline"] = "smooth",
-        include_bias: bool = False,
         passthrough: bool = False,
         delta: float = 1e-6,
         adjacency: AdjacencyName = "replace-one",
@@ -157,7 +152,6 @@ class PrivateSplineTransformer(PrivateColumns):
         self.n_knots = n_knots
         self.degree = degree
         self.basis = basis
-        self.include_bias = include_bias
         self.passthrough = passthrough
         self.delta = delta
         self.adjacency = adjacency
@@ -213,9 +207,9 @@ class PrivateSplineTransformer(PrivateColumns):
         self._medians = np.array([np.median(each[1:-1]) for each in edges])
         width = mechanism.n_bins[0]
         if self.basis == "b-spline":
-            width += int(self.degree) - (not self.include_bias)
-            if not self.include_bias:
-                splines = [spline._replace(coef=spline.coef[:, :-1]) for spline in splines]
+            # All of them sum to one, which a linear model has as its intercept.
+            width += int(self.degree) - 1
+            splines = [spline._replace(coef=spline.coef[:, :-1]) for spline in splines]
         self._splines = [spline.resize(width) for spline in splines]
         self.n_outputs_ = width
         self.knots_ = [spline.knots for spline in splines]
@@ -233,9 +227,8 @@ class PrivateSplineTransformer(PrivateColumns):
         Returns
         -------
         X_splines : ndarray of shape (n_samples, n_columns)
-            For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
-            one more with ``include_bias=True``. X itself, without gaps, is in front of them with ``passthrough=True``,
-            and alone if units were too few.
+            For each feature ``n_knots - 1`` columns with ``basis="smooth"``, or ``n_knots + degree - 2`` B-splines. X
+            itself, without gaps, is in front of them with ``passthrough=True``, and alone if units were too few.
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False)

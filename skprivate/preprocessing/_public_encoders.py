@@ -13,7 +13,6 @@ from sklearn.preprocessing import OneHotEncoder
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
 from skprivate._validation import all_differ, any_table, code_numbers, refuse_other_kinds
 from skprivate.partitions import OverBlocks
-from skprivate.preprocessing._columns import by_position
 from skprivate.privacy import Versioned
 
 
@@ -91,15 +90,6 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
 
     def _categories(self, n_columns: int) -> list[list[Any]]:
         return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))
-
-    def _decoded(self, codes: Any) -> Any:
-        """Look up categories by their numbers; None for the rest class."""
-        lists = self._categories(codes.shape[1])
-        decoded = np.empty(codes.shape, dtype=object)
-        for j, categories in enumerate(lists):
-            values = [*categories, None]
-            decoded[:, j] = [values[min(max(int(code), 0), len(categories))] for code in codes[:, j]]
-        return decoded
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -183,23 +173,6 @@ class PublicOneHotEncoder(PublicEncoder):
         """
         codes = self._codes(X)
         return self._encoder(codes.shape[1]).transform(codes)
-
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Turn columns back into categories.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_encoded)
-            Encoded rows.
-
-        Returns
-        -------
-        X_original : ndarray of object of shape (n_samples, n_features)
-            None where the value was no category.
-        """
-        codes = self._encoder(self.n_features_in_).inverse_transform(X)
-        rest = [len(categories) for categories in self._categories(self.n_features_in_)]
-        return self._decoded(np.where(np.equal(codes, None), rest, codes))  # type: ignore[call-overload]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns: of the feature and the category, or "rest".
@@ -290,18 +263,3 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
             Positions as floats; the number of categories for values that are none, missing ones included.
         """
         return self._codes(X).astype(np.float64)
-
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Turn positions back into categories.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Encoded rows.
-
-        Returns
-        -------
-        X_original : ndarray of object of shape (n_samples, n_features)
-            None where the value was no category.
-        """
-        return self._decoded(by_position(self, X, finite=True))

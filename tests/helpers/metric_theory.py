@@ -19,6 +19,15 @@ from skprivate.metric.net._spaces import distance_matrix, separated_net
 FloatArray = NDArray[np.float64]
 
 
+def is_ultrametric(matrix: FloatArray) -> bool:
+    """Test d(x, z) ≤ max(d(x, y), d(y, z)) for all triples."""
+    slack = 1e-9 * float(matrix.max(initial=0.0))
+    return all(
+        bool(np.all(matrix <= np.maximum(matrix[:, k][:, None], matrix[k][None, :]) + slack))
+        for k in range(matrix.shape[0])
+    )
+
+
 def packing_number(space: FloatArray, scale: float) -> Bracket:
     """Bracket of the packing number N(Z, s): the largest set with pairwise distances > s.
 

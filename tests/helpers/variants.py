@@ -381,12 +381,12 @@ def _halfspaces():
 
 def _synthesizers():
     kind, norms, data = sp.MetricPrivateSynthesizer, ("l1", "l2", "linf"), (default_data, one_column)
-    balls, names = tuple(Ball(0.5, 1.0, norm) for norm in norms), ["a", "b", "c"]
+    names = ["a", "b", "c"]
     distances = {"metric": ("wasserstein",), "ground": norms}
     flows = modes(kind, data, bounds=((0, 1),), epsilon=(5.0, 200.0), **distances)
-    flows += modes(kind, data, bounds=((-10, 10), *balls), epsilon=(50.0,), resolution=(4,), **distances)
+    flows += modes(kind, data, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **distances)
     all_data = (*data, far_rows)
-    rows = modes(kind, all_data) + modes(kind, all_data, bounds=balls)
+    rows = modes(kind, all_data)
     rows += modes(
         kind,
         all_data,
@@ -400,14 +400,14 @@ def _synthesizers():
         (category_rows,),
         fixed={"categories": {0: names}},
         metric=("rows",),
-        bounds=((0, 1), "private", balls[1]),
+        bounds=((0, 1), "private"),
         epsilon=(0.5, 2.0),
     )
     mixed += modes(
         kind,
         (category_rows,),
         fixed={"categories": {0: names}, "epsilon": 50.0},
-        bounds=((0, 1), balls[1]),
+        bounds=((0, 1),),
         resolution=("auto", 3),
         **weights,
     )
@@ -532,7 +532,6 @@ def _preprocessors():
         data,
         n_knots=(5,),
         basis=("b-spline",),
-        include_bias=(True, False),
         degree=(1, 3),
     )
     return {

@@ -85,7 +85,6 @@ SAME = {
         measure(),
         measure(bounds=([0, 0], [1, 1])),
         measure(bounds={1: (0.0, 1.0), 0: (0, 1)}),
-        measure(bounds=Ball(0.5, 0.5)),
         measure(ROWS[:7], resolution=2),
     ],
     "named box": lambda: [

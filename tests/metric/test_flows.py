@@ -44,7 +44,7 @@ def hat_moments(rows, cells):
 
 def flow_measure(rows, opened, *, epsilon, ground, cells=None):
     cells = choose_cells(epsilon, rows.shape[1], ground) if cells is None else cells
-    return LaplaceFlow(epsilon, *rows.shape, ground, cells).run(rows, opened)
+    return LaplaceFlow(epsilon, *rows.shape, ground, cells).run((rows, None), opened)
 
 
 def hat_measure(rows, opened, *, epsilon, ground, levels):
@@ -148,7 +148,7 @@ class Listening:
 def drawn_by(mechanism, rows):
     tape = Listening()
     with run_tape(tape), release(mechanism.epsilon, plan=mechanism.events) as opened:
-        mechanism.run(rows, opened)
+        mechanism.run((rows, None) if isinstance(mechanism, LaplaceFlow) else rows, opened)
     return tape.draws
 
 

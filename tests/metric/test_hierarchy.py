@@ -166,7 +166,7 @@ def test_whole_release_costs_epsilon(d, depth):
     opened = open_release(
         epsilon=0.7, unit="row", adjacency="add-remove", random_state=0, plan=mechanism.events
     )
-    weights = mechanism.run((rows, None), opened)
+    weights = mechanism.run((rows, None), opened)[0]
     guarantee = opened.close()
     assert guarantee.epsilon == pytest.approx(0.7, rel=1e-12) and guarantee.epsilon <= 0.7
     assert dict(guarantee.events) == dict(mechanism.events)
@@ -197,7 +197,7 @@ def test_privacy_of_a_count_is_what_it_costs(share):
 
 def test_empty_and_constant_data():
     for rows in (np.zeros((0, 2)), np.zeros((1, 2)), np.ones((100, 2))):
-        weights = BinaryHierarchy(1.0, 2).run((rows, None), release(1.0))
+        weights = BinaryHierarchy(1.0, 2).run((rows, None), release(1.0))[0]
         assert weights.sum() == pytest.approx(1)
 
 

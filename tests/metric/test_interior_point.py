@@ -25,7 +25,12 @@ from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
 
 def space(rng, n, kind):
-    """Points of the plane, shortest paths of a random graph, or places with several states each."""
+    """Points of the plane or a line, a tree, shortest paths of a random graph, or places with several states each."""
+    if kind == "line":
+        places = rng.exponential(size=n) * 3
+        return np.abs(places[:, None] - places[None])
+    if kind == "ultrametric":
+        return ultrametric(rng, n)
     if kind == "plane":
         points = rng.normal(size=(n, 2))
         return np.linalg.norm(points[:, None] - points[None], axis=2)
@@ -40,17 +45,29 @@ def space(rng, n, kind):
     return distances
 
 
+def ultrametric(rng, n):
+    """Heights of lowest common ancestors of a random binary merging."""
+    distances, groups, height = np.zeros((n, n)), [[i] for i in range(n)], 0.0
+    while len(groups) > 1:
+        height += rng.exponential()
+        i, j = sorted(rng.choice(len(groups), 2, replace=False))
+        for x, y in itertools.product(groups[i], groups[j]):
+            distances[x, y] = distances[y, x] = height
+        groups[i] += groups.pop(j)
+    return distances / (height or 1.0)
+
+
 def solved(distances, epsilon, prior):
     losses = distances * prior[:, None]
     return optimal_channel(distances, losses, epsilon, best_exponential_channel(distances, epsilon))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 9),
     st.floats(0.02, 30.0),
-    st.sampled_from(["plane", "graph", "repeated"]),
+    st.sampled_from(["plane", "graph", "repeated", "ultrametric", "line"]),
     st.booleans(),
 )
 def test_the_optimum_is_that_of_the_whole_programme(seed, n, epsilon, kind, even):
@@ -141,6 +158,57 @@ def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch
     # Where epsilon is ample the exponential channel is optimal, and prices that level it prove it at any size.
     best.set_params(epsilon=4.0).fit([[0]])
     assert best.expected_loss_ <= best.least_loss_ * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ultrametric", "line", "star"])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0, 10.0])
+def test_optimal_on_a_tree_is_the_optimum_of_the_whole_programme(kind, epsilon):
+    rng = np.random.default_rng(0)
+    distances = 1.0 - np.eye(12) if kind == "star" else space(rng, 12, kind)
+    prior = rng.dirichlet(np.ones(12))
+    channel, bound = solved(distances, epsilon, prior)
+    assert channel_price(quantise_channel(channel), distances) <= epsilon
+    best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
+    loss = expected_loss(channel, distances, prior)
+    assert loss <= best * (1 + 1e-5) + 1e-9
+    assert bound <= best * (1 + 1e-9) + 1e-12
+    assert loss - bound <= 3e-4 * loss + 1e-9
+
+
+def test_far_from_its_ends_a_line_has_geometric_noise():
+    places = np.arange(80.0)
+    distances = np.abs(places[:, None] - places[None])
+    model = MetricPrivatizer(1.0, metric="precomputed", mechanism="optimal", distances=distances)
+    model.fit(places[:, None].astype(int))
+    assert channel_price(quantise_channel(model.channel_), distances) <= 1.0
+    assert model.expected_loss_ == expected_loss(model.channel_, distances)
+    assert model.least_loss_ <= model.expected_loss_ <= model.least_loss_ * (1 + 3e-4)
+    # Two-sided, of the expected size 1/sinh(ε).
+    inner = (model.channel_ * distances).sum(axis=1)[30:50]
+    np.testing.assert_allclose(inner, 1 / np.sinh(1.0), rtol=1e-5)
+    model.set_params(mechanism="exponential").fit([[0]])
+    assert not hasattr(model, "least_loss_") and model.expected_loss_ > 0
+
+
+def test_one_state_and_states_without_distance():
+    for distances in (np.zeros((1, 1)), np.zeros((3, 3)), np.array([[0, 0, 1.0], [0, 0, 1], [1, 1, 0]])):
+        model = MetricPrivatizer(2.0, metric="precomputed", mechanism="optimal", distances=distances)
+        model.fit([[0]])
+        assert channel_price(quantise_channel(model.channel_), distances) <= 2.0
+        assert model.least_loss_ <= model.expected_loss_ + 1e-12
+
+
+def test_no_state_that_never_occurs_hides_what_prices_miss():
+    """A channel with a smaller loss than the bound would refute it: both states of a close pair give one answer."""
+    places = np.array([4.64400293, 1.7187613, 1.72674081, 0.0])
+    distances = np.abs(places[:, None] - places[None])
+    prior = np.array([0.0, 6.43165920e-07, 5.28726316e-02, 0.947126723924])
+    losses, epsilon = distances * prior[:, None], 22.29366619189114
+    answers = np.eye(4)[[0, 2, 2, 3]]
+    better = make_affordable((1 - 1e-11) * answers + 1e-11 / 4, distances, epsilon)
+    found, bound = optimal_channel(distances, losses, epsilon, best_exponential_channel(distances, epsilon))
+    assert bound <= (losses * better).sum() < 1e-6
+    assert (losses * found).sum() < 1e-6
 
 
 def test_two_states_are_randomised_response():

@@ -13,9 +13,7 @@ from skprivate.metric.grid._bounds import (
     centre_costs,
     centre_counts,
     distance_counts,
-    first_offset,
     median_costs,
-    nearest_centre,
     offset_costs,
     offset_counts,
 )
@@ -72,27 +70,6 @@ def test_one_row_changes_the_law_of_each_selection_by_its_price(price, seed):
     assert worst_ratio(column, price) <= price * (1 + 1e-9)
     # A cost that counts a row twice is seen.
     assert worst_ratio(np.zeros(3), 2 * price) > 1.5 * price
-
-
-def test_places_are_those_of_a_search():
-    """Read off the bits of floats, and found by bisection: at, beside and between all candidates, and far away."""
-    rng = public_generator(0)
-    midpoints = 0.5 * (CENTRES[1:] + CENTRES[:-1])
-    values = np.concatenate(
-        [
-            rng.normal(size=10_000) * 10.0 ** rng.integers(-320, 300, size=10_000),
-            *(np.nextafter(midpoints, to) for to in (-np.inf, np.inf)),
-            midpoints,
-            CENTRES,
-            [0.0, -0.0, 5e-324, -5e-324, np.finfo(float).max, -np.finfo(float).max],
-        ]
-    )
-    assert np.array_equal(nearest_centre(values), np.searchsorted(midpoints, values))
-    distances = np.abs(values)
-    distances = np.concatenate(
-        [distances, OFFSETS, np.nextafter(OFFSETS, 0), np.nextafter(OFFSETS, 9e9), [np.inf]]
-    )
-    assert np.array_equal(first_offset(distances), np.searchsorted(OFFSETS, distances))
 
 
 @pytest.mark.parametrize("centre", [0.0, 1.5, -3e4, 2.0**40])
@@ -235,10 +212,8 @@ def test_a_fit_that_invents_magnitudes_says_that_rows_are_too_few(d, options):
 @pytest.mark.parametrize(("n", "found"), [(3000, 10.4), (10, 3000.0), (10, 0.0)])
 def test_what_is_said_of_rows_is_made_from_released_numbers(n, found, monkeypatch):
     """The number of rows is private: what decides, and is shown, is what the noisy counts add up to."""
-    measure_and_size = BinaryHierarchy.measure_and_size
-    monkeypatch.setattr(
-        BinaryHierarchy, "measure_and_size", lambda *args: (measure_and_size(*args)[0], found)
-    )
+    run = BinaryHierarchy.run
+    monkeypatch.setattr(BinaryHierarchy, "run", lambda *args: (run(*args)[0], found))
     model = MetricPrivateSynthesizer(1.0, random_state=0)
     said = said_of_rows(model, public_generator(0).normal(40, 5, size=(n, 1)))
     least = PrivateBounds(RANGE_SHARE, 1).least_rows

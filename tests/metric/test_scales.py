@@ -9,6 +9,7 @@ from helpers.linear_programme import programme
 from helpers.metric_theory import (
     boolean_cube_accuracy,
     doubling_scale,
+    is_ultrametric,
     lipschitz_functions_accuracy,
     measures_accuracy,
     norm_ball_accuracy,
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.metric import predicted_accuracy, tree_distances
-from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale, is_ultrametric
+from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._scales import Bracket, lower_bound
 from skprivate.metric.net._spaces import worst_error
@@ -119,8 +120,10 @@ def test_ultrametric_sequences():
         return next((k for k in range(n) if x[k] != y[k]), None)
 
     a, b = 2.0 ** -np.arange(n), 3.0 ** -np.arange(n)
-    first = distance_matrix(points, lambda x, y: 0.0 if x == y else a[first_difference(x, y)])
-    second = distance_matrix(points, lambda x, y: 0.0 if x == y else b[first_difference(x, y)])
+    first, second = (
+        distance_matrix([[0.0 if x == y else c[first_difference(x, y)] for y in points] for x in points])
+        for c in (a, b)
+    )
     assert is_ultrametric(first) and is_ultrametric(second)
     for epsilon in (0.2, 1.0, 3.0, 10.0, 30.0, 100.0):
         entropic, diametric = ultrametric_sequences_scale(a, b, epsilon)

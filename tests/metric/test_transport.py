@@ -60,7 +60,6 @@ def test_samples_follow_the_measure(kind, shape):
     if kind == "cells":
         np.testing.assert_allclose(measure.on_cells(int(np.prod(shape))).sum(), 1)
     assert "shape" in repr(measure)
-    assert measure.points().shape == (np.prod(shape), len(shape))
 
 
 def test_systematic_sampling_is_closer_than_independent_rows():

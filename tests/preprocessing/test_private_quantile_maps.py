@@ -90,15 +90,10 @@ def test_encodings_agree_with_scikit_learn():
     np.testing.assert_array_equal(
         model.get_feature_names_out(["a", "b"]), other.get_feature_names_out(["a", "b"])
     )
-    np.testing.assert_allclose(
-        model.inverse_transform(model.transform(X)), other.inverse_transform(other.transform(X))
-    )
     sparse = PrivateKBinsDiscretizer(1.0, n_bins=[4, 3], encode="onehot", random_state=0).fit(X)
     np.testing.assert_array_equal(sparse.transform(X).toarray(), model.transform(X))
     ordinal = PrivateKBinsDiscretizer(1.0, n_bins=[4, 3], encode="ordinal", random_state=0).fit(X)
-    np.testing.assert_allclose(
-        ordinal.inverse_transform(ordinal.transform(X)), model.inverse_transform(model.transform(X))
-    )
+    np.testing.assert_array_equal(ordinal.transform(X), other.set_params(encode="ordinal").transform(X))
 
 
 def test_missing_values_have_no_bin():
@@ -107,7 +102,6 @@ def test_missing_values_have_no_bin():
     model = PrivateKBinsDiscretizer(1.0, n_bins=3, random_state=0).fit(X)
     onehot = model.transform(X)
     assert onehot[::2].sum() == 0 and np.all(onehot[1::2].sum(axis=1) == 1)
-    np.testing.assert_array_equal(np.isnan(model.inverse_transform(onehot)), np.isnan(X))
     ordinal = PrivateKBinsDiscretizer(1.0, n_bins=3, encode="ordinal", random_state=0).fit_transform(X)
     np.testing.assert_array_equal(np.isnan(ordinal), np.isnan(X))
 

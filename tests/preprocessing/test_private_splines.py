@@ -66,16 +66,13 @@ def test_knots_of_anything(inner, bounds):
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
-@pytest.mark.parametrize("include_bias", [True, False])
-def test_b_splines_are_those_of_scikit_learn(degree, include_bias):
+def test_b_splines_are_those_of_scikit_learn(degree):
     X = np.random.default_rng(0).normal(size=(4000, 3)) * [1.0, 300.0, 1e-5]
-    model = PrivateSplineTransformer(
-        3.0, n_knots=8, degree=degree, basis="b-spline", include_bias=include_bias, random_state=0
-    ).fit(X)
+    model = PrivateSplineTransformer(3.0, n_knots=8, degree=degree, basis="b-spline", random_state=0).fit(X)
     other = SplineTransformer(
         degree=degree,
         knots=np.column_stack(model.knots_),
-        include_bias=include_bias,
+        include_bias=False,
         extrapolation="constant",
     ).fit(X)
     grid = np.linspace(-5, 5, 999)[:, None] * [1.0, 300.0, 1e-5]

@@ -46,9 +46,7 @@ def test_whatever_is_no_category_is_the_rest(missing):
     X[1, 0] = missing
     encoder = PublicOneHotEncoder(["a"])
     np.testing.assert_array_equal(encoder.fit_transform(X), [[1, 0], [0, 1]])
-    assert encoder.inverse_transform([[1, 0], [0, 1]]).tolist() == [["a"], [None]]
-    ordinal = PublicOrdinalEncoder(["a"]).fit(X)
-    assert ordinal.inverse_transform(ordinal.transform(X)).tolist() == [["a"], [None]]
+    np.testing.assert_array_equal(PublicOrdinalEncoder(["a"]).fit_transform(X), [[0], [1]])
 
 
 def test_numbers_are_categories_too():
@@ -64,7 +62,6 @@ def test_data_frames_and_names(frame):
     encoded = encoder.transform(X)
     assert list(encoded.columns) == ["job_x", "job_y", "job_rest", "day_mon", "day_rest"]
     assert list(encoder.get_feature_names_out()) == list(encoded.columns)
-    assert encoder.inverse_transform(np.asarray(encoded)).tolist() == [["x", "mon"], [None, None]]
     with pytest.raises(ValueError, match="none for 'day'"):
         PublicOrdinalEncoder({"job": ["x"]}).fit(X)
     assert PublicOneHotEncoder(["x"], sparse_output=True).fit_transform(X).shape == (2, 4)

@@ -8,7 +8,6 @@ number enters through its logarithm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,17 +34,8 @@ CENTRES: FloatArray = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
 OFFSETS: FloatArray = 2.0 ** (
     np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE
 )
-#: Bits that distinguish the 1024 candidates of an octave, and those of the smallest one but 0.
-_SHIFT = 52 - 10
-_HALF_A_STEP = 1 << (_SHIFT - 1)
-_FIRST_STEP = int(_POSITIVE[:1].view(np.int64)[0] >> _SHIFT) - 1
-_HALF_THE_FIRST = int((_POSITIVE[:1] / 2).view(np.int64)[0])
-#: Offsets below all floats that begin with the same bits, 16 to an octave.
-_BUCKET = 52 - 4
-# The last one is that of infinity.
-_BUCKETS: IntArray = np.arange((0x7FF << 52 - _BUCKET) + 1, dtype=np.int64)
-_OFFSETS_BELOW: IntArray = np.searchsorted(OFFSETS, (_BUCKETS << _BUCKET).view(np.float64)).astype(np.int64)
-_OFFSETS_AND_INFINITY: FloatArray = np.append(OFFSETS, np.inf)
+# Halfway between two candidates the lower one is the nearest.
+_MIDPOINTS: FloatArray = 0.5 * (CENTRES[1:] + CENTRES[:-1])
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ def _candidate(first: IntArray, run: int, member: int) -> int:
 def centre_counts(rows: FloatArray) -> IntArray:
     """Count the rows of each column by their nearest candidate centre; halfway between two, the lower one."""
     return np.stack(
-        [np.bincount(nearest_centre(column), minlength=CENTRES.size) for column in contiguous_columns(rows)]
+        [np.bincount(np.searchsorted(_MIDPOINTS, column), minlength=CENTRES.size) for column in rows.T]
     )
 
 
@@ -125,9 +115,9 @@ def offset_counts(rows: FloatArray, centres: FloatArray, least: FloatArray) -> I
     The offsets of a column are `OFFSETS`, and no smaller than its ``least``.
     """
     counts = []
-    for column, centre, low in zip(contiguous_columns(rows), centres, least, strict=True):
+    for column, centre, low in zip(rows.T, centres, least, strict=True):
         offset = column - centre
-        place = first_offset(np.abs(offset))
+        place = np.searchsorted(OFFSETS, np.abs(offset))
         place[np.abs(offset) <= low] = 0
         # One number for both sides: below the centre, the second half.
         place += (OFFSETS.size + 1) * (offset < 0)
@@ -144,35 +134,6 @@ def distance_counts(sides: IntArray) -> IntArray:
     counts[:, 0] = sides[0].sum(axis=1) - counts[:, 1:].sum(axis=1)
     counts[:, -2] += counts[:, -1]
     return np.asarray(counts[:, :-1])
-
-
-def contiguous_columns(rows: FloatArray) -> Iterator[FloatArray]:
-    """Iterate over columns in contiguous memory."""
-    return (np.ascontiguousarray(column) for column in rows.T)
-
-
-def nearest_centre(values: FloatArray) -> IntArray:
-    """Find the candidate nearest to each value, as `numpy.searchsorted` among the midpoints does."""
-    # The bits of a positive float, read as an integer, are piecewise linear in its logarithm, like the candidates.
-    place, negative = np.abs(values).view(np.int64), values < 0
-    # Halfway between two candidates the lower one is nearer to 0, or farther from it where values are negative.
-    place += negative
-    not_zero = place > _HALF_THE_FIRST
-    place += _HALF_A_STEP - 1
-    place >>= _SHIFT
-    place -= _FIRST_STEP
-    np.clip(place, not_zero, _POSITIVE.size, out=place)
-    np.negative(place, out=place, where=negative)
-    place += _POSITIVE.size
-    return place
-
-
-def first_offset(distances: FloatArray) -> IntArray:
-    """Count the offsets below each distance, as `numpy.searchsorted` does."""
-    # Values with the same first bits have at most one offset between them.
-    base: IntArray = _OFFSETS_BELOW[distances.view(np.int64) >> _BUCKET]
-    base += distances > _OFFSETS_AND_INFINITY[base]
-    return base
 
 
 def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:

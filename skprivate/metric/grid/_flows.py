@@ -130,9 +130,9 @@ def hat_sums(
 
 
 def category_sums(
-    block: tuple[FloatArray, IntArray], cells: int, bits: int, sizes: tuple[int, ...]
+    block: tuple[FloatArray, IntArray | None], cells: int, bits: int, sizes: tuple[int, ...]
 ) -> IntArray:
-    """Compute `hat_sums` of (rows, combinations of categories), with one axis per categorical column."""
+    """Compute `hat_sums` of (rows, combinations of categories or None), with one axis per categorical column."""
     rows, groups = block
     sums = hat_sums(rows, cells, bits, groups, math.prod(sizes))
     return sums.reshape(*sizes, *sums.shape[1:])
@@ -205,9 +205,9 @@ class LaplaceFlow(Mechanism):
     """ε-metrically private measure on the nodes of a grid of the unit cube, for W1 between data sets.
 
     ``epsilon`` is per unit of W1 in the unit cube with distance ``ground``; ``n_rows`` is public, the same in all
-    neighbours. With ``sizes``, the numbers of categories of each categorical column, data are pairs of rows and their
-    combinations, and the measure has one axis more for each of these columns, before the others. ``weight`` is the
-    distance between rows that differ in one of these columns alone; others add to it.
+    neighbours. Data are pairs of rows and their combinations of categories, or None. With ``sizes``, the numbers of
+    categories of each categorical column, the measure has one axis more for each of these columns, before the others.
+    ``weight`` is the distance between rows that differ in one of these columns alone; others add to it.
     """
 
     epsilon: float
@@ -250,15 +250,9 @@ class LaplaceFlow(Mechanism):
         stars = sum(star_edges(size) * (size - 1) / size for size in self.sizes)
         return float(edges + 2.0**d * math.prod(self.sizes) * stars) / self.epsilon
 
-    def run(
-        self, data: FloatArray | tuple[FloatArray, IntArray] | Partitions, release: Release
-    ) -> FloatArray:
+    def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
         """Release the measure of ``n_rows`` rows in the unit cube, of shape (*sizes, *(cells + 1,) * n_features)."""
-        count = (
-            partial(category_sums, cells=self.cells, bits=self.bits, sizes=self.sizes)
-            if self.sizes
-            else partial(hat_sums, cells=self.cells, bits=self.bits)
-        )
+        count = partial(category_sums, cells=self.cells, bits=self.bits, sizes=self.sizes)
         sensitivity = steps_per_distance(self.n_rows, self.cells << self.bits, self.n_features, self.ground)
         noisy = release.flow_laplace(
             as_partitions(data).sum(count),

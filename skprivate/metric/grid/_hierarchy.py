@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from skprivate.metric._domains import Box
+from skprivate.metric._domains import Box, block_to_unit
 from skprivate.metric.grid._bounds import PrivateBounds
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Events, Mechanism, PureEvent, Release
@@ -325,11 +325,7 @@ class BinaryHierarchy(Mechanism):
         """Splits of the list of combinations."""
         return ((self.n_groups or 1) - 1).bit_length()
 
-    def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
-        """Release the measure of `measure_and_size` alone."""
-        return self.measure_and_size(data, release)[0]
-
-    def measure_and_size(
+    def run(
         self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
     ) -> tuple[FloatArray, float]:
         """Release probabilities of the leaf boxes, and the number of rows by the noisy counts.
@@ -401,11 +397,7 @@ class BoxedHierarchy(Mechanism):
             if isinstance(self.box, PrivateBounds)
             else self.box
         )
-        return box, *self.hierarchy.measure_and_size(rows.map(partial(_in_box, box=box)), release)
-
-
-def _in_box(block: tuple[FloatArray, IntArray | None], box: Box) -> tuple[FloatArray, IntArray | None]:
-    return box.to_unit(block[0]), block[1]
+        return box, *self.hierarchy.run(rows.map(partial(block_to_unit, box=box)), release)
 
 
 def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> IntArray:

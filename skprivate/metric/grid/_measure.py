@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
 from skprivate._validation import column_label
-from skprivate.metric._domains import BallBox, Box, Norm, degree_columns
+from skprivate.metric._domains import Box, Norm, degree_columns
 from skprivate.metric.grid._hierarchy import leaf_counts
 from skprivate.privacy import Versioned, public_generator
 from skprivate.privacy.noise import FloatArray
@@ -41,8 +41,6 @@ class GridMeasure(Versioned):
         belongs to the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
     names : tuple of str, optional
         Of the features.
-    ball : BallBox, optional
-        The ball in the box, if ``bounds`` were a `Ball`: synthetic rows are projected to it.
     """
 
     lower: FloatArray
@@ -50,12 +48,10 @@ class GridMeasure(Versioned):
     weights: FloatArray
     kind: Literal["cells", "nodes"]
     names: tuple[str, ...] | None = None
-    ball: BallBox | None = None
 
     @property
     def box(self) -> Box:
-        """Domain: the ball, if there is one."""
-        return Box(self.lower, self.upper) if self.ball is None else self.ball
+        return Box(self.lower, self.upper)
 
     @property
     def n_features(self) -> int:
@@ -65,15 +61,6 @@ class GridMeasure(Versioned):
     def shape(self) -> tuple[int, ...]:
         """Entries per axis."""
         return self.weights.shape
-
-    def points(self) -> FloatArray:
-        """Compute the centres of the cells, or the nodes; shape (n_weights, n_features)."""
-        axes = [
-            (np.arange(k) + 0.5) / k if self.kind == "cells" else np.arange(k) / max(k - 1, 1)
-            for k in self.shape
-        ]
-        unit = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.n_features)
-        return self.box.from_unit(unit)
 
     def on_cells(self, cells: int) -> FloatArray:
         """Compute the probability of each cell of the grid with ``cells`` cells along every side."""

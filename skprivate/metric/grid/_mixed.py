@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import all_differ, code_numbers, column_label
-from skprivate.metric._domains import BallBox, Box, Norm
+from skprivate.metric._domains import Box, Norm
 from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric.grid._measure import (
     COLOURS,
@@ -130,8 +130,6 @@ class MixedMeasure(Versioned):
     lower, upper : ndarray of shape (n_numeric,)
     weights : ndarray of shape (n_combinations, *grid)
         Nonnegative, adds up to 1.
-    ball : BallBox, optional
-        The ball in the box of the numeric columns, if ``bounds`` were a `Ball`.
     kind : {"cells", "nodes"}, default="cells"
         Meaning of the weights, as in `GridMeasure`.
     """
@@ -140,7 +138,6 @@ class MixedMeasure(Versioned):
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
-    ball: BallBox | None = None
     kind: Literal["cells", "nodes"] = "cells"
 
     @property
@@ -162,7 +159,7 @@ class MixedMeasure(Versioned):
         if self.lower.size:
             for group in np.unique(combination):
                 part = combination == group
-                grid = GridMeasure(self.lower, self.upper, self.weights[group], self.kind, ball=self.ball)
+                grid = GridMeasure(self.lower, self.upper, self.weights[group], self.kind)
                 numeric[part] = grid.sample(int(part.sum()), rng)
         order = rng.permutation(n_samples)
         return numeric[order], combination[order]
@@ -174,19 +171,12 @@ class MixedMeasure(Versioned):
         for start in range(0, n_samples, n_rows):
             yield self.draw(min(n_rows, n_samples - start), rng)
 
-    def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw rows with the original category values, as an object array."""
-        rows = np.empty((n_samples, self.n_features), dtype=object)
-        for j, column in enumerate(self.columns.decode(*self.draw(n_samples, rng))):
-            rows[:, j] = column
-        return rows
-
     def distance_to_rows(self, X: NDArray[Any], ground: Norm, weight: float = 1.0) -> float:
         """Compute W1 to up to 1000 rows by assignment: in fractions of the bounds, plus ``weight`` per category."""
         rng = public_generator(0)
         if X.shape[0] > _SAMPLES:
             X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
-        box = Box(self.lower, self.upper) if self.ball is None else self.ball
+        box = Box(self.lower, self.upper)
         (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
         cost = np.zeros((here.size, there.size))
         if self.lower.size:
@@ -196,34 +186,17 @@ class MixedMeasure(Versioned):
             cost += weight * (one[:, None] != other[None])
         return assignment_cost(cost)
 
-    def grid(self, group: int | None = None) -> GridMeasure:
-        """Take the measure of the numeric columns in one combination of categories (of its mass), or in all."""
-        names = self.columns.names
-        numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
-        weights = self.weights.sum(axis=0) if group is None else self.weights[group]
-        return GridMeasure(self.lower, self.upper, weights, self.kind, numeric, self.ball)
-
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
-        """Plot one column or two: bars for categories, densities for numbers, one line per category for both.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            The current ones by default.
-        columns : str, int, or sequence of one or two of them, optional
-            Names or positions of the columns; needed if there are more than two.
-
-        Returns
-        -------
-        matplotlib Axes
-        """
+        """Plot columns as `GridMeasure.plot` does: bars for categories, one line per category beside a number."""
         names, numeric = self.columns.names, self.columns.numeric
         chosen = plotted_columns(columns, self.n_features, names)
         ax = axes_or_current(ax)
         labels = [label(j, names) for j in chosen]
         listed = [j for j in chosen if j in self.columns.values]
         if not listed:
-            return self.grid().plot(ax, columns=[numeric.index(j) for j in chosen])
+            own = None if names is None else tuple(names[j] for j in numeric)
+            grid = GridMeasure(self.lower, self.upper, self.weights.sum(axis=0), self.kind, own)
+            return grid.plot(ax, columns=[numeric.index(j) for j in chosen])
         # One axis per categorical column, then one per numeric one.
         mass = self.weights.reshape(*self.columns.sizes, *self.weights.shape[1:])
         axes = [sorted(self.columns.values).index(j) for j in listed]

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from skprivate.metric.net._spaces import make_affordable, representatives, separated_net, worst_error
-from skprivate.metric.net._trees import MARGIN
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Nets whose price is computed from all outputs; the others are compared by an upper bound.
 _FINALISTS = 3
 _COARSE_STEPS, _FINE_STEPS = 5, 20
+# ε is lowered by this share before a channel is designed, so that its price is at most ε after rounding.
+_MARGIN = 1e-7
 
 
 def exponential_channel(
@@ -163,7 +164,7 @@ def best_exponential_channel(
     ``relaxed`` uses ρ̃ in the exponent (Theorem 5.1).
     """
     second = distances if accuracy is None else accuracy
-    budget = epsilon * (1 - MARGIN)
+    budget = epsilon * (1 - _MARGIN)
 
     def candidates(
         mechanism: NetMechanism, exponents: FloatArray, steps: int

@@ -5,7 +5,7 @@ Everything here depends on public geometry alone; `Release.channel` measures the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,31 +16,16 @@ from scipy.sparse.csgraph import connected_components
 from skprivate.privacy.draws import channel_price, quantise_channel
 from skprivate.privacy.noise import FloatArray, IntArray
 
-_RELATIVE = 1e-9
 
-
-def distance_matrix(
-    space: ArrayLike | Sequence[Any], distance: Callable[[Any, Any], float] | None = None
-) -> FloatArray:
-    """Make and check the distance matrix of a finite metric space, given as a matrix or as points with a distance."""
-    if distance is not None:
-        points = list(space)  # type: ignore[arg-type]
-        matrix = np.array([[float(distance(x, y)) for y in points] for x in points], dtype=np.float64)
-        matrix = matrix.reshape(len(points), len(points))
-    else:
-        matrix = np.array(space, dtype=np.float64)
-    check_metric(matrix)
-    return matrix
-
-
-def check_metric(matrix: FloatArray) -> None:
-    """Refuse a matrix that is no (pseudo)metric, naming the entry or the triangle that fails."""
+def distance_matrix(space: ArrayLike) -> FloatArray:
+    """Copy a matrix of distances; refuse one that is no (pseudo)metric, naming the entry or triangle that fails."""
+    matrix = np.array(space, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise ValueError(f"distances must be a square matrix, got shape {matrix.shape}.")
     if not np.all(np.isfinite(matrix)):
         raise ValueError("distances must be finite.")
     scale = float(matrix.max())
-    slack = _RELATIVE * abs(scale)
+    slack = 1e-9 * abs(scale)
     if (bad := np.argwhere(np.abs(np.diag(matrix)) > 0)).size:
         i = int(bad[0, 0])
         raise ValueError(f"distances must be zero on the diagonal, but entry ({i}, {i}) is {matrix[i, i]:g}.")
@@ -61,15 +46,7 @@ def check_metric(matrix: FloatArray) -> None:
                 f"distances must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > d({i}, {k}) + "
                 f"d({k}, {j}) = {matrix[i, k] + matrix[k, j]:g}."
             )
-
-
-def is_ultrametric(matrix: FloatArray) -> bool:
-    """Test d(x, z) ≤ max(d(x, y), d(y, z)) for all triples."""
-    slack = _RELATIVE * float(matrix.max(initial=0.0))
-    return all(
-        bool(np.all(matrix <= np.maximum(matrix[:, k][:, None], matrix[k][None, :]) + slack))
-        for k in range(matrix.shape[0])
-    )
+    return matrix
 
 
 def separated_net(matrix: FloatArray, scale: float) -> IntArray:
