@@ -34,17 +34,16 @@ from skprivate.aggregate.random._bags import (
     check_label_release,
     draw_members,
     exact_bags,
-    gather_rows,
     noisy_bags,
-    number_blocks,
+    table_in_memory,
 )
 from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
-from skprivate.aggregate.tables._blocks import learn_names
+from skprivate.aggregate.tables._blocks import label_column, learn_names, read_blocks
 from skprivate.aggregate.tables._sums import ClassSums, NumberSums
 from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.partitions import Partitions, linear_rows
+from skprivate.partitions import Partitions, is_partitioned, linear_rows
 from skprivate.privacy import public_generator, warn_caller
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
@@ -141,24 +140,16 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             beta=beta,
         )
 
-    def _learn_blocks(
-        self,
-        X: Any,
-        y: Any,
-        row_keys: Any,
-        read_labels: Callable[[Any], NDArray[Any]],
-        summarise_labels: Callable[[NDArray[Any]], list[Any]],
-    ) -> tuple[PublicRows, Partitions]:
-        """Read the public part of rows in blocks, and the blocks as `NumberTable`."""
-        blank = learn_names(self, X, y, row_keys=row_keys)
-        read = partial(_read_features, estimator=blank)
-        rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
-        return gather_rows(rows, summarise_labels), rows
-
-    def _read_memory(self, X: Any, y: Any, row_keys: Any, **checks: Any) -> tuple[PublicRows, Any]:
-        """Check rows in memory; returns their public part, and the labels."""
-        X, y = validate_data(self, X, y, dtype=np.float64, **checks)
-        return PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys)), y
+    def _read(
+        self, X: Any, y: Any, row_keys: Any, read_labels: Callable[[Any], NDArray[Any]], **checks: Any
+    ) -> Partitions:
+        """Read rows in memory or in blocks as `Table`."""
+        if is_partitioned(X):
+            rows = label_column(X, y, row_keys=row_keys)
+            read = partial(_read_features, estimator=learn_names(self, X, y, row_keys=row_keys))
+            return read_blocks(rows, read, read_labels, np.empty((0, rows.empty_block.X.shape[1])))
+        X, y = validate_data(self, X, read_labels(y), dtype=np.float64, **checks)
+        return table_in_memory(X, y, row_keys)
 
     def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.

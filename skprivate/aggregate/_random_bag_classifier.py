@@ -27,9 +27,10 @@ from skprivate.aggregate._bag_losses import BagObjective, class_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import (
-    PublicRows,
     RandomBags,
+    gather_rows,
     indicator_sums,
+    label_rows,
     labelled_blocks,
     no_labels,
 )
@@ -37,7 +38,7 @@ from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets
 from skprivate.aggregate.tables._sums import Labelled
-from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate.partitions import InMemory
 from skprivate.privacy import PrivacyLedger
 
 _SMALLEST_PROBABILITY = 1e-3
@@ -212,21 +213,14 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         self._check_submodel()
         given = None if self.classes is None else check_classes(self.classes)
-        rows: Partitions
-        if is_partitioned(X):
-            read = partial(read_labels, classes=given)
-            look = distinct_labels if given is None else no_labels
-            public, blocks = self._learn_blocks(X, y, row_keys, read, look)
-            plain = two_or_more(public.labels if given is None else given, self)
-            rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
-        else:
-            labels = read_labels(y, classes=given)
-            public, y = self._read_memory(X, labels, row_keys, multi_output=True)
-            if y.ndim == 2 and y.shape[1] > 1:
-                return self._fit_indicators(public, y)
-            labels = column_or_1d(y, warn=True)
-            plain = two_or_more(distinct_labels(labels) if given is None else given, self)
-            rows = InMemory(Labelled.of(class_targets(labels, classes=plain, strict=self.epsilon is None)))
+        rows = self._read(X, y, row_keys, partial(read_labels, classes=given), multi_output=True)
+        if isinstance(rows, InMemory) and rows.block.labels.ndim == 2:
+            if rows.block.labels.shape[1] > 1:
+                return self._fit_indicators(rows)
+            rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
+        public = gather_rows(rows, distinct_labels if given is None else no_labels)
+        plain = two_or_more(public.labels if given is None else given, self)
+        rows = labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
         self.classes_ = label_array(plain)
         n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
@@ -237,16 +231,17 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         )
         return self
 
-    def _fit_indicators(self, public: PublicRows, y: Any) -> Self:
+    def _fit_indicators(self, rows: InMemory) -> Self:
         # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-        targets = np.ascontiguousarray((read_numbers(y) == 1).T.astype(np.float64))
-        if self.epsilon is None and not np.array_equal(targets, y.T):
+        y = rows.block.labels
+        targets = (read_numbers(y) == 1).astype(np.float64)
+        if self.epsilon is None and not np.array_equal(targets, y):
             raise ValueError("y must hold 0 and 1 only if it has several columns.")
-        n_outputs = targets.shape[0]
+        n_outputs = targets.shape[1]
         self.classes_ = [np.array([0, 1])] * n_outputs
         self._fit_bags(
-            public,
-            InMemory(Labelled.of(targets)),
+            gather_rows(rows, no_labels),
+            InMemory(Labelled.of(label_rows(targets))),
             lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
         )
         return self

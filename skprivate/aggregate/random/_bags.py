@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sparse
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._blocks import label_column
+from skprivate.aggregate.tables._blocks import Table, label_column, read_blocks
 from skprivate.aggregate.tables._curated_bags import no_privacy
-from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy, number_targets
+from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy
 from skprivate.aggregate.tables._sums import (
     ClassSums,
     Further,
@@ -26,7 +26,7 @@ from skprivate.aggregate.tables._sums import (
     block_sums,
     release_sums,
 )
-from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, is_partitioned
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
 from skprivate.privacy import (
     PrivacyGuarantee,
     PrivacyLedger,
@@ -174,26 +174,10 @@ class PublicRows:
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
-class NumberTable(NamedTuple):
-    """Block of rows of numbers: ``size`` has the length of the block, ``X`` or ``keys`` may be None."""
-
-    size: range
-    X: FloatArray | None
-    labels: NDArray[Any]
-    keys: NDArray[Any] | None
-
-
-def number_blocks(
-    X: Any,
-    y: Any,
-    row_keys: Any,
-    *,
-    read: Callable[[Any], FloatArray] | None,
-    read_labels: Callable[[Any], NDArray[Any]],
-) -> Partitions:
-    """Read rows in blocks as `NumberTable`; ``read=None`` leaves the features out."""
-    rows = label_column(X, y, row_keys=row_keys)
-    return rows.map(partial(_read_block, read=read, read_labels=read_labels))
+def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: Any) -> InMemory:
+    """Make a block of rows in memory."""
+    keys = None if row_keys is None else np.asarray(row_keys)
+    return InMemory(Table(range(len(labels)), X, labels, keys))
 
 
 def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
@@ -203,7 +187,7 @@ def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], lis
 
 
 def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Partitions:
-    """Turn blocks of `NumberTable` into `Labelled`; ``targets`` maps labels to what is summed."""
+    """Turn blocks of `Table` into `Labelled`; ``targets`` maps labels to what is summed."""
     return rows.map(partial(_label, targets=targets))
 
 
@@ -212,22 +196,12 @@ def no_labels(labels: NDArray[Any]) -> list[Any]:
     return []
 
 
-def _read_block(
-    block: Roles,
-    *,
-    read: Callable[[Any], FloatArray] | None,
-    read_labels: Callable[[Any], NDArray[Any]],
-) -> NumberTable:
-    labels = np.asarray(block.of["y"])
-    keys = block.of.get("row_keys")
-    keys = None if keys is None else np.asarray(keys)
-    size = range(labels.size)
-    if not size:  # types of nothing are anything
-        return NumberTable(size, None if read is None else np.empty((0, block.X.shape[1])), labels, keys)
-    return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
+def label_rows(labels: NDArray[Any]) -> NDArray[Any]:
+    """Take labels (n,) or (n, n_outputs) as targets (n_outputs, n)."""
+    return np.ascontiguousarray(np.atleast_2d(labels.T))
 
 
-def _gather(block: NumberTable, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+def _gather(block: Table, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
     return PublicRows((len(block.size),), block.X, block.keys, summarise_labels(block.labels))
 
 
@@ -243,7 +217,7 @@ def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
     )
 
 
-def _label(block: NumberTable, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
+def _label(block: Table, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
     return Labelled(block.size, targets(block.labels))
 
 
@@ -568,18 +542,20 @@ def make_random_bags(
     check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
     bounds = check_bounds(label_bounds)
+    read_labels = partial(_check_labels, numbers=numbers)
+    outputs = 1
     rows: Partitions
     if is_partitioned(X):
-        blocks = number_blocks(X, y, row_keys, read=None, read_labels=partial(_check_labels, numbers=numbers))
-        public, rows, outputs = gather_rows(blocks, no_labels), labelled_blocks(blocks, number_targets), 1
+        rows = read_blocks(label_column(X, y, row_keys=row_keys), None, read_labels, None)
     else:
-        labels = _check_labels(y, numbers=numbers)
-        targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
+        labels = read_labels(y)
         n = X.shape[0] if hasattr(X, "shape") else len(X)
-        if targets.ndim != 2 or targets.shape[0] != n:
+        if labels.ndim not in (1, 2) or labels.shape[0] != n:
             raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
-        public = PublicRows((n,), keys=None if row_keys is None else np.asarray(row_keys))
-        rows, outputs = InMemory(Labelled.of(np.ascontiguousarray(targets.T))), targets.shape[1]
+        outputs = 1 if labels.ndim == 1 else labels.shape[1]
+        rows = table_in_memory(None, labels, row_keys)
+    public = gather_rows(rows, no_labels)
+    rows = labelled_blocks(rows, label_rows)
     order = public.order()
     rng = public_generator(random_state)
     members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)

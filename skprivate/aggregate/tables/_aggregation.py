@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes, distinct_labels, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import (
+    Table,
     encode_blocks,
     learn_blocks,
-    learn_memory,
     read_columns,
     table_blocks,
 )
@@ -450,9 +450,18 @@ def make_curated_bags(
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
     check_label_privacy(epsilon, delta)
-    coding = {"categorical_features": categorical_features, "n_bins": n_bins, "bin_edges": bin_edges}
-    read = _read_blocks if is_partitioned(X) else _read_memory
-    columns, rows, found = read(X, y, classes, epsilon is None, **coding)
+    names, tables = _read_tables(X, y, _reader(classes))
+    columns, _, seen = learn_blocks(
+        tables,
+        names,
+        categorical_features=categorical_features,
+        n_bins=n_bins,
+        bin_edges=bin_edges,
+        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes)),
+        merge_labels=_merge_labels,
+    )
+    found = _find_classes(classes, seen)
+    rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
@@ -476,29 +485,15 @@ def make_curated_bags(
     return membership.report(released, guarantee, known)
 
 
-def _read_memory(
-    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
-) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions]:
+    if is_partitioned(X):
+        return table_blocks(X, y, partial(read_columns, tighten=False), read_labels)
     refuse_other_index(X, y)
     names, values = read_columns(X)
-    labels = np.asarray(_reader(classes)(y))
+    labels = np.asarray(read_labels(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    columns, codes = learn_memory(values, names, **coding)
-    found = _find_classes(classes, _summarise_labels(labels, auto=_is_auto(classes)))
-    return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
-
-
-def _read_blocks(
-    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
-) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
-    names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _reader(classes))
-    look = partial(_summarise_labels, auto=_is_auto(classes))
-    columns, _, seen = learn_blocks(
-        tables, names, summarise_labels=look, merge_labels=_merge_labels, **coding
-    )
-    found = _find_classes(classes, seen)
-    return columns, encode_blocks(tables, columns, _targets(found, strict)), found
+    return names, InMemory(Table(range(labels.size), values, labels))
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
