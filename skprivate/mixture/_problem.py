@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from skprivate._sklearn import gather
 from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
 from skprivate.partitions import InMemory, Partitions
 from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, PureEvent, Release, SelectionRule
@@ -24,6 +26,13 @@ LARGEST_WEIGHT = 1000
 LARGEST_RATIO = 10**7
 #: Largest number of distinct errors of a selection, where the class weights allow.
 MOST_CATEGORIES = 2**19
+#: Largest number of hypotheses whose errors are counted together, in parts: 16 MiB from every block of rows.
+MOST_SUMS = 2**21
+#: Number of errors that are gathered before they are counted.
+GATHER = 2**20
+
+#: Numbers for hypotheses, and a function from a position in them to the hypothesis.
+Block: TypeAlias = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -95,55 +104,87 @@ def selection_event(rule: SelectionRule, epsilon: float) -> PrivacyEvent:
     return BoundedRangeEvent(epsilon) if rule == "exponential" else PureEvent(epsilon, "permute-and-flip")
 
 
-#: A part of an enumeration, and the distinct numbers of errors in it with their counts.
-Checkpoint = tuple[slice, Integers, Integers]
-
-
 class Enumeration:
-    """Hypotheses in a fixed order whose errors are counted (pass 1) and found again (pass 2), part by part."""
+    """Hypotheses in a fixed order whose errors are counted (pass 1) and found again (pass 2).
 
-    _checkpoints: list[Checkpoint]
+    They come in parts that do not depend on the rows. Errors are ``offset`` plus a sum over rows, counted in units of
+    ``resolution``, rounded down.
+    """
+
+    def __init__(self, offset: int, resolution: int) -> None:
+        self.offset = offset
+        self.resolution = resolution
+        self._counted: list[tuple[slice, tuple[Integers, Integers]]] = []
 
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
+    @property
+    def part_sizes(self) -> list[int]:
+        """Numbers of hypotheses in the parts."""
         raise NotImplementedError
 
-    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
-        """Yield blocks of errors in order, each with a function from a position in it to the hypothesis."""
+    def _blocks(self, parts: slice) -> Iterator[Block]:
+        """Yield sums over rows in order, each block with a function from a position in it to the hypothesis."""
         raise NotImplementedError
+
+    def errors(self, parts: slice) -> Iterator[Block]:
+        """Yield the errors of the hypotheses of some parts, as `_blocks` yields the sums."""
+        for sums, describe in self._blocks(parts):
+            errors = sums.astype(np.int64).ravel()
+            errors += self.offset
+            yield errors // self.resolution if self.resolution > 1 else errors, describe
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Count hypotheses by their number of errors, ascending, by ``n_jobs`` threads (pass 1)."""
-        self._checkpoints = self._count_parts(n_jobs)
-        return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
+        stretches = _stretches(self.part_sizes)
+        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        counts = gather(
+            "hypotheses", len(stretches), pool(delayed(self._count)(parts) for parts in stretches)
+        )
+        self._counted = list(zip(stretches, counts, strict=True))
+        return merge_occurrences(counts)
+
+    def _count(self, parts: slice) -> tuple[Integers, Integers]:
+        merged: list[tuple[Integers, Integers]] = []
+        gathered: list[Integers] = []
+        for errors, _ in self.errors(parts):
+            gathered.append(errors)
+            if sum(one.size for one in gathered) >= GATHER:
+                merged.append(occurrences(np.concatenate(gathered)))
+                gathered = []
+        return merge_occurrences([*merged, occurrences(np.concatenate([np.zeros(0, np.int64), *gathered]))])
 
     def locate(self, errors: int, member: int) -> tuple[int, ...]:
         """Find the ``member``-th hypothesis (from zero) that makes ``errors`` errors (pass 2).
 
-        Only the part that holds it, known from the histograms of pass 1, is formed again.
+        Only the stretch that holds it, known from the histograms of pass 1, is formed again.
         """
-        if not self._checkpoints:
+        if not self._counted:
             self.histogram()
         remaining = member
-        for part, present, counts in self._checkpoints:
+        for parts, (present, counts) in self._counted:
             held = int(counts[present == errors].sum())
             if remaining >= held:
                 remaining -= held
                 continue
-            for numbers, describe in self._errors_of(part):
+            for numbers, describe in self.errors(parts):
                 positions = np.flatnonzero(numbers == errors)
                 if remaining < positions.size:
                     return describe(int(positions[remaining]))
                 remaining -= positions.size
         raise IndexError(f"Fewer than {member + 1} hypotheses make {errors} errors.")
 
-    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Yield every hypothesis with its errors, one by one: for tests and very small families."""
-        for numbers, describe in self._errors_of(slice(None)):
-            for position, errors in enumerate(numbers):
-                yield describe(position), int(errors)
+
+def _stretches(sizes: list[int]) -> list[slice]:
+    """Group neighbouring parts with at most `MOST_SUMS` hypotheses together."""
+    found, start, held = [], 0, 0
+    for part, size in enumerate(sizes):
+        if held and held + size > MOST_SUMS:
+            found.append(slice(start, part))
+            start, held = part, 0
+        held += size
+    return [*found, slice(start, len(sizes))]
 
 
 def draw_hypothesis(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.families import all_errors
 
 from skprivate.mixture import PPMHalfspaceClassifier, _search
 from skprivate.mixture._cuts import (
@@ -185,7 +186,7 @@ def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
     present, _ = search.joint(problem, release)
     bins = candidates.bins(problem.on_span.block.scaled)
     family = CutIntersections(bins, candidates.n_cuts, problem.on_span.block.signed, 2, offset=problem.offset)
-    assert errors_of(problem, present) == min(errors for _, errors in family.all_errors())
+    assert errors_of(problem, present) == min(errors for _, errors in all_errors(family))
     errors = [errors_of(problem, present)]
     for _ in range(4):
         present, _ = search.move(present, problem, release)
