@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from math import isqrt
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from skprivate._sklearn import gather
 from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
-from skprivate.partitions import InMemory, Partitions
+from skprivate.partitions import Partitions
 from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, PureEvent, Release, SelectionRule
 
 Integers = NDArray[np.int64]
@@ -245,11 +245,6 @@ class MixtureRows(NamedTuple):
     private: NDArray[np.bool_]
     has_private_label: NDArray[np.bool_]
 
-    @property
-    def supports(self) -> NDArray[np.bool_]:
-        """Mask of public points of the public label."""
-        return ~self.private & ~self.has_private_label
-
 
 class SpanRows(NamedTuple):
     """Rows of a block on the public points' affine span, in scaled units; all others are private in any case.
@@ -272,98 +267,74 @@ def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> S
 
 
 def public_points(rows: MixtureRows) -> Floats:
-    """Return the public points of a block, which may be collected."""
-    return rows.X[rows.supports]
+    """Return the public points of the public label of a block, which may be collected."""
+    return rows.X[~rows.private & ~rows.has_private_label]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Rows, weights and the public numbers that plans are made from.
 
-    ``table`` holds the public points of the public label as its rows ``supports``. Errors are counted in ``unit``,
-    rounded down; ``offset`` is that of calling every row private, ``sensitivity`` the largest change by one private
-    row, in this unit. ``planning_rows`` are all rows where their number is public, else the public ones.
-    ``effective_rows`` is the number of private rows whose errors weigh as much as all rows of the lighter class.
+    ``points`` are the public points of the public label. ``planning_rows`` are all rows where their number is public,
+    else the public ones. ``n_public_label`` is the number of rows with the public label.
     """
 
-    frame: PublicFrame
     rows: Partitions
-    on_span: Partitions
-    offset: int
-    table: Floats
-    supports: Integers
-    unit: int
-    sensitivity: int
-    planning_rows: int
-    effective_rows: float
     weights: ErrorWeights
+    points: Floats
+    frame: PublicFrame
+    on_span: Partitions
+    planning_rows: int
+    n_public_label: int
     n_private: int | None
-
-    @classmethod
-    def build(
-        cls,
-        X: Floats,
-        *,
-        private: NDArray[np.bool_],
-        has_private_label: NDArray[np.bool_],
-        weights: ErrorWeights,
-        size_is_public: bool,
-    ) -> Problem:
-        """Set up the problem from all rows; ``size_is_public`` under replace-one adjacency."""
-        rows = MixtureRows(X, private, has_private_label)
-        return cls.of(
-            InMemory(rows),
-            X,
-            np.flatnonzero(rows.supports),
-            n_rows=X.shape[0],
-            n_public=int((~private).sum()),
-            n_public_label=int((~has_private_label).sum()),
-            weights=weights,
-            size_is_public=size_is_public,
-        )
 
     @classmethod
     def of(
         cls,
         rows: Partitions,
-        table: Floats,
-        supports: Integers,
+        weights: ErrorWeights,
         *,
         n_rows: int,
         n_public: int,
         n_public_label: int,
-        weights: ErrorWeights,
         size_is_public: bool,
     ) -> Problem:
-        """Set up the problem from rows in blocks and the positions of public points.
-
-        ``n_public`` is the number of public rows, ``n_public_label`` that of rows with the public label.
-        """
-        frame = public_frame(table, supports)
+        """Set up the problem of `MixtureRows`; ``size_is_public`` under replace-one adjacency."""
+        # Results from all public points may depend on their layout in memory.
+        points = np.ascontiguousarray(rows.gather(public_points, np.concatenate))
+        frame = public_frame(points)
+        on_span = rows.map(partial(span_rows, frame=frame, weights=weights))
         planning_rows = n_rows if size_is_public else n_public
-        effective = supports.size * weights.public_label
-        if size_is_public:
-            effective = min(effective, (n_rows - supports.size) * weights.private_label)
-        largest = planning_rows * max(weights.public_label, weights.private_label)
-        unit = coarsest_needed(weights, largest)
-        return cls(
-            frame=frame,
-            rows=rows,
-            on_span=rows.map(partial(span_rows, frame=frame, weights=weights)),
-            offset=n_public_label * weights.public_label,
-            table=table,
-            supports=supports,
-            unit=unit,
-            sensitivity=weights.sensitivity // unit,
-            planning_rows=planning_rows,
-            effective_rows=effective / weights.sensitivity,
-            weights=weights,
-            n_private=n_rows - n_public if size_is_public else None,
-        )
+        n_private = n_rows - n_public if size_is_public else None
+        return cls(rows, weights, points, frame, on_span, planning_rows, n_public_label, n_private)
+
+    @cached_property
+    def unit(self) -> int:
+        """Unit in which errors are counted, rounded down."""
+        weights = self.weights
+        return coarsest_needed(weights, self.planning_rows * max(weights.public_label, weights.private_label))
+
+    @property
+    def sensitivity(self) -> int:
+        """Largest change of errors by one private row, in units."""
+        return self.weights.sensitivity // self.unit
+
+    @property
+    def offset(self) -> int:
+        """Errors of calling every row private, not in units."""
+        return self.n_public_label * self.weights.public_label
+
+    @property
+    def effective_rows(self) -> float:
+        """Number of private rows whose errors weigh as much as all rows of the lighter class."""
+        weights, effective = self.weights, self.n_public * self.weights.public_label
+        if self.n_private is not None:
+            effective = min(effective, (self.planning_rows - self.n_public) * weights.private_label)
+        return effective / weights.sensitivity
 
     @property
     def n_public(self) -> int:
-        return len(self.supports)
+        return len(self.points)
 
     @property
     def n_features(self) -> int:
@@ -372,18 +343,13 @@ class Problem:
     @property
     def public(self) -> Floats:
         """Public points of the public label, in scaled units."""
-        return self._scaled(self.supports)
+        return self.frame.scaled(self.points)
 
     def some_public(self, at_most: int, rng: np.random.Generator) -> Floats:
         """Return all of them, or a uniform sample."""
-        chosen = self.supports
-        if len(chosen) > at_most:
-            chosen = chosen[rng.choice(len(chosen), at_most, replace=False)]
-        return self._scaled(chosen)
-
-    def _scaled(self, chosen: Integers) -> Floats:
-        # Results from all public points may depend on their layout in memory.
-        return self.frame.scaled(np.ascontiguousarray(self.table[chosen]))
+        if self.n_public <= at_most:
+            return self.public
+        return self.frame.scaled(self.points[rng.choice(self.n_public, at_most, replace=False)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from helpers.families import all_errors
+from helpers.families import all_errors, build_problem
 from helpers.real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
@@ -169,10 +169,8 @@ def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):
     X, y = rng.normal(size=(30, 2)), np.arange(30) % 3 == 0
     parts = [MixtureRows(X[a:b], y[a:b], y[a:b]) for a, b in pairwise([0, 0, 4, 17, 30])]
     options = {"weights": ErrorWeights(2, 5, 5), "size_is_public": True}
-    whole = Problem.build(X[:], private=y, has_private_label=y, **options)
-    problem = Problem.of(
-        Blocks(parts), X, np.flatnonzero(~y), n_rows=30, n_public=20, n_public_label=20, **options
-    )
+    whole = build_problem(X[:], private=y, has_private_label=y, **options)
+    problem = Problem.of(Blocks(parts), n_rows=30, n_public=20, n_public_label=20, **options)
     if kind == "cuts":
         directions = public_directions(whole.public, rng)[:7]
         cuts = quantile_cuts(whole.public, directions, KEPT_FRACTIONS, whole.frame.slack)
