@@ -16,10 +16,10 @@ from skprivate._validation import check_classes, distinct_labels, label_array, r
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import Membership, class_sums
+from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._sums import ClassSums
+from skprivate.aggregate.tables._sums import ClassSums, outputs_of
 from skprivate.privacy import PrivacyLedger
 
 
@@ -190,10 +190,10 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         coded, classes = self._code(X, y, read, look, choose_targets)
 
         def plan(membership: Membership) -> ClassSums:
-            return class_sums(
+            return ClassSums.plan(
                 membership,
-                len(classes),
-                given,
+                *outputs_of(len(classes)),
+                classes=given,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,

@@ -34,7 +34,6 @@ from skprivate.aggregate.random._bags import (
     check_label_release,
     draw_members,
     exact_bags,
-    noisy_bags,
     table_in_memory,
 )
 from skprivate.aggregate.random._fit import LinearFit
@@ -176,8 +175,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 raise ValueError("X must hold numbers whose squares are finite: give them in a larger unit.")
         self._try_network(public.X, structure, sums.n_outputs)
         if self.epsilon is None:
-            bags = exact_bags(structure, sums.exact(rows).sums, chosen, classes, rng)
-            self.privacy_guarantee_ = bags.guarantee
+            released, self.privacy_guarantee_ = exact_bags(sums, rows, chosen, rng)
         else:
             with self._releasing(
                 sums,
@@ -187,7 +185,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 n_units=public.n_rows,
             ) as release:
                 released = sums.run(rows, release)
-            bags = noisy_bags(structure, released, classes, self.privacy_guarantee_)
+        bags = structure.report(released, chosen, self.privacy_guarantee_, classes)
         if order is None:
             self._learn(public.X, bags)
         else:  # rows by their identifiers: arithmetic in the same order, however they came

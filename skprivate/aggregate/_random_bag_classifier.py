@@ -29,7 +29,6 @@ from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRan
 from skprivate.aggregate.random._bags import (
     RandomBags,
     gather_rows,
-    indicator_sums,
     label_rows,
     labelled_blocks,
     no_labels,
@@ -37,7 +36,7 @@ from skprivate.aggregate.random._bags import (
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._sums import Labelled
+from skprivate.aggregate.tables._sums import ClassSums, Labelled, outputs_of
 from skprivate.partitions import InMemory
 from skprivate.privacy import PrivacyLedger
 
@@ -222,11 +221,10 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         plain = two_or_more(public.labels if given is None else given, self)
         rows = labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
         self.classes_ = label_array(plain)
-        n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(given or ())),
+            lambda bags: ClassSums.plan(bags, *outputs_of(len(plain)), epsilon=self.epsilon, classes=given),
             tuple(plain),
         )
         return self
@@ -242,7 +240,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._fit_bags(
             gather_rows(rows, no_labels),
             InMemory(Labelled.of(label_rows(targets))),
-            lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
+            lambda bags: ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
         )
         return self
 

@@ -15,10 +15,11 @@ from skprivate._validation import read_numbers, validate_data
 from skprivate.aggregate._bag_losses import BagObjective, number_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate.random._bags import RandomBags, gather_rows, labelled_blocks, no_labels, number_sums
+from skprivate.aggregate.random._bags import RandomBags, gather_rows, labelled_blocks, no_labels
 from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import Bounds, check_bounds, number_targets
+from skprivate.aggregate.tables._sums import NumberSums
 from skprivate.privacy import PrivacyLedger
 
 
@@ -192,7 +193,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self._fit_bags(
             gather_rows(rows, no_labels),
             labelled_blocks(rows, number_targets),
-            lambda bags: number_sums(bags, 1, bounds, self.epsilon),
+            lambda bags: NumberSums.plan(bags, 1, bounds, epsilon=self.epsilon),
         )
         return self
 

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers.cells import index_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.aggregate import CuratedBagGAMClassifier, make_curated_bags
 from skprivate.aggregate.tables._blocks import learn_column, read_columns
-from skprivate.aggregate.tables._cells import index_cells, resolve_feature_sets
+from skprivate.aggregate.tables._cells import resolve_feature_sets
 from skprivate.aggregate.tables._columns import BinnedColumn, CategoricalColumn, encode_columns
 
 

@@ -37,6 +37,19 @@ from skprivate.privacy import (
 )
 
 IntArray = NDArray[np.int64]
+LabelRelease = Literal["mean", "bernoulli", "laplace"]
+RELEASES = ("mean", "bernoulli", "laplace")
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
+    "fitting is post-processing"
+)
+ASSUMPTIONS = (
+    "features and bag membership are public; membership is drawn independently of the labels",
+    PUBLIC_LABELS,
+    "labels of different rows belong to different people",
+)
+#: Of numbers, which have no classes.
+NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def _member_sums(
@@ -62,6 +75,9 @@ class BagSums:
 
     ``block_sizes`` are the numbers of rows of the blocks, where rows are in blocks.
     """
+
+    theorem = THEOREM
+    assumptions = NUMBER_ASSUMPTIONS
 
     def __init__(
         self, members: IntArray, sizes: IntArray, n_samples: int, block_sizes: Sequence[int] | None = None
@@ -91,6 +107,26 @@ class BagSums:
     @property
     def bag_sizes(self) -> IntArray:
         return self.sizes
+
+    def report(
+        self,
+        released: ReleasedSums,
+        label_release: LabelRelease,
+        guarantee: PrivacyGuarantee,
+        classes: tuple[Any, ...] | None = None,
+    ) -> RandomBags:
+        """Report released sums as random bags."""
+        return RandomBags(
+            self.members,
+            self.sizes,
+            released.sums,
+            self.n_samples,
+            label_release,
+            released.noise_variance,
+            classes,
+            guarantee,
+            released.label_bounds,
+        )
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
@@ -219,19 +255,6 @@ def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
 
 def _label(block: Table, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
     return Labelled(block.size, targets(block.labels))
-
-
-LabelRelease = Literal["mean", "bernoulli", "laplace"]
-RELEASES = ("mean", "bernoulli", "laplace")
-THEOREM = (
-    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
-    "fitting is post-processing"
-)
-ASSUMPTIONS = (
-    "features and bag membership are public; membership is drawn independently of the labels",
-    PUBLIC_LABELS,
-    "labels of different rows belong to different people",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,74 +408,16 @@ def draw_members(
 
 
 def exact_bags(
-    structure: BagSums,
-    sums: FloatArray,
-    label_release: LabelRelease,
-    classes: tuple[Any, ...] | None,
-    rng: np.random.Generator,
-) -> RandomBags:
-    """Make bags of exact label sums, or of one bit per bag with the mean label as probability; without privacy."""
+    sums: ClassSums | NumberSums, rows: Partitions, label_release: LabelRelease, rng: np.random.Generator
+) -> tuple[ReleasedSums, PrivacyGuarantee]:
+    """Sum labels exactly, or release one bit per bag with the mean label as probability; without privacy."""
+    found = sums.exact(rows).sums
     if label_release == "bernoulli":
-        means = sums / structure.sizes[:, np.newaxis]
+        means = found / sums.bags.sizes[:, np.newaxis]
         if np.any(means < 0) or np.any(means > 1):
             raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
-        sums = (rng.random(means.shape) < means).astype(np.float64)
-    return RandomBags(
-        structure.members, structure.sizes, sums, structure.n_samples, label_release, classes=classes
-    )
-
-
-def noisy_bags(
-    structure: BagSums,
-    released: ReleasedSums,
-    classes: tuple[Any, ...] | None,
-    guarantee: PrivacyGuarantee,
-) -> RandomBags:
-    """Make bags of released label sums."""
-    return RandomBags(
-        structure.members,
-        structure.sizes,
-        released.sums,
-        structure.n_samples,
-        "laplace",
-        released.noise_variance,
-        classes,
-        guarantee,
-        released.label_bounds,
-    )
-
-
-def indicator_sums(
-    structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
-) -> ClassSums:
-    """Plan counts per bag of indicators; replacing a row's labels changes ``moved`` of them."""
-    return ClassSums.plan(
-        structure,
-        n_outputs,
-        moved,
-        epsilon=epsilon,
-        delta=0.0,
-        mechanism="laplace",
-        classes=classes,
-        theorem=THEOREM,
-        assumptions=ASSUMPTIONS,
-    )
-
-
-def number_sums(
-    structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
-) -> NumberSums:
-    """Plan sums per bag of ``n_outputs`` numbers per row; replacing a row's labels may change all of them."""
-    return NumberSums.plan(
-        structure,
-        n_outputs,
-        label_bounds,
-        epsilon=epsilon,
-        delta=0.0,
-        mechanism="laplace",
-        theorem=THEOREM,
-        assumptions=(ASSUMPTIONS[0], ASSUMPTIONS[2]),
-    )
+        found = (rng.random(means.shape) < means).astype(np.float64)
+    return ReleasedSums(found), no_privacy(ASSUMPTIONS, THEOREM)
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
@@ -560,13 +525,14 @@ def make_random_bags(
     rng = public_generator(random_state)
     members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
     structure = public.bags(members if order is None else order[members], sizes)
-    sums: ClassSums | NumberSums = (
-        number_sums(structure, outputs, bounds, epsilon)
-        if numbers
-        else indicator_sums(structure, outputs, outputs, epsilon)
-    )
+    sums: ClassSums | NumberSums
+    if numbers:
+        sums = NumberSums.plan(structure, outputs, bounds, epsilon=epsilon)
+    else:
+        sums = ClassSums.plan(structure, outputs, outputs, epsilon=epsilon)
     if epsilon is None:
-        return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
+        exact, guarantee = exact_bags(sums, rows, chosen, rng)
+        return structure.report(exact, chosen, guarantee)
     released, guarantee = release_sums(
         sums,
         rows,
@@ -575,7 +541,7 @@ def make_random_bags(
         ledger=ledger,
         label="make_random_bags",
     )
-    return noisy_bags(structure, released, None, guarantee)
+    return structure.report(released, chosen, guarantee)
 
 
 def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:

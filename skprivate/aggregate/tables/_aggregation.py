@@ -33,14 +33,12 @@ from skprivate.aggregate.tables._cells import (
 )
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import (
-    ASSUMPTIONS,
     NUMBER_ASSUMPTIONS,
     THEOREM,
     CuratedBags,
     no_privacy,
 )
 from skprivate.aggregate.tables._labels import (
-    Bounds,
     NoiseName,
     check_bounds,
     check_label_privacy,
@@ -55,6 +53,7 @@ from skprivate.aggregate.tables._sums import (
     NumberSums,
     ReleasedSums,
     block_sums,
+    outputs_of,
     release_sums,
 )
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
@@ -90,6 +89,8 @@ class Membership:
     columns: tuple[Column, ...]
     indexes: list[CellIndex]
     counts: list[IntArray]
+    theorem = THEOREM
+    assumptions = NUMBER_ASSUMPTIONS
 
     @property
     def n_samples(self) -> int:
@@ -347,28 +348,6 @@ _MOST_CLASSES = 20
 _CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
 
 
-def class_sums(
-    membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
-) -> ClassSums:
-    """Plan class counts of all bags: of the second class of two, or of each of several; ``given`` if public."""
-    outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
-    said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
-    return ClassSums.plan(membership, outputs, moved, **asked, **said)
-
-
-def number_sums(
-    membership: Membership,
-    label_bounds: Bounds | None,
-    *,
-    with_squares: bool = True,
-    assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
-    **asked: Any,
-) -> NumberSums:
-    """Plan sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
-    said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
-    return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
-
-
 def make_curated_bags(
     X: Any,
     y: Any,
@@ -466,10 +445,12 @@ def make_curated_bags(
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
-        assumptions = (*NUMBER_ASSUMPTIONS, *((_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()))
-        sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
+        further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
+        bounds = check_bounds(label_bounds)
+        sums = NumberSums.plan(membership, 1, bounds, with_squares=True, further=further, **asked)
     else:
-        sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
+        given = None if _is_auto(classes) else found
+        sums = ClassSums.plan(membership, *outputs_of(len(found)), classes=given, **asked)
     known = None if found is None else tuple(found)
     if epsilon is None:
         return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
