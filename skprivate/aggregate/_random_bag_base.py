@@ -298,8 +298,10 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         assert best is not None
         return best
 
-    def _linear_scores(self, X: FloatArray) -> FloatArray:
-        """Score checked rows; shape (n_samples,) or (n_samples, n_outputs)."""
+    def _scores(self, X: Any) -> FloatArray:
+        """Score rows; shape (n_samples,) or (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.networks_:
             return self._network_scores(X)
         scores = linear_rows(X, self.coef_, self.intercept_)

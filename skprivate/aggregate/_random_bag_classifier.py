@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import (
@@ -21,9 +20,9 @@ from skprivate._validation import (
     read_labels,
     read_numbers,
     two_or_more,
-    validate_data,
 )
 from skprivate.aggregate._bag_losses import BagObjective, class_objective
+from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import (
@@ -43,7 +42,7 @@ from skprivate.privacy import PrivacyLedger
 _SMALLEST_PROBABILITY = 1e-3
 
 
-class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
+class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
     """Linear classifier or network from the class counts of random bags; binary, multiclass and multilabel.
 
     Parameters
@@ -244,22 +243,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         )
         return self
 
-    def decision_function(self, X: Any) -> FloatArray:
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) for two classes, else one column per class or label
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._linear_scores(X)
-        return scores[:, 0] if self._is_binary() else scores
-
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes.
 
@@ -284,23 +267,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             return positive
         total = positive.sum(axis=1, keepdims=True)
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
-
-    def predict(self, X: Any) -> Any:
-        """Predict the most probable class of every row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), or the indicator matrix of the labels
-        """
-        scores = self.decision_function(X)
-        if self._is_multilabel():
-            return (scores > 0).astype(int)
-        best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best]
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = self._alpha()
@@ -330,11 +296,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         outputs = report.label_sums.shape[1]
         if report.classes is not None:
-            if outputs != (1 if len(report.classes) == 2 else len(report.classes)):
-                raise ValueError(
-                    f"bags name {len(report.classes)} classes but their label sums have {outputs} columns."
-                )
-            self.classes_ = label_array(report.classes)
+            self._read_classes(report.classes, outputs)
         elif outputs == 1:
             self.classes_ = np.array([0, 1])
         else:
@@ -343,12 +305,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     def _check_intercept(self) -> None:
         if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):
             raise ValueError(f"fit_intercept=False is for the squared losses, got loss={self.loss!r}.")
-
-    def _is_multilabel(self) -> bool:
-        return isinstance(self.classes_, list)
-
-    def _is_binary(self) -> bool:
-        return not self._is_multilabel() and self.classes_.size == 2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate._validation import read_numbers, validate_data
+from skprivate._validation import read_numbers
 from skprivate.aggregate._bag_losses import BagObjective, number_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
@@ -209,9 +208,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         ndarray of shape (n_samples,)
             With label privacy, within the interval of the labels that was given or found.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._linear_scores(X)
+        scores = self._scores(X)
         return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:

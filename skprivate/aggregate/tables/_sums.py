@@ -179,7 +179,7 @@ class ReleasedSums:
 
 
 def outputs_of(n_classes: int) -> tuple[int, int]:
-    """Return the numbers of counts per bag, and of those that one label moves: of the second class of two, or of all."""
+    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a label moves."""
     return (1, 1) if n_classes == 2 else (n_classes, 2)
 
 
