@@ -1,4 +1,4 @@
-"""What both classifiers of bags share."""
+"""Base of the classifiers of bags."""
 
 from __future__ import annotations
 

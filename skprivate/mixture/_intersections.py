@@ -136,9 +136,11 @@ class Intersections(Enumeration):
             raise ValueError(f"The weights add up to {total}, which is too large for exact sums.")
         dtype: type[np.floating[Any]] = np.float32 if 8 * total < 2**24 else np.float64
         self._top = _Level(positive, negative, weights, 0, dtype)
-        self._stripes = [
-            (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
-        ]
+        # Sets of a size whose first candidate is a side of one of these pairs.
+        self._stripes = [(0, 0, 0)]
+        for size in range(1, self.max_size + 1):
+            step = {1: COLUMN_BLOCK, 2: ROW_BLOCK}.get(size, 1)
+            self._stripes += [(size, part.start, part.stop) for part in _slices(self.n_pairs, step)]
 
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
@@ -154,12 +156,6 @@ class Intersections(Enumeration):
         """Count the sets of a size whose first candidate is a side of a pair."""
         later = 2 * (self.n_pairs - pair - 1)
         return 2 * comb(later, size - 1) + (comb(later, size - 2) if size > 1 else 0)
-
-    def _ranges(self, size: int) -> list[tuple[int, int]]:
-        if size == 0:
-            return [(0, 0)]
-        step = {1: COLUMN_BLOCK, 2: ROW_BLOCK}.get(size, 1)
-        return [(part.start, part.stop) for part in _slices(self.n_pairs, step)]
 
     def _blocks(self, parts: slice) -> Iterator[Block]:
         for size, start, stop in self._stripes[parts]:

@@ -234,12 +234,14 @@ def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem,
         marks = np.array([mark for _, mark in found], dtype=np.bool_)
         counts = np.array(list(found.values()), dtype=np.int64)
         roles = replace(assign(labels, None if private is None else marks), counts=counts)
-        who = {
-            "classes": roles.classes,
-            "index": roles.private_index,
-            "label_determined": roles.label_determined,
-        }
-        rows = blocks.map(partial(_with_roles, **who))
+        rows = blocks.map(
+            partial(
+                _with_roles,
+                classes=roles.classes,
+                index=roles.private_index,
+                label_determined=roles.label_determined,
+            )
+        )
     else:
         X, y = validate_data(estimator, X, read_labels(y, **public_labels(estimator)), dtype=np.float64)
         roles = assign(y, private)

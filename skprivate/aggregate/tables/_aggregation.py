@@ -287,7 +287,7 @@ def match_rows(
             row = int(np.argmax(cells < 0))
             raise ValueError(
                 f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
-                f"first is row {row}, {_describe(bags, table.feature_set, [codes[c][row] for c in columns])}."
+                f"first is row {row}, {_describe(bags, table, [codes[c][row] for c in columns])}."
             )
         counts = np.bincount(cells, minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
@@ -295,7 +295,7 @@ def match_rows(
             bag = int(wrong[0])
             raise ValueError(
                 f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
-                f"in X as their count says; the first is {_describe(bags, table.feature_set, table.keys[bag])} with "
+                f"in X as their count says; the first is {_describe(bags, table, table.keys[bag])} with "
                 f"{counts[bag]} rows in X and count {table.counts[bag]}. X must hold the rows that were aggregated."
             )
         indexes.append(index)
@@ -330,12 +330,9 @@ def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
         raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
 
 
-def _describe(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
-    column = {c.name: c for c in bags.columns}
-    return ", ".join(
-        f"{name}=" + ("(rare)" if code < 0 else column[name].label_of(int(code)))
-        for name, code in zip(feature_set, key, strict=True)
-    )
+def _describe(bags: CuratedBags, table: BagTable, key: Sequence[Any]) -> str:
+    (values,) = bags.readable_keys(replace(table, keys=np.array([key])))
+    return ", ".join(f"{name}={value}" for name, value in zip(table.feature_set, values, strict=True))
 
 
 def _list_some(values: Sequence[str]) -> str:

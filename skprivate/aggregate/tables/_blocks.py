@@ -63,8 +63,8 @@ def table_blocks(
     """Read the names of the features, and rows in blocks as `Table` of columns."""
     rows = label_column(X, y)
     names, _ = read_columns(rows.empty_block.X, tighten=False)
-    read = partial(_read_named, names=names, read=read)
-    return names, read_blocks(rows, read, read_labels, [np.zeros(0)] * len(names))
+    read_named = partial(_read_named, names=names, read=read)
+    return names, read_blocks(rows, read_named, read_labels, [np.zeros(0)] * len(names))
 
 
 def _read_named(

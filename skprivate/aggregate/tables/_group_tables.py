@@ -197,13 +197,20 @@ def code_group_tables(
     return CodedGroups(tables, kept, all_keys, orders)
 
 
+def floats(frame: Any, name: str) -> FloatArray | None:
+    """Read a column of numbers, NaN where one is missing; None where something else is in it."""
+    try:
+        return np.array(
+            [np.nan if v is None else float(v) for v in frame[name].to_numpy().tolist()], dtype=np.float64
+        )
+    except (TypeError, ValueError):
+        return None
+
+
 def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
     """Read a column of public whole numbers of at least 0."""
-    values = frame[name].to_numpy()
-    try:
-        numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.full(values.shape, np.nan)
+    values, numbers = frame[name].to_numpy(), floats(frame, name)
+    numbers = np.full(len(values), np.nan) if numbers is None else numbers
     bad = ~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])

@@ -201,7 +201,7 @@ class ClassSums(Mechanism):
         return str(self.bags.theorem)
 
     @property
-    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+    def assumptions(self) -> tuple[str, ...]:
         first, *others = self.bags.assumptions
         return (first, PUBLIC_LABELS, *others)
 
@@ -279,7 +279,7 @@ class NumberSums(Mechanism):
         return str(self.bags.theorem)
 
     @property
-    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+    def assumptions(self) -> tuple[str, ...]:
         return (*self.bags.assumptions, *self.further)
 
     @classmethod
