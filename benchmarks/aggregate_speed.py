@@ -18,7 +18,7 @@ from _common import parse_args, write_table
 from sklearn.linear_model import LogisticRegression
 
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
-from skprivate.aggregate.tables._cells import index_cells
+from skprivate.aggregate.tables._cells import count_keys, make_cells
 from skprivate.privacy import public_generator
 
 CARDINALITIES = (12, 15, 10, 20, 8, 25, 16)
@@ -48,9 +48,10 @@ def make_problem(n: int, seed: int = 0):
 
 
 def aggregate(codes, y):
-    found = [index_cells(codes, CARDINALITIES, s) for s in SETS]
-    design = CellDesign([f[0] for f in found], codes, [f[1] for f in found])
-    sums = [np.bincount(cells, weights=y, minlength=index.n_cells) for index, cells, _ in found]
+    indexes = [make_cells(count_keys(codes, CARDINALITIES, s), CARDINALITIES, s)[0] for s in SETS]
+    found = [(index, index.locate(codes)) for index in indexes]
+    design = CellDesign(indexes, codes)
+    sums = [np.bincount(cells, weights=y, minlength=index.n_cells) for index, cells in found]
     return found, design, np.concatenate([*sums, [y.sum()]])[np.newaxis]
 
 

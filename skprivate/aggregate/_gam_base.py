@@ -28,10 +28,10 @@ from skprivate.aggregate.tables._aggregation import (
     project_table,
 )
 from skprivate.aggregate.tables._blocks import (
+    Table,
     encode_blocks,
     gather_codes,
     learn_blocks,
-    learn_memory,
     learn_names,
     read_columns,
     table_blocks,
@@ -170,23 +170,22 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
         ``choose_targets`` maps the distinct labels that ``summarise_labels`` finds to classes, and labels to targets.
         """
-        coding = {
-            "categorical_features": self.categorical_features,
-            "n_bins": self.n_bins,
-            "bin_edges": self.bin_edges,
-        }
-        if not is_partitioned(X):
+        if is_partitioned(X):
+            read = partial(_read_features, estimator=learn_names(self, X, y))
+            names, tables = table_blocks(X, y, read, read_labels)
+        else:
             names, values = self._read(X, reset=True)
             labels = _check_y(read_labels(y), estimator=self)
             check_consistent_length(values[0], labels)
-            classes, targets = choose_targets(summarise_labels(labels))
-            found = targets(labels)
-            columns, codes = learn_memory(values, names, **coding)
-            return (columns, codes, InMemory(Labelled.of(found, codes))), classes
-        read = partial(_read_features, estimator=learn_names(self, X, y))
-        names, tables = table_blocks(X, y, read, read_labels)
+            tables = InMemory(Table(range(labels.size), values, labels))
         columns, n_rows, seen = learn_blocks(
-            tables, names, summarise_labels=summarise_labels, merge_labels=together, **coding
+            tables,
+            names,
+            categorical_features=self.categorical_features,
+            n_bins=self.n_bins,
+            bin_edges=self.bin_edges,
+            summarise_labels=summarise_labels,
+            merge_labels=together,
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")

@@ -9,21 +9,21 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin
 
 from skprivate._sklearn import _fit_context
 from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
+from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import Membership, class_sums
+from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._sums import ClassSums
+from skprivate.aggregate.tables._sums import ClassSums, outputs_of
 from skprivate.privacy import PrivacyLedger
 
 
-class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
+class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
     """Additive classifier that learns from class counts per bag only.
 
     The score is the intercept plus one table lookup (or a small network) per feature set, and the fit minimises
@@ -190,10 +190,10 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         coded, classes = self._code(X, y, read, look, choose_targets)
 
         def plan(membership: Membership) -> ClassSums:
-            return class_sums(
+            return ClassSums.plan(
                 membership,
-                len(classes),
-                given,
+                *outputs_of(len(classes)),
+                classes=given,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
@@ -202,20 +202,6 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         self.classes_ = label_array(classes)
         self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) for two classes, else one column per class or label
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes.
@@ -234,21 +220,6 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         positive = expit(scores)
         return np.hstack([1 - positive, positive])
 
-    def predict(self, X: Any) -> Any:
-        """Predict the most probable class of every row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best]
-
     def _loss(self) -> LossName:
         return "log" if self.classes_.size == 2 else "multinomial"
 
@@ -258,8 +229,4 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
                 "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels (in tables of your "
                 "own: from_frames(classes=(0, 1)))."
             )
-        if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
-            raise ValueError(
-                f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."
-            )
-        self.classes_ = label_array(report.classes)
+        self._read_classes(report.classes, report.n_outputs)

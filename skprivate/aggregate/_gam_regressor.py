@@ -15,7 +15,7 @@ from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import Membership, number_sums
+from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import check_bounds, number_targets
 from skprivate.aggregate.tables._sums import NumberSums
@@ -167,8 +167,9 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         coded, _ = self._code(X, y, read, no_labels, lambda _: (None, number_targets))
 
         def plan(membership: Membership) -> NumberSums:
-            return number_sums(
+            return NumberSums.plan(
                 membership,
+                1,
                 bounds,
                 nonnegative=self.loss == "poisson",
                 with_squares=self.loss == "squared",

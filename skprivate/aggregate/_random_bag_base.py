@@ -34,17 +34,15 @@ from skprivate.aggregate.random._bags import (
     check_label_release,
     draw_members,
     exact_bags,
-    gather_rows,
-    noisy_bags,
-    number_blocks,
+    table_in_memory,
 )
 from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
-from skprivate.aggregate.tables._blocks import learn_names
+from skprivate.aggregate.tables._blocks import label_column, learn_names, read_blocks
 from skprivate.aggregate.tables._sums import ClassSums, NumberSums
 from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.partitions import Partitions, linear_rows
+from skprivate.partitions import Partitions, is_partitioned, linear_rows
 from skprivate.privacy import public_generator, warn_caller
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
@@ -141,24 +139,16 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             beta=beta,
         )
 
-    def _learn_blocks(
-        self,
-        X: Any,
-        y: Any,
-        row_keys: Any,
-        read_labels: Callable[[Any], NDArray[Any]],
-        summarise_labels: Callable[[NDArray[Any]], list[Any]],
-    ) -> tuple[PublicRows, Partitions]:
-        """Read the public part of rows in blocks, and the blocks as `NumberTable`."""
-        blank = learn_names(self, X, y, row_keys=row_keys)
-        read = partial(_read_features, estimator=blank)
-        rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
-        return gather_rows(rows, summarise_labels), rows
-
-    def _read_memory(self, X: Any, y: Any, row_keys: Any, **checks: Any) -> tuple[PublicRows, Any]:
-        """Check rows in memory; returns their public part, and the labels."""
-        X, y = validate_data(self, X, y, dtype=np.float64, **checks)
-        return PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys)), y
+    def _read(
+        self, X: Any, y: Any, row_keys: Any, read_labels: Callable[[Any], NDArray[Any]], **checks: Any
+    ) -> Partitions:
+        """Read rows in memory or in blocks as `Table`."""
+        if is_partitioned(X):
+            rows = label_column(X, y, row_keys=row_keys)
+            read = partial(_read_features, estimator=learn_names(self, X, y, row_keys=row_keys))
+            return read_blocks(rows, read, read_labels, np.empty((0, rows.empty_block.X.shape[1])))
+        X, y = validate_data(self, X, read_labels(y), dtype=np.float64, **checks)
+        return table_in_memory(X, y, row_keys)
 
     def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
@@ -185,8 +175,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 raise ValueError("X must hold numbers whose squares are finite: give them in a larger unit.")
         self._try_network(public.X, structure, sums.n_outputs)
         if self.epsilon is None:
-            bags = exact_bags(structure, sums.exact(rows).sums, chosen, classes, rng)
-            self.privacy_guarantee_ = bags.guarantee
+            released, self.privacy_guarantee_ = exact_bags(sums, rows, chosen, rng)
         else:
             with self._releasing(
                 sums,
@@ -196,7 +185,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 n_units=public.n_rows,
             ) as release:
                 released = sums.run(rows, release)
-            bags = noisy_bags(structure, released, classes, self.privacy_guarantee_)
+        bags = structure.report(released, chosen, self.privacy_guarantee_, classes)
         if order is None:
             self._learn(public.X, bags)
         else:  # rows by their identifiers: arithmetic in the same order, however they came
@@ -309,8 +298,10 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         assert best is not None
         return best
 
-    def _linear_scores(self, X: FloatArray) -> FloatArray:
-        """Score checked rows; shape (n_samples,) or (n_samples, n_outputs)."""
+    def _scores(self, X: Any) -> FloatArray:
+        """Score rows; shape (n_samples,) or (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.networks_:
             return self._network_scores(X)
         scores = linear_rows(X, self.coef_, self.intercept_)

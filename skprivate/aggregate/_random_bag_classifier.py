@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import (
@@ -21,29 +20,29 @@ from skprivate._validation import (
     read_labels,
     read_numbers,
     two_or_more,
-    validate_data,
 )
 from skprivate.aggregate._bag_losses import BagObjective, class_objective
+from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import (
-    PublicRows,
     RandomBags,
-    indicator_sums,
+    gather_rows,
+    label_rows,
     labelled_blocks,
     no_labels,
 )
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._sums import Labelled
-from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate.aggregate.tables._sums import ClassSums, Labelled, outputs_of
+from skprivate.partitions import InMemory
 from skprivate.privacy import PrivacyLedger
 
 _SMALLEST_PROBABILITY = 1e-3
 
 
-class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
+class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
     """Linear classifier or network from the class counts of random bags; binary, multiclass and multilabel.
 
     Parameters
@@ -212,60 +211,37 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         self._check_submodel()
         given = None if self.classes is None else check_classes(self.classes)
-        rows: Partitions
-        if is_partitioned(X):
-            read = partial(read_labels, classes=given)
-            look = distinct_labels if given is None else no_labels
-            public, blocks = self._learn_blocks(X, y, row_keys, read, look)
-            plain = two_or_more(public.labels if given is None else given, self)
-            rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
-        else:
-            labels = read_labels(y, classes=given)
-            public, y = self._read_memory(X, labels, row_keys, multi_output=True)
-            if y.ndim == 2 and y.shape[1] > 1:
-                return self._fit_indicators(public, y)
-            labels = column_or_1d(y, warn=True)
-            plain = two_or_more(distinct_labels(labels) if given is None else given, self)
-            rows = InMemory(Labelled.of(class_targets(labels, classes=plain, strict=self.epsilon is None)))
+        rows = self._read(X, y, row_keys, partial(read_labels, classes=given), multi_output=True)
+        if isinstance(rows, InMemory) and rows.block.labels.ndim == 2:
+            if rows.block.labels.shape[1] > 1:
+                return self._fit_indicators(rows)
+            rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
+        public = gather_rows(rows, distinct_labels if given is None else no_labels)
+        plain = two_or_more(public.labels if given is None else given, self)
+        rows = labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
         self.classes_ = label_array(plain)
-        n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(given or ())),
+            lambda bags: ClassSums.plan(bags, *outputs_of(len(plain)), epsilon=self.epsilon, classes=given),
             tuple(plain),
         )
         return self
 
-    def _fit_indicators(self, public: PublicRows, y: Any) -> Self:
+    def _fit_indicators(self, rows: InMemory) -> Self:
         # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-        targets = np.ascontiguousarray((read_numbers(y) == 1).T.astype(np.float64))
-        if self.epsilon is None and not np.array_equal(targets, y.T):
+        y = rows.block.labels
+        targets = (read_numbers(y) == 1).astype(np.float64)
+        if self.epsilon is None and not np.array_equal(targets, y):
             raise ValueError("y must hold 0 and 1 only if it has several columns.")
-        n_outputs = targets.shape[0]
+        n_outputs = targets.shape[1]
         self.classes_ = [np.array([0, 1])] * n_outputs
         self._fit_bags(
-            public,
-            InMemory(Labelled.of(targets)),
-            lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
+            gather_rows(rows, no_labels),
+            InMemory(Labelled.of(label_rows(targets))),
+            lambda bags: ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
         )
         return self
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) for two classes, else one column per class or label
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._linear_scores(X)
-        return scores[:, 0] if self._is_binary() else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes.
@@ -291,23 +267,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             return positive
         total = positive.sum(axis=1, keepdims=True)
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
-
-    def predict(self, X: Any) -> Any:
-        """Predict the most probable class of every row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), or the indicator matrix of the labels
-        """
-        scores = self.decision_function(X)
-        if self._is_multilabel():
-            return (scores > 0).astype(int)
-        best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best]
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = self._alpha()
@@ -337,11 +296,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         outputs = report.label_sums.shape[1]
         if report.classes is not None:
-            if outputs != (1 if len(report.classes) == 2 else len(report.classes)):
-                raise ValueError(
-                    f"bags name {len(report.classes)} classes but their label sums have {outputs} columns."
-                )
-            self.classes_ = label_array(report.classes)
+            self._read_classes(report.classes, outputs)
         elif outputs == 1:
             self.classes_ = np.array([0, 1])
         else:
@@ -350,12 +305,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     def _check_intercept(self) -> None:
         if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):
             raise ValueError(f"fit_intercept=False is for the squared losses, got loss={self.loss!r}.")
-
-    def _is_multilabel(self) -> bool:
-        return isinstance(self.classes_, list)
-
-    def _is_binary(self) -> bool:
-        return not self._is_multilabel() and self.classes_.size == 2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

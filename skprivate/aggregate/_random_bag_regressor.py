@@ -8,19 +8,17 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate._validation import read_numbers, validate_data
+from skprivate._validation import read_numbers
 from skprivate.aggregate._bag_losses import BagObjective, number_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate.random._bags import RandomBags, labelled_blocks, no_labels, number_sums
+from skprivate.aggregate.random._bags import RandomBags, gather_rows, labelled_blocks, no_labels
 from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import Bounds, check_bounds, number_targets
-from skprivate.aggregate.tables._sums import Labelled
-from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate.aggregate.tables._sums import NumberSums
 from skprivate.privacy import PrivacyLedger
 
 
@@ -190,14 +188,12 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         """
         bounds = check_bounds(self.label_bounds)
         self._check_submodel()
-        rows: Partitions
-        if is_partitioned(X):
-            public, blocks = self._learn_blocks(X, y, row_keys, read_numbers, no_labels)
-            rows = labelled_blocks(blocks, number_targets)
-        else:
-            public, y = self._read_memory(X, read_numbers(y), row_keys)
-            rows = InMemory(Labelled.of(number_targets(y)))
-        self._fit_bags(public, rows, lambda bags: number_sums(bags, 1, bounds, self.epsilon))
+        rows = self._read(X, y, row_keys, read_numbers)
+        self._fit_bags(
+            gather_rows(rows, no_labels),
+            labelled_blocks(rows, number_targets),
+            lambda bags: NumberSums.plan(bags, 1, bounds, epsilon=self.epsilon),
+        )
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -212,9 +208,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         ndarray of shape (n_samples,)
             With label privacy, within the interval of the labels that was given or found.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._linear_scores(X)
+        scores = self._scores(X)
         return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:

@@ -7,9 +7,9 @@ for a whole block of hypotheses instead of n for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations
 from math import prod
 from typing import Any, TypeAlias
@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._sklearn import steps
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
+from skprivate.mixture._problem import Block, Enumeration, Integers
 
 #: Fraction of the public points that a cut leaves in. Most of the public population should be called public.
 KEPT_FRACTIONS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
@@ -27,8 +26,6 @@ FINE_KEPT_FRACTIONS = (
     *(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8),
     *(0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0),
 )
-#: Number of sums that are gathered before they are counted.
-GATHER = 2**20
 #: Number of rows that stay in the cache while their products with the directions are formed.
 ROWS = 2**13
 #: Largest number of thresholds that a value is compared with one by one.
@@ -37,8 +34,6 @@ FEW_CUTS = 32
 BATCH = 2**17
 #: Number of rows that are sampled to see if many are equal.
 SAMPLE = 2**12
-#: Number of parts of the enumeration whose histograms are kept for the second pass.
-CHECKPOINTS = 16
 
 #: Leading directions, and the last directions that are joined to them one by one.
 Batch: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -209,65 +204,29 @@ class CutIntersections(Enumeration):
         offset: int = 0,
         resolution: int = 1,
     ) -> None:
+        super().__init__(offset, resolution)
         self.n_cuts = n_cuts
-        self.max_size = min(max_size, len(n_cuts))
-        self.offset = offset
-        self.resolution = resolution
         # Sums of integers below 2⁵³ are exact in the float64 that weighted histograms are formed in.
         if int(np.abs(weights).sum()) >= 2**53:
             raise ValueError("The weights add up to too much for exact sums.")
         self.bins, weights = without_equal_rows(bins, weights)
         self._weights = weights.astype(np.float64)
         self._together = max(1, BATCH // max(1, weights.size))
-        self._directions = np.flatnonzero(np.array(n_cuts, dtype=np.int64))
-        self._batches = list(_batches(self._directions, self.max_size, self._together))
-        most = max((len(lasts) for _, lasts in self._batches), default=1)
-        blocks = [self._weights[low : low + ROWS] for low in range(0, weights.size, ROWS)]
-        self._tiled = [np.tile(block, most) for block in blocks] if most > 1 else blocks
-        self._checkpoints = []
+        offered = [k for k, count in enumerate(n_cuts) if count]
+        self._max_size = min(max_size, len(n_cuts))
+        self._parts = list(_batches(offered, self._max_size))
 
     def __len__(self) -> int:
-        return count_cut_intersections(self.n_cuts, self.max_size)
-
-    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
-        size = max(1, -(-len(self._batches) // CHECKPOINTS))
-        found: list[Checkpoint] = []
-        with steps("hypotheses", -(-len(self._batches) // size)) as step:
-            for low in range(0, len(self._batches), size):
-                part = slice(low, low + size)
-                found.append((part, *self._count(part)))
-                step()
-        return found
-
-    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
-        for batch, numbers in self._blocks(self._batches[part]):
-            yield numbers, partial(self._describe, *batch)
-
-    @cached_property
-    def _parts(self) -> list[Batch]:
-        return list(_batches(self._directions, self.max_size, max(1, self._directions.size)))
+        return count_cut_intersections(self.n_cuts, self._max_size)
 
     @property
     def part_sizes(self) -> list[int]:
-        """Numbers of sets in the parts of the enumeration: all that share the leading directions."""
+        """Numbers of sets that share the leading directions."""
         widths = [sum(self.n_cuts[k] for k in lasts) if lasts else 1 for _, lasts in self._parts]
         return [
             prod(self.n_cuts[k] for k in head) * width
             for (head, _), width in zip(self._parts, widths, strict=True)
         ]
-
-    def sums(self, parts: slice) -> Integers:
-        """Compute errors of all sets of some parts, in order."""
-        batches = [
-            (head, lasts[low : low + self._together])
-            for head, lasts in self._parts[parts]
-            for low in range(0, max(1, len(lasts)), self._together)
-        ]
-        return np.concatenate([numbers for _, numbers in self._blocks(batches)])
-
-    def describe(self, part: int, position: int) -> tuple[int, ...]:
-        """Return the set at a position of a part."""
-        return self._describe(*self._parts[part], position)
 
     def _describe(self, head: tuple[int, ...], lasts: tuple[int, ...], position: int) -> tuple[int, ...]:
         group, shape = head, tuple(self.n_cuts[k] for k in head)
@@ -279,25 +238,19 @@ class CutIntersections(Enumeration):
         cuts = np.unravel_index(position, shape) if group else ()
         return tuple(int(value) for pair in zip(group, cuts, strict=True) for value in pair)
 
-    def _count(self, part: slice) -> tuple[Integers, Integers]:
-        merged: list[tuple[Integers, Integers]] = []
-        gathered: list[NDArray[Any]] = []
-        size = 0
-        for _, numbers in self._blocks(self._batches[part]):
-            gathered.append(numbers)
-            size += numbers.size
-            if size >= GATHER:
-                merged.append(occurrences(np.concatenate(gathered)))
-                gathered, size = [], 0
-        if gathered:
-            merged.append(occurrences(np.concatenate(gathered)))
-        return merge_occurrences(merged)
-
-    def _blocks(self, batches: list[Batch]) -> Iterator[tuple[Batch, Integers]]:
-        """Yield errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
+    def _blocks(self, parts: slice) -> Iterator[Block]:
+        """Yield sums of all sets, a few last directions at a time; the last direction's cut varies fastest."""
         n_rows = self._weights.size
         code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)
-        buffer = np.empty(max((block.size for block in self._tiled), default=0), dtype=np.intp)
+        batches = [
+            (head, lasts[low : low + self._together])
+            for head, lasts in self._parts[parts]
+            for low in range(0, max(1, len(lasts)), self._together)
+        ]
+        blocks = [self._weights[low : low + ROWS] for low in range(0, n_rows, ROWS)]
+        most = max(len(lasts) for _, lasts in batches)
+        tiled = [np.tile(block, most) for block in blocks] if most > 1 else blocks
+        buffer = np.empty(max((block.size for block in tiled), default=0), dtype=np.intp)
         present: tuple[int, ...] = ()
         for head, lasts in batches:
             if head != present:
@@ -313,7 +266,7 @@ class CutIntersections(Enumeration):
             starts = (np.arange(shape[0]) * prod(shape[1:]))[:, None]
             leading = code * width
             sums = np.zeros(prod(shape))
-            for number, weights in enumerate(self._tiled):
+            for number, weights in enumerate(tiled):
                 part = slice(number * ROWS, min((number + 1) * ROWS, n_rows))
                 cells = buffer[: shape[0] * (part.stop - part.start)].reshape(shape[0], -1)
                 if len(lasts) == 1:  # without a copy of its bins
@@ -333,16 +286,14 @@ class CutIntersections(Enumeration):
                     offered = np.arange(width - 1) < cuts[:, None]
                     offered = offered.reshape(len(lasts), *[1] * len(head), width - 1)
                     inside = inside[np.broadcast_to(offered, inside.shape)]
-            errors = inside.astype(np.int64).ravel() + self.offset
-            yield (head, lasts), errors // self.resolution if self.resolution > 1 else errors
+            yield inside, partial(self._describe, head, lasts)
 
 
-def _batches(directions: NDArray[np.intp], max_size: int, most: int) -> Iterator[Batch]:
-    """Yield all sets of directions as (all but the last, some of the last), the empty set as ((), ())."""
+def _batches(directions: list[int], max_size: int) -> Iterator[Batch]:
+    """Yield all sets of directions as (all but the last, those that may be last), the empty set as ((), ())."""
     yield (), ()
-    numbers = directions.tolist()
     for size in range(max_size):
-        for places in combinations(range(len(numbers)), size):
-            head = tuple(numbers[place] for place in places)
-            for low in range(places[-1] + 1 if places else 0, len(numbers), most):
-                yield head, tuple(numbers[low : low + most])
+        for places in combinations(range(len(directions)), size):
+            lasts = directions[places[-1] + 1 :] if places else directions
+            if lasts:
+                yield tuple(directions[place] for place in places), tuple(lasts)

@@ -102,7 +102,7 @@ def principal_coordinates(problem: Problem) -> tuple[Coordinates, Floats]:
 def scaled_public(problem: Problem) -> Iterator[Floats]:
     """Yield public points, some at a time, in scaled units."""
     for low in range(0, problem.n_public, ROWS):
-        yield problem.frame.scaled(np.ascontiguousarray(problem.table[problem.supports[low : low + ROWS]]))
+        yield problem.frame.scaled(problem.points[low : low + ROWS])
 
 
 @dataclass(frozen=True)

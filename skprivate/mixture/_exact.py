@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
 
-from skprivate._sklearn import steps
 from skprivate.mixture._cuts import CutCandidates, CutIntersections, point_cuts
 from skprivate.mixture._geometry import (
     Floats,
@@ -21,7 +19,7 @@ from skprivate.mixture._geometry import (
 )
 from skprivate.mixture._intersections import Intersections, count_intersections
 from skprivate.mixture._problem import (
-    Checkpoint,
+    Block,
     DrawRecord,
     Enumeration,
     Hypothesis,
@@ -29,14 +27,11 @@ from skprivate.mixture._problem import (
     Problem,
     SpanRows,
     draw_hypothesis,
-    occurrences,
     selection_event,
 )
 from skprivate.partitions import InMemory
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
-#: Largest number of hypotheses whose errors are added up in one pass: 16 MiB from every block.
-MOST_SUMS = 2**21
 #: Largest number of memberships, or cuts, of the rows of a block that are held at a time.
 MOST_ENTRIES = 2**26
 
@@ -92,41 +87,36 @@ class StreamedFamily(Enumeration):
     """
 
     def __init__(self, problem: Problem, make: Callable[..., Family]) -> None:
+        super().__init__(problem.offset, problem.unit)
         self._rows, self._make = problem.on_span, make
-        self._offset, self._resolution = problem.offset, problem.unit
         # The hypotheses and their order do not depend on rows.
         self._blank = make(SpanRows(np.empty((0, problem.n_features)), np.empty(0, dtype=np.int64)))
-        self._sizes = self._blank.part_sizes
-        self._stretches = list(_stretches(self._sizes))
-        self._checkpoints = []
         self._latest: tuple[slice, Integers] | None = None
 
     def __len__(self) -> int:
         return len(self._blank)
 
-    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
-        found: list[Checkpoint] = []
-        with steps("hypotheses", len(self._stretches)) as step:
-            for parts in self._stretches:
-                found.append((parts, *occurrences(self._errors(parts))))
-                step()
-        return found
+    @property
+    def part_sizes(self) -> list[int]:
+        return self._blank.part_sizes
 
-    def _errors_of(self, parts: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
-        sizes = self._sizes[parts]
+    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
+        """Count hypotheses by their number of errors; the rows are counted wherever they are."""
+        return super().histogram(1)
 
+    def _blocks(self, parts: slice) -> Iterator[Block]:
         def describe(position: int) -> tuple[int, ...]:
-            part = next(k for k, end in enumerate(accumulate(sizes)) if position < end)
-            return self._blank.describe(parts.start + part, position - sum(sizes[:part]))
+            for sums, own in self._blank.errors(parts):
+                if position < sums.size:
+                    return own(position)
+                position -= sums.size
+            raise IndexError("The parts have fewer hypotheses.")
 
-        yield self._errors(parts), describe
-
-    def _errors(self, parts: slice) -> Integers:
         if self._latest is None or self._latest[0] != parts:
-            size = sum(self._sizes[parts])
+            size = sum(self.part_sizes[parts])
             sums = self._rows.sum(partial(part_sums, make=self._make, parts=parts, size=size))
-            self._latest = parts, (sums + self._offset) // self._resolution
-        return self._latest[1]
+            self._latest = parts, sums
+        yield self._latest[1], describe
 
 
 def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: int) -> Integers:
@@ -135,7 +125,7 @@ def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: i
     step = max(1, MOST_ENTRIES // max(1, _width(make)))
     for low in range(0, len(rows.signed), step):
         some = SpanRows(rows.scaled[low : low + step], rows.signed[low : low + step])
-        totals += make(some).sums(parts)
+        totals += np.concatenate([sums for sums, _ in make(some).errors(parts)])
     return totals
 
 
@@ -143,17 +133,6 @@ def _width(make: Callable[..., Family]) -> int:
     """Count the candidates that each row is compared with."""
     options = make.keywords  # type: ignore[attr-defined]
     return len(options["pairs"]) if "pairs" in options else len(options["cuts"].thresholds)
-
-
-def _stretches(sizes: list[int]) -> list[slice]:
-    """Group neighbouring parts with at most `MOST_SUMS` hypotheses together."""
-    found, start, held = [], 0, 0
-    for part, size in enumerate(sizes):
-        if held and held + size > MOST_SUMS:
-            found.append(slice(start, part))
-            start, held = part, 0
-        held += size
-    return [*found, slice(start, len(sizes))]
 
 
 #: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.

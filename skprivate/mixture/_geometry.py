@@ -101,16 +101,15 @@ class PublicFrame:
         return coefficients, intercepts - coefficients @ self.center
 
 
-def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFrame:
-    """Find center, scale and affine span of the public rows numbered ``chosen``, or of all, without a copy."""
-    n_features = X.shape[1]
-    chosen = np.arange(len(X)) if chosen is None else chosen
-    if chosen.size == 0:
+def public_frame(points: Floats) -> PublicFrame:
+    """Find center, scale and affine span of the public points, rows of a contiguous array."""
+    n_points, n_features = points.shape
+    if n_points == 0:
         nothing = np.zeros(n_features)
         return PublicFrame(
             nothing, nothing + 1.0, np.zeros((0, n_features)), np.eye(n_features), radius=1.0, empty=True
         )
-    columns = np.array([_column_scale(column) for column in _columns(X, chosen)]).reshape(n_features, 4)
+    columns = np.array([_column_scale(column) for column in _columns(points)]).reshape(n_features, 4)
     center, deviation, spread, largest = columns.T
     if not np.isfinite(columns).all():
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
@@ -120,14 +119,13 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
 
     def centered(low: int, size: int) -> Floats:
-        points = np.ascontiguousarray(X[chosen[low : low + size]])  # sums over columns see the layout
-        return np.where(constant, 0.0, (points - center) / scale)
+        return np.where(constant, 0.0, (points[low : low + size] - center) / scale)
 
-    small = range(0, chosen.size, TURNED)  # a row's norm is its own
+    small = range(0, n_points, TURNED)  # a row's norm is its own
     radius = max(1.0, *(float(np.sqrt((centered(low, TURNED) ** 2).sum(axis=1).max())) for low in small))
-    negligible = SPAN_TOLERANCE * radius * np.sqrt(chosen.size)
+    negligible = SPAN_TOLERANCE * radius * np.sqrt(n_points)
     triangle: Any = np.zeros((0, n_features))
-    for low in range(0, chosen.size, BLOCK):
+    for low in range(0, n_points, BLOCK):
         # R of a QR has the singular values and right singular vectors of the tall matrix, block by block.
         triangle = np.concatenate([triangle, centered(low, BLOCK)])
         if len(triangle) > n_features:
@@ -139,14 +137,10 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     return PublicFrame(center.copy(), scale, right[:rank], right[rank:], radius, empty=False)
 
 
-def _columns(X: Floats, chosen: NDArray[np.int64]) -> Iterator[Floats]:
-    """Yield columns of some rows; a few are gathered at a time, as neighbours share a line of the cache."""
+def _columns(X: Floats) -> Iterator[Floats]:
+    """Yield copies of columns; a few are gathered at a time, as neighbours share a line of the cache."""
     for left in range(0, X.shape[1], GATHERED):
-        columns = np.empty((min(GATHERED, X.shape[1] - left), chosen.size))
-        for low in range(0, chosen.size, BLOCK):
-            part = slice(low, low + BLOCK)
-            columns[:, part] = X[chosen[part], left : left + GATHERED].T
-        yield from columns
+        yield from X[:, left : left + GATHERED].T.copy()
 
 
 def _column_scale(column: Floats) -> tuple[float, float, float, float]:

@@ -12,31 +12,22 @@ per pair of pairs, B being sparse, gives all four combinations of sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from math import comb
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skprivate._sklearn import gather
-from skprivate.mixture._problem import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
-
-#: Weighted sums of a block of hypotheses, and a function from a position in them to the set G.
-Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
+from skprivate.mixture._problem import Block, Enumeration, Integers
 
 #: Numbers of pairs of opposite halfspaces per block, in the two directions of a product.
 ROW_BLOCK = 256
 COLUMN_BLOCK = 1024
-#: Number of parts of the enumeration whose histograms are kept for the second pass.
-CHECKPOINTS = 32
 #: Largest number of entries of a dense matrix: the overhead of sparse ones would dominate.
 MOST_DENSE = 2**15
-#: Length up to which a histogram holds a counter for every number of errors.
-MOST_BINS = 2**20
 
 
 def count_intersections(n_candidates: int, max_size: int) -> int:
@@ -137,59 +128,25 @@ class Intersections(Enumeration):
         offset: int = 0,
         resolution: int = 1,
     ) -> None:
+        super().__init__(offset, resolution)
         self.n_pairs = positive.shape[1]
         self.max_size = min(max_size, 2 * self.n_pairs)
-        self.offset = offset
-        self.resolution = resolution
         total = int(np.abs(weights).sum())
         if 8 * total >= 2**53:
             raise ValueError(f"The weights add up to {total}, which is too large for exact sums.")
         dtype: type[np.floating[Any]] = np.float32 if 8 * total < 2**24 else np.float64
         self._top = _Level(positive, negative, weights, 0, dtype)
-        self._lowest_bin = (offset + int(weights[weights < 0].sum())) // resolution
-        self._n_bins = (offset + int(weights[weights > 0].sum())) // resolution - self._lowest_bin + 1
-        self._stripes = [
-            (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
-        ]
-        self._checkpoints = []
+        # Sets of a size whose first candidate is a side of one of these pairs.
+        self._stripes = [(0, 0, 0)]
+        for size in range(1, self.max_size + 1):
+            step = {1: COLUMN_BLOCK, 2: ROW_BLOCK}.get(size, 1)
+            self._stripes += [(size, part.start, part.stop) for part in _slices(self.n_pairs, step)]
 
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
-    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
-        parts = _slices(len(self._stripes), -(-len(self._stripes) // CHECKPOINTS))
-        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-        histograms = gather("hypotheses", len(parts), pool(delayed(self._count)(part) for part in parts))
-        return [(part, *histogram) for part, histogram in zip(parts, histograms, strict=True)]
-
-    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
-        for stripe in self._stripes[part]:
-            for values, describe in self._stripe_blocks(stripe):
-                yield self._bins(values), describe
-
-    def _count(self, part: slice) -> tuple[Integers, Integers]:
-        dense = self._n_bins <= MOST_BINS
-        counts = np.zeros(self._n_bins if dense else 0, dtype=np.int64)
-        sparse_counts: list[tuple[Integers, Integers]] = []
-        for stripe in self._stripes[part]:
-            for values, _ in self._stripe_blocks(stripe):
-                bins = self._bins(values)
-                if dense:
-                    bins -= self._lowest_bin
-                    counts += np.bincount(bins, minlength=self._n_bins)
-                elif bins.size:
-                    sparse_counts.append(occurrences(bins))
-            if len(sparse_counts) > 1:
-                sparse_counts = [merge_occurrences(sparse_counts)]
-        if dense:
-            occupied = np.flatnonzero(counts)
-            return occupied + self._lowest_bin, counts[occupied]
-        empty = np.zeros(0, dtype=np.int64)
-        return sparse_counts[0] if sparse_counts else (empty, empty)
-
     @property
     def part_sizes(self) -> list[int]:
-        """Numbers of sets in the parts of the enumeration."""
         return [
             sum(self._starting_with(pair, size) for pair in range(start, stop)) if size else 1
             for size, start, stop in self._stripes
@@ -200,37 +157,9 @@ class Intersections(Enumeration):
         later = 2 * (self.n_pairs - pair - 1)
         return 2 * comb(later, size - 1) + (comb(later, size - 2) if size > 1 else 0)
 
-    def sums(self, parts: slice) -> Integers:
-        """Compute errors of all sets of some parts, in order."""
-        blocks = (values for stripe in self._stripes[parts] for values, _ in self._stripe_blocks(stripe))
-        return np.concatenate([self._bins(values) for values in blocks])
-
-    def describe(self, part: int, position: int) -> tuple[int, ...]:
-        """Return the set at a position of a part."""
-        for values, decode in self._stripe_blocks(self._stripes[part]):
-            if position < values.size:
-                return decode(position)
-            position -= values.size
-        raise IndexError("The part has fewer sets.")
-
-    def _bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Compute flat error numbers of a block of weighted sums."""
-        bins = values.astype(np.intp, order="C").ravel()
-        if self.offset:
-            bins += self.offset
-        if self.resolution > 1:
-            bins //= self.resolution
-        return bins
-
-    def _ranges(self, size: int) -> list[tuple[int, int]]:
-        if size == 0:
-            return [(0, 0)]
-        step = {1: COLUMN_BLOCK, 2: ROW_BLOCK}.get(size, 1)
-        return [(part.start, part.stop) for part in _slices(self.n_pairs, step)]
-
-    def _stripe_blocks(self, stripe: tuple[int, int, int]) -> Iterator[Block]:
-        size, start, stop = stripe
-        return _blocks(self._top, size, start, stop, ())
+    def _blocks(self, parts: slice) -> Iterator[Block]:
+        for size, start, stop in self._stripes[parts]:
+            yield from _blocks(self._top, size, start, stop, ())
 
 
 def _blocks(level: _Level, size: int, start: int, stop: int, prefix: tuple[int, ...]) -> Iterator[Block]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from skprivate._sklearn import gather
 from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
-from skprivate.partitions import InMemory, Partitions
+from skprivate.partitions import Partitions
 from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, PureEvent, Release, SelectionRule
 
 Integers = NDArray[np.int64]
@@ -24,6 +26,13 @@ LARGEST_WEIGHT = 1000
 LARGEST_RATIO = 10**7
 #: Largest number of distinct errors of a selection, where the class weights allow.
 MOST_CATEGORIES = 2**19
+#: Largest number of hypotheses whose errors are counted together, in parts: 16 MiB from every block of rows.
+MOST_SUMS = 2**21
+#: Number of errors that are gathered before they are counted.
+GATHER = 2**20
+
+#: Numbers for hypotheses, and a function from a position in them to the hypothesis.
+Block: TypeAlias = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -95,55 +104,87 @@ def selection_event(rule: SelectionRule, epsilon: float) -> PrivacyEvent:
     return BoundedRangeEvent(epsilon) if rule == "exponential" else PureEvent(epsilon, "permute-and-flip")
 
 
-#: A part of an enumeration, and the distinct numbers of errors in it with their counts.
-Checkpoint = tuple[slice, Integers, Integers]
-
-
 class Enumeration:
-    """Hypotheses in a fixed order whose errors are counted (pass 1) and found again (pass 2), part by part."""
+    """Hypotheses in a fixed order whose errors are counted (pass 1) and found again (pass 2).
 
-    _checkpoints: list[Checkpoint]
+    They come in parts that do not depend on the rows. Errors are ``offset`` plus a sum over rows, counted in units of
+    ``resolution``, rounded down.
+    """
+
+    def __init__(self, offset: int, resolution: int) -> None:
+        self.offset = offset
+        self.resolution = resolution
+        self._counted: list[tuple[slice, tuple[Integers, Integers]]] = []
 
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
+    @property
+    def part_sizes(self) -> list[int]:
+        """Numbers of hypotheses in the parts."""
         raise NotImplementedError
 
-    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
-        """Yield blocks of errors in order, each with a function from a position in it to the hypothesis."""
+    def _blocks(self, parts: slice) -> Iterator[Block]:
+        """Yield sums over rows in order, each block with a function from a position in it to the hypothesis."""
         raise NotImplementedError
+
+    def errors(self, parts: slice) -> Iterator[Block]:
+        """Yield the errors of the hypotheses of some parts, as `_blocks` yields the sums."""
+        for sums, describe in self._blocks(parts):
+            errors = sums.astype(np.int64).ravel()
+            errors += self.offset
+            yield errors // self.resolution if self.resolution > 1 else errors, describe
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Count hypotheses by their number of errors, ascending, by ``n_jobs`` threads (pass 1)."""
-        self._checkpoints = self._count_parts(n_jobs)
-        return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
+        stretches = _stretches(self.part_sizes)
+        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        counts = gather(
+            "hypotheses", len(stretches), pool(delayed(self._count)(parts) for parts in stretches)
+        )
+        self._counted = list(zip(stretches, counts, strict=True))
+        return merge_occurrences(counts)
+
+    def _count(self, parts: slice) -> tuple[Integers, Integers]:
+        merged: list[tuple[Integers, Integers]] = []
+        gathered: list[Integers] = []
+        for errors, _ in self.errors(parts):
+            gathered.append(errors)
+            if sum(one.size for one in gathered) >= GATHER:
+                merged.append(occurrences(np.concatenate(gathered)))
+                gathered = []
+        return merge_occurrences([*merged, occurrences(np.concatenate([np.zeros(0, np.int64), *gathered]))])
 
     def locate(self, errors: int, member: int) -> tuple[int, ...]:
         """Find the ``member``-th hypothesis (from zero) that makes ``errors`` errors (pass 2).
 
-        Only the part that holds it, known from the histograms of pass 1, is formed again.
+        Only the stretch that holds it, known from the histograms of pass 1, is formed again.
         """
-        if not self._checkpoints:
+        if not self._counted:
             self.histogram()
         remaining = member
-        for part, present, counts in self._checkpoints:
+        for parts, (present, counts) in self._counted:
             held = int(counts[present == errors].sum())
             if remaining >= held:
                 remaining -= held
                 continue
-            for numbers, describe in self._errors_of(part):
+            for numbers, describe in self.errors(parts):
                 positions = np.flatnonzero(numbers == errors)
                 if remaining < positions.size:
                     return describe(int(positions[remaining]))
                 remaining -= positions.size
         raise IndexError(f"Fewer than {member + 1} hypotheses make {errors} errors.")
 
-    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Yield every hypothesis with its errors, one by one: for tests and very small families."""
-        for numbers, describe in self._errors_of(slice(None)):
-            for position, errors in enumerate(numbers):
-                yield describe(position), int(errors)
+
+def _stretches(sizes: list[int]) -> list[slice]:
+    """Group neighbouring parts with at most `MOST_SUMS` hypotheses together."""
+    found, start, held = [], 0, 0
+    for part, size in enumerate(sizes):
+        if held and held + size > MOST_SUMS:
+            found.append(slice(start, part))
+            start, held = part, 0
+        held += size
+    return [*found, slice(start, len(sizes))]
 
 
 def draw_hypothesis(
@@ -204,11 +245,6 @@ class MixtureRows(NamedTuple):
     private: NDArray[np.bool_]
     has_private_label: NDArray[np.bool_]
 
-    @property
-    def supports(self) -> NDArray[np.bool_]:
-        """Mask of public points of the public label."""
-        return ~self.private & ~self.has_private_label
-
 
 class SpanRows(NamedTuple):
     """Rows of a block on the public points' affine span, in scaled units; all others are private in any case.
@@ -231,98 +267,74 @@ def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> S
 
 
 def public_points(rows: MixtureRows) -> Floats:
-    """Return the public points of a block, which may be collected."""
-    return rows.X[rows.supports]
+    """Return the public points of the public label of a block, which may be collected."""
+    return rows.X[~rows.private & ~rows.has_private_label]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Rows, weights and the public numbers that plans are made from.
 
-    ``table`` holds the public points of the public label as its rows ``supports``. Errors are counted in ``unit``,
-    rounded down; ``offset`` is that of calling every row private, ``sensitivity`` the largest change by one private
-    row, in this unit. ``planning_rows`` are all rows where their number is public, else the public ones.
-    ``effective_rows`` is the number of private rows whose errors weigh as much as all rows of the lighter class.
+    ``points`` are the public points of the public label. ``planning_rows`` are all rows where their number is public,
+    else the public ones. ``n_public_label`` is the number of rows with the public label.
     """
 
-    frame: PublicFrame
     rows: Partitions
-    on_span: Partitions
-    offset: int
-    table: Floats
-    supports: Integers
-    unit: int
-    sensitivity: int
-    planning_rows: int
-    effective_rows: float
     weights: ErrorWeights
+    points: Floats
+    frame: PublicFrame
+    on_span: Partitions
+    planning_rows: int
+    n_public_label: int
     n_private: int | None
-
-    @classmethod
-    def build(
-        cls,
-        X: Floats,
-        *,
-        private: NDArray[np.bool_],
-        has_private_label: NDArray[np.bool_],
-        weights: ErrorWeights,
-        size_is_public: bool,
-    ) -> Problem:
-        """Set up the problem from all rows; ``size_is_public`` under replace-one adjacency."""
-        rows = MixtureRows(X, private, has_private_label)
-        return cls.of(
-            InMemory(rows),
-            X,
-            np.flatnonzero(rows.supports),
-            n_rows=X.shape[0],
-            n_public=int((~private).sum()),
-            n_public_label=int((~has_private_label).sum()),
-            weights=weights,
-            size_is_public=size_is_public,
-        )
 
     @classmethod
     def of(
         cls,
         rows: Partitions,
-        table: Floats,
-        supports: Integers,
+        weights: ErrorWeights,
         *,
         n_rows: int,
         n_public: int,
         n_public_label: int,
-        weights: ErrorWeights,
         size_is_public: bool,
     ) -> Problem:
-        """Set up the problem from rows in blocks and the positions of public points.
-
-        ``n_public`` is the number of public rows, ``n_public_label`` that of rows with the public label.
-        """
-        frame = public_frame(table, supports)
+        """Set up the problem of `MixtureRows`; ``size_is_public`` under replace-one adjacency."""
+        # Results from all public points may depend on their layout in memory.
+        points = np.ascontiguousarray(rows.gather(public_points, np.concatenate))
+        frame = public_frame(points)
+        on_span = rows.map(partial(span_rows, frame=frame, weights=weights))
         planning_rows = n_rows if size_is_public else n_public
-        effective = supports.size * weights.public_label
-        if size_is_public:
-            effective = min(effective, (n_rows - supports.size) * weights.private_label)
-        largest = planning_rows * max(weights.public_label, weights.private_label)
-        unit = coarsest_needed(weights, largest)
-        return cls(
-            frame=frame,
-            rows=rows,
-            on_span=rows.map(partial(span_rows, frame=frame, weights=weights)),
-            offset=n_public_label * weights.public_label,
-            table=table,
-            supports=supports,
-            unit=unit,
-            sensitivity=weights.sensitivity // unit,
-            planning_rows=planning_rows,
-            effective_rows=effective / weights.sensitivity,
-            weights=weights,
-            n_private=n_rows - n_public if size_is_public else None,
-        )
+        n_private = n_rows - n_public if size_is_public else None
+        return cls(rows, weights, points, frame, on_span, planning_rows, n_public_label, n_private)
+
+    @cached_property
+    def unit(self) -> int:
+        """Unit in which errors are counted, rounded down."""
+        weights = self.weights
+        return coarsest_needed(weights, self.planning_rows * max(weights.public_label, weights.private_label))
+
+    @property
+    def sensitivity(self) -> int:
+        """Largest change of errors by one private row, in units."""
+        return self.weights.sensitivity // self.unit
+
+    @property
+    def offset(self) -> int:
+        """Errors of calling every row private, not in units."""
+        return self.n_public_label * self.weights.public_label
+
+    @property
+    def effective_rows(self) -> float:
+        """Number of private rows whose errors weigh as much as all rows of the lighter class."""
+        weights, effective = self.weights, self.n_public * self.weights.public_label
+        if self.n_private is not None:
+            effective = min(effective, (self.planning_rows - self.n_public) * weights.private_label)
+        return effective / weights.sensitivity
 
     @property
     def n_public(self) -> int:
-        return len(self.supports)
+        return len(self.points)
 
     @property
     def n_features(self) -> int:
@@ -331,18 +343,13 @@ class Problem:
     @property
     def public(self) -> Floats:
         """Public points of the public label, in scaled units."""
-        return self._scaled(self.supports)
+        return self.frame.scaled(self.points)
 
     def some_public(self, at_most: int, rng: np.random.Generator) -> Floats:
         """Return all of them, or a uniform sample."""
-        chosen = self.supports
-        if len(chosen) > at_most:
-            chosen = chosen[rng.choice(len(chosen), at_most, replace=False)]
-        return self._scaled(chosen)
-
-    def _scaled(self, chosen: Integers) -> Floats:
-        # Results from all public points may depend on their layout in memory.
-        return self.frame.scaled(np.ascontiguousarray(self.table[chosen]))
+        if self.n_public <= at_most:
+            return self.public
+        return self.frame.scaled(self.points[rng.choice(self.n_public, at_most, replace=False)])
 
 
 @dataclass(frozen=True, eq=False)

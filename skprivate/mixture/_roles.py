@@ -28,7 +28,7 @@ from skprivate._validation import (
     validate_data,
 )
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import ErrorWeights, Integers, MixtureRows, Problem, public_points
+from skprivate.mixture._problem import ErrorWeights, Integers, MixtureRows, Problem
 from skprivate.partitions import InMemory, as_partitions, is_partitioned, split_columns
 from skprivate.partitions import Roles as SplitBlock
 from skprivate.privacy import warn_caller
@@ -217,7 +217,6 @@ MOST_LABELS = 20
 
 def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem, Roles]:
     """Make the problem of all rows, and their roles; the estimator learns the columns."""
-    in_blocks = is_partitioned(X)
     assign = partial(
         assign_roles,
         private_label=estimator.private_label,
@@ -225,39 +224,35 @@ def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem,
         adjacency=estimator.adjacency,
         simulated=estimator.random_state is not None,
     )
-    if in_blocks:
-        rows = _read_blocks(estimator, X, y, private)
+    if is_partitioned(X):
+        blocks = _read_blocks(estimator, X, y, private)
         # Labels are public, or the same everywhere: one row of each kind shows the roles.
-        found = rows.gather(label_counts, merge_counts)
+        found = blocks.gather(label_counts, merge_counts)
         if not found:
             raise ValueError(f"X has no rows in its blocks; {type(estimator).__name__} needs at least 1.")
         labels = label_array([label for label, _ in found])
         marks = np.array([mark for _, mark in found], dtype=np.bool_)
         counts = np.array(list(found.values()), dtype=np.int64)
         roles = replace(assign(labels, None if private is None else marks), counts=counts)
+        rows = blocks.map(
+            partial(
+                _with_roles,
+                classes=roles.classes,
+                index=roles.private_index,
+                label_determined=roles.label_determined,
+            )
+        )
     else:
         X, y = validate_data(estimator, X, read_labels(y, **public_labels(estimator)), dtype=np.float64)
         roles = assign(y, private)
-    weights = error_weights(roles, estimator.class_weight, estimator.adjacency)
-    who: dict[str, Any]
-    options: dict[str, Any] = {
-        "weights": weights,
-        "size_is_public": estimator.adjacency == "replace-one",
-    }
-    if not in_blocks:
-        who = {"private": roles.private, "has_private_label": roles.has_private_label}
-        return Problem.build(X, **who, **options), roles
-    who = {"classes": roles.classes, "index": roles.private_index, "label_determined": roles.label_determined}
-    mixed = rows.map(partial(_with_roles, **who))
-    points = mixed.gather(public_points, np.concatenate)
+        rows = InMemory(MixtureRows(X, roles.private, roles.has_private_label))
     problem = Problem.of(
-        mixed,
-        points,
-        np.arange(len(points)),
-        n_rows=int(counts.sum()),
+        rows,
+        error_weights(roles, estimator.class_weight, estimator.adjacency),
+        n_rows=roles.count(np.ones_like(roles.private)),
         n_public=roles.count(~roles.private),
         n_public_label=roles.count(~roles.has_private_label),
-        **options,
+        size_is_public=estimator.adjacency == "replace-one",
     )
     return problem, roles
 

@@ -4,18 +4,19 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers.cells import index_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.aggregate import CuratedBagGAMClassifier, make_curated_bags
-from skprivate.aggregate.tables._blocks import read_columns
-from skprivate.aggregate.tables._cells import index_cells, resolve_feature_sets
-from skprivate.aggregate.tables._columns import BinnedColumn, CategoricalColumn, learn_columns
+from skprivate.aggregate.tables._blocks import learn_column, read_columns
+from skprivate.aggregate.tables._cells import resolve_feature_sets
+from skprivate.aggregate.tables._columns import BinnedColumn, CategoricalColumn, encode_columns
 
 
 def learn(values, categorical=True, **arguments):
-    columns, codes = learn_columns([values], ["v"], categorical=[categorical], n_bins=4, **arguments)
-    return columns[0], codes[0]
+    column = learn_column(values, "v", categorical=categorical, n_bins=4, **arguments)
+    return column, encode_columns([values], [column])[0]
 
 
 def test_categories_of_any_type_have_codes_that_do_not_depend_on_row_order():
@@ -44,7 +45,7 @@ def test_bins_are_quantiles_of_the_features_or_given():
     _, codes = learn(values, categorical=False)
     counts = np.bincount(codes)
     assert counts[-1] == 1 and counts[:-1].min() >= 24
-    given_column, _ = learn(values, categorical=False, bin_edges={"v": [10, 20]})
+    given_column, _ = learn(values, categorical=False, edges=[10, 20])
     assert given_column == BinnedColumn("v", (10.0, 20.0))
     np.testing.assert_array_equal(
         given_column.encode(np.array([9.9, 10.0, 20.0, -np.inf, np.nan])), [0, 1, 2, 0, 3]
@@ -58,7 +59,7 @@ def test_bins_are_quantiles_of_the_features_or_given():
 @pytest.mark.parametrize("edges", [[2, 1], [1, 1], [np.inf], [[1, 2]]])
 def test_bad_edges_are_refused(edges):
     with pytest.raises(ValueError, match=r"bin_edges\['v'\] must be finite and increasing"):
-        learn(np.arange(5.0), categorical=False, bin_edges={"v": edges})
+        learn(np.arange(5.0), categorical=False, edges=edges)
 
 
 @pytest.mark.parametrize("n_bins", [0, 1, -3, 2.0, True])
@@ -167,7 +168,8 @@ def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
     values = rng.normal(size=n)
     for value, share in zip((0.0, -5.0, 7.0), shares, strict=False):
         values[rng.random(n) < share] = value
-    (column,), (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=n_bins)
+    column = learn_column(values, "v", categorical=False, n_bins=n_bins)
+    codes = column.encode(values)
     assert column.n_codes - 1 <= 2 * n_bins + n_bins // 2 and np.all(np.diff(column.edges) > 0)
     assert np.unique(codes).size == column.n_codes - 1  # all buckets but that of missing values are in use
     distinct, counts = np.unique(values, return_counts=True)
@@ -178,7 +180,7 @@ def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
 def test_a_column_that_is_mostly_zero_keeps_its_other_values():
     rng = np.random.default_rng(0)
     values = np.where(rng.random(10_000) < 0.95, 0.0, rng.exponential(1000.0, 10_000))
-    _, (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=16)
+    codes = learn_column(values, "v", categorical=False, n_bins=16).encode(values)
     assert np.bincount(codes)[0] == np.sum(values == 0)
     assert np.bincount(codes)[1:].max() < 0.15 * np.sum(values > 0)
 
@@ -189,6 +191,7 @@ def test_a_column_that_is_mostly_zero_keeps_its_other_values():
 def test_neighbouring_numbers_have_buckets_of_their_own(values):
     """The middle of two neighbours may be rounded to the lower one, and both were in one bucket."""
     values = np.asarray(values, dtype=float)
-    (column,), (codes,) = learn_columns([values], ["x"], categorical=[False], n_bins=8)
+    column = learn_column(values, "x", categorical=False, n_bins=8)
+    codes = column.encode(values)
     assert np.unique(codes).size == values.size
     assert np.all(np.diff(column.edges) > 0)

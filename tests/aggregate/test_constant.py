@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.cells import index_cells
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
@@ -22,7 +23,6 @@ from skprivate.aggregate.additive._constant import (
 )
 from skprivate.aggregate.additive._design import CellDesign, constant_start, fit_tables
 from skprivate.aggregate.additive._evidence import _optimism, filtered_mode
-from skprivate.aggregate.tables._cells import index_cells
 from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
@@ -143,7 +143,7 @@ def noisy_table(seed, noise, sizes=(8, 8), sets=((0,), (1,), (0, 1))):
     n = 2000
     codes = [rng.integers(0, size, n).astype(np.int32) for size in sizes]
     found = [index_cells(codes, sizes, s) for s in sets]
-    design = CellDesign([f[0] for f in found], codes, [f[1] for f in found])
+    design = CellDesign([f[0] for f in found], codes)
     score = 0.5 * rng.normal(size=8)[codes[0]]
     y = (rng.random(n) < expit(score)).astype(float)
     exact = np.concatenate([np.bincount(f[1], y, f[0].n_cells) for f in found])[None]

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from helpers.cells import index_cells
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
@@ -13,7 +14,6 @@ from skprivate.aggregate.additive import _evidence as evidence_module
 from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.additive._design import CellDesign, constant_start
 from skprivate.aggregate.additive._evidence import _posterior, filtered_mode, fit_evidence, merge_rare
-from skprivate.aggregate.tables._cells import index_cells
 from skprivate.privacy import public_generator
 
 
@@ -22,7 +22,7 @@ def crossed(n, seed, sizes=(12, 10)):
     codes = [rng.integers(0, size, n).astype(np.int32) for size in sizes]
     sets = [(0,), (1,), (0, 1)]
     found = [index_cells(codes, sizes, s) for s in sets]
-    design = CellDesign([f[0] for f in found], codes, [f[1] for f in found])
+    design = CellDesign([f[0] for f in found], codes)
     return design, [f[1] for f in found], rng
 
 
@@ -138,7 +138,7 @@ def test_the_filter_is_done_soon_where_columns_say_much():
     codes = [rng.integers(0, size, 30_000).astype(np.int32) for size in sizes]
     sets = [(j,) for j in range(5)] + list(combinations(range(5), 2))
     found = [index_cells(codes, sizes, s) for s in sets]
-    design = CellDesign([f[0] for f in found], codes, [f[1] for f in found])
+    design = CellDesign([f[0] for f in found], codes)
     score = sum(rng.normal(size=12)[c] for c in codes)
     sums = sums_over(design, [f[1] for f in found], (rng.random(30_000) < expit(score)).astype(float))
     noise = np.full(design.n_cells, 1.0)

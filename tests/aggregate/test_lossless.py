@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers.cells import index_cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -13,7 +14,6 @@ from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor,
 from skprivate.aggregate._losses import partition, variance
 from skprivate.aggregate.additive import _design as design_module
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
-from skprivate.aggregate.tables._cells import index_cells
 
 SETS = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 
@@ -21,7 +21,7 @@ SETS = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 def design_of(X, sets=SETS, min_size=1):
     codes = [column.astype(np.int32) for column in X.T]
     found = [index_cells(codes, [5] * len(codes), s, min_size=min_size) for s in sets]
-    design = CellDesign([index for index, _, _ in found], codes, [cells for _, cells, _ in found])
+    design = CellDesign([index for index, _, _ in found], codes)
     one_hot = np.concatenate([np.eye(index.n_cells)[cells] for index, cells, _ in found], axis=1)
     return design, one_hot
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.families import build_problem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
@@ -12,7 +13,7 @@ from skprivate.datasets import load_credit_default
 from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.mixture._calibration import CalibratedDraw, Calibration, _monotone, margin_edges
 from skprivate.mixture._exact import ExactDraw
-from skprivate.mixture._problem import ErrorWeights, Problem
+from skprivate.mixture._problem import ErrorWeights
 from skprivate.privacy import PrivacyLedger, PureEvent
 from skprivate.utils.estimator_checks import check_mechanism
 
@@ -124,7 +125,7 @@ def test_pooled_shares_fall_and_keep_the_total(counts):
 
 def problem(X, y, private, adjacency="replace-one"):
     """A problem of rows (x, label, private?), with equal weights."""
-    return Problem.build(
+    return build_problem(
         X,
         private=private,
         has_private_label=y == 1,

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from helpers.families import all_errors
 
 from skprivate.mixture import _cuts
 from skprivate.mixture import _problem as _selection
@@ -46,7 +47,7 @@ def test_every_set_appears_once_with_its_errors(monkeypatch, n_cuts, max_size, b
         _cuts, "BATCH", batch
     )  # last directions are joined one by one, by two, or all at once
     family, naive = family_and_naive(np.random.default_rng(0), 15, n_cuts, max_size)
-    streamed = list(family.all_errors())
+    streamed = list(all_errors(family))
     assert dict(streamed) == naive
     assert len(streamed) == len(naive) == len(family) == count_cut_intersections(n_cuts, max_size)
 
@@ -64,18 +65,18 @@ def test_rows_of_the_same_cuts_count_as_one_with_the_sum_of_their_weights(monkey
         of_row, of_merged = ((array == pattern[:, None]).all(axis=0) for array in (bins, merged))
         assert weights[of_row].sum() == sums[of_merged].sum() and of_merged.sum() == 1
     family = CutIntersections(bins, (2, 1, 2, 2), weights, 3)
-    for key, errors in family.all_errors():
+    for key, errors in all_errors(family):
         inside = np.all([bins[k] <= cut for k, cut in zip(key[::2], key[1::2], strict=True)], axis=0)
         assert errors == weights[np.broadcast_to(inside, 400)].sum()
     different = np.arange(400)[None] % 300  # fewer than half are equal
     assert _cuts.without_equal_rows(different, weights)[1] is weights
 
 
-@pytest.mark.parametrize("checkpoints", [1, 3, 100])
+@pytest.mark.parametrize("stretch", [1, 30, 10**6])
 @pytest.mark.parametrize(("offset", "resolution"), [(0, 1), (9, 2), (-1, 4)])
-def test_histogram_and_location(monkeypatch, checkpoints, offset, resolution):
-    monkeypatch.setattr(_cuts, "CHECKPOINTS", checkpoints)
-    monkeypatch.setattr(_cuts, "GATHER", 10)
+def test_histogram_and_location(monkeypatch, stretch, offset, resolution):
+    monkeypatch.setattr(_selection, "MOST_SUMS", stretch)
+    monkeypatch.setattr(_selection, "GATHER", 10)
     family, naive = family_and_naive(np.random.default_rng(1), 20, (2, 3, 2, 4), 3, offset, resolution)
     errors, counts = family.histogram()
     assert counts.sum() == len(naive)
@@ -92,7 +93,7 @@ def test_large_weights_are_counted_sparsely():
     family = CutIntersections(bins, (3, 3, 3), rng.integers(-(10**12), 10**12, 30), 2)
     errors, counts = family.histogram()
     assert counts.sum() == len(family)
-    assert dict(family.all_errors())[family.locate(int(errors[0]), 0)] == errors[0]
+    assert dict(all_errors(family))[family.locate(int(errors[0]), 0)] == errors[0]
     with pytest.raises(ValueError, match="too much"):
         CutIntersections(bins, (3, 3, 3), np.full(30, 2**52), 1)
 

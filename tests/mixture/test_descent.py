@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers.families import build_problem
 from scipy.linalg import null_space
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +24,7 @@ from skprivate.mixture._descent import (
     public_gradient,
 )
 from skprivate.mixture._ppm_halfspace_classifier import make_mechanism
-from skprivate.mixture._problem import ErrorWeights, MixtureRows, Problem
+from skprivate.mixture._problem import ErrorWeights, MixtureRows
 from skprivate.mixture._roles import read_problem
 from skprivate.privacy import Adjacency, PrivacyLedger, open_release
 from skprivate.utils.estimator_checks import check_mechanism
@@ -41,7 +42,7 @@ def make_rows(seed=0, n_public=300, n_private=200, d=4):
 
 
 def make_problem(X, private, label=None, weights=PLAIN, size_is_public=True):
-    return Problem.build(
+    return build_problem(
         X,
         private=private,
         has_private_label=private if label is None else label,
@@ -277,7 +278,7 @@ def test_the_mechanism_keeps_its_contract():
 
     def neighbours(data):
         for row, values in ((99, 0.0), (60, 1.7e308), (75, 5e-324), (80, -1e9)):
-            changed = data.table.copy()
+            changed = data.rows.block.X.copy()
             changed[row] = values
             yield make_problem(changed, private)
 

@@ -7,10 +7,11 @@ from math import comb
 
 import numpy as np
 import pytest
+from helpers.families import all_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.mixture import _intersections
+from skprivate.mixture import _intersections, _problem
 from skprivate.mixture._intersections import Intersections, count_intersections
 
 
@@ -44,20 +45,20 @@ def test_every_set_appears_once_with_its_sum(
 ):
     monkeypatch.setattr(_intersections, "MOST_DENSE", most_dense)
     family, naive = random_family(np.random.default_rng(n_pairs + 10 * max_size), n_rows, n_pairs, max_size)
-    streamed = [(tuple(sorted(group)), value) for group, value in family.all_errors()]
+    streamed = [(tuple(sorted(group)), value) for group, value in all_errors(family)]
     assert len(streamed) == len(naive) == len(family) == count_intersections(2 * n_pairs, max_size)
     assert dict(streamed) == naive
 
 
-@pytest.mark.parametrize("most_bins", [0, 2**20])
-@pytest.mark.parametrize("checkpoints", [1, 1000])
+@pytest.mark.parametrize("gathered", [1, 2**20])
+@pytest.mark.parametrize("stretch", [1, 10**6])
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize(("offset", "resolution"), [(0, 1), (17, 1), (17, 4), (-2, 3)])
 def test_histogram_and_location_agree_with_the_enumeration(
-    small_blocks, monkeypatch, most_bins, checkpoints, n_jobs, offset, resolution
+    small_blocks, monkeypatch, gathered, stretch, n_jobs, offset, resolution
 ):
-    monkeypatch.setattr(_intersections, "CHECKPOINTS", checkpoints)
-    monkeypatch.setattr(_intersections, "MOST_BINS", most_bins)
+    monkeypatch.setattr(_problem, "MOST_SUMS", stretch)
+    monkeypatch.setattr(_problem, "GATHER", gathered)
     family, naive = random_family(np.random.default_rng(0), 12, 4, 3, offset=offset, resolution=resolution)
     errors, counts = family.histogram(n_jobs=n_jobs)
     assert counts.sum() == len(naive) and (counts > 0).all() and (np.diff(errors) > 0).all()
@@ -91,7 +92,7 @@ def test_sums_are_exact_for_weights_of_any_size(most_dense, seed, n_rows, n_pair
     family, naive = random_family(np.random.default_rng(seed), n_rows, n_pairs, max_size, scale)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_intersections, "MOST_DENSE", most_dense)
-        assert {tuple(sorted(group)): value for group, value in family.all_errors()} == naive
+        assert {tuple(sorted(group)): value for group, value in all_errors(family)} == naive
 
 
 def test_weights_too_large_for_exact_sums_are_refused():

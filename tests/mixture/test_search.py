@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.families import all_errors, build_problem
 
 from skprivate.mixture import PPMHalfspaceClassifier, _search
 from skprivate.mixture._cuts import (
@@ -13,7 +14,7 @@ from skprivate.mixture._cuts import (
     quantile_cuts,
 )
 from skprivate.mixture._exact import ExactDraw
-from skprivate.mixture._problem import ErrorWeights, Hypothesis, Problem, selection_event
+from skprivate.mixture._problem import ErrorWeights, Hypothesis, selection_event
 from skprivate.mixture._search import (
     HalfspaceSearch,
     SearchPlan,
@@ -32,7 +33,7 @@ def make_problem(seed=0, n_public=300, n_private=200, d=3, weights=PLAIN, **keyw
     X = np.concatenate([rng.normal(size=(n_public, d)), rng.normal(size=(n_private, d)) + 1.5])
     private = np.arange(len(X)) >= n_public
     keywords = {"private": private, "has_private_label": private, "size_is_public": True, **keywords}
-    return X, Problem.build(X, weights=weights, **keywords)
+    return X, build_problem(X, weights=weights, **keywords)
 
 
 def candidates_of(problem):
@@ -73,7 +74,7 @@ def test_the_plan_follows_public_numbers_only():
     private = np.arange(500) >= 300
 
     def plan(rows, size_is_public, private=private):
-        changed = Problem.build(
+        changed = build_problem(
             rows,
             private=private,
             has_private_label=private,
@@ -185,7 +186,7 @@ def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
     present, _ = search.joint(problem, release)
     bins = candidates.bins(problem.on_span.block.scaled)
     family = CutIntersections(bins, candidates.n_cuts, problem.on_span.block.signed, 2, offset=problem.offset)
-    assert errors_of(problem, present) == min(errors for _, errors in family.all_errors())
+    assert errors_of(problem, present) == min(errors for _, errors in all_errors(family))
     errors = [errors_of(problem, present)]
     for _ in range(4):
         present, _ = search.move(present, problem, release)
@@ -243,7 +244,7 @@ def test_scores_of_a_move_change_by_at_most_the_sensitivity():
 
         def scores(rows, weights=weights, present=present, plan=plan):
             private = np.arange(100) >= 60
-            changed = Problem.build(
+            changed = build_problem(
                 rows, private=private, has_private_label=private, weights=weights, size_is_public=True
             )
             release = ListingRelease(0)

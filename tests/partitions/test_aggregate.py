@@ -24,7 +24,8 @@ from skprivate import (
     make_random_bags,
 )
 from skprivate.aggregate.tables import _blocks as _block_columns
-from skprivate.aggregate.tables._columns import QuantileSketch, learn_columns
+from skprivate.aggregate.tables._blocks import learn_column
+from skprivate.aggregate.tables._columns import QuantileSketch
 from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 
@@ -279,7 +280,7 @@ def test_bad_identifiers(keys, message):
 def test_bins_of_any_numbers_in_any_blocks(values, cuts, n_bins, room):
     """Cells are too few here to hold all numbers, so that they are looked at again."""
     values = np.array(values)
-    (column,), _ = learn_columns([values], ["v"], categorical=[False], n_bins=n_bins)
+    column = learn_column(values, "v", categorical=False, n_bins=n_bins)
     parts = np.split(values, sorted(min(cut, values.size) for cut in cuts))
     most = n_bins + room
     spread = QuantileSketch.merge([QuantileSketch.from_numbers(part).compress(most) for part in parts], most)
@@ -321,8 +322,8 @@ def test_types_that_differ_from_block_to_block(taken):
 def test_zeros_of_both_signs_are_one_number():
     values = np.array([0.0, -0.0, 1.0, -1.0] * 3)
     for order in (values, values[::-1]):
-        (column,), codes = learn_columns([order], ["v"], categorical=[False], n_bins=2)
-        assert str(column.edges) == str((0.0, 1.0)) and np.unique(codes[0]).size == 3
+        column = learn_column(order, "v", categorical=False, n_bins=2)
+        assert str(column.edges) == str((0.0, 1.0)) and np.unique(column.encode(order)).size == 3
 
 
 def test_integers_that_floats_do_not_tell_apart():

@@ -10,10 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from helpers.families import all_errors, build_problem
 from helpers.real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
-from skprivate.mixture import PPMHalfspaceClassifier
+from skprivate.mixture import PPMHalfspaceClassifier, _problem
 from skprivate.mixture import _exact as _families
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
 from skprivate.mixture._exact import StreamedFamily, cuts_of, pairs_of
@@ -116,7 +117,7 @@ def check_the_same(case, backend, mask):
 @pytest.mark.parametrize("mask", [False, True], ids=["by label", "by mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_halfspaces_to_the_last_bit(case, mask, monkeypatch):
-    monkeypatch.setattr(_families, "MOST_SUMS", 20_000)  # several passes
+    monkeypatch.setattr(_problem, "MOST_SUMS", 20_000)  # several passes
     monkeypatch.setattr(_families, "MOST_ENTRIES", 5000)  # and several parts of a block
     check_the_same(case, "7 blocks", mask)
 
@@ -163,15 +164,13 @@ def test_labels_of_several_kinds_protect_nobody_else(kind):
 @pytest.mark.parametrize("kind", ["cuts", "pairs"])
 def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):
     """Sizes of parts, their sums and the names of positions are those of the family in memory, one by one."""
-    monkeypatch.setattr(_families, "MOST_SUMS", 40)
+    monkeypatch.setattr(_problem, "MOST_SUMS", 40)
     rng = public_generator(size)
     X, y = rng.normal(size=(30, 2)), np.arange(30) % 3 == 0
     parts = [MixtureRows(X[a:b], y[a:b], y[a:b]) for a, b in pairwise([0, 0, 4, 17, 30])]
     options = {"weights": ErrorWeights(2, 5, 5), "size_is_public": True}
-    whole = Problem.build(X[:], private=y, has_private_label=y, **options)
-    problem = Problem.of(
-        Blocks(parts), X, np.flatnonzero(~y), n_rows=30, n_public=20, n_public_label=20, **options
-    )
+    whole = build_problem(X[:], private=y, has_private_label=y, **options)
+    problem = Problem.of(Blocks(parts), n_rows=30, n_public=20, n_public_label=20, **options)
     if kind == "cuts":
         directions = public_directions(whole.public, rng)[:7]
         cuts = quantile_cuts(whole.public, directions, KEPT_FRACTIONS, whole.frame.slack)
@@ -181,20 +180,16 @@ def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):
         make = partial(pairs_of, pairs=pairs, max_size=size, basis=np.eye(2))
     family = make(whole.on_span.block, offset=whole.offset, resolution=whole.unit)
     streamed = StreamedFamily(problem, make)
-    assert len(streamed._stretches) > 1 or size == 1
     assert sum(family.part_sizes) == len(family) == len(streamed)
-    named = [
-        (streamed._blank.describe(part, position), int(errors))
-        for part, width in enumerate(family.part_sizes)
-        for position, errors in enumerate(streamed._errors(slice(part, part + 1)))
-        if position < width
-    ]
-    assert named == list(family.all_errors())
+    for part, width in enumerate(family.part_sizes):
+        assert sum(errors.size for errors, _ in streamed.errors(slice(part, part + 1))) == width
+    assert list(all_errors(streamed)) == list(all_errors(family))
     assert [a.tolist() for a in streamed.histogram()] == [a.tolist() for a in family.histogram()]
     errors, counts = family.histogram()
     for value, count in zip(errors.tolist(), counts.tolist(), strict=True):
         for member in {0, count // 2, count - 1}:
             assert streamed.locate(value, member) == family.locate(value, member)
+    assert len(streamed._counted) > 1 or size == 1
 
 
 def test_only_public_rows_are_collected():

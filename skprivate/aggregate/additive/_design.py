@@ -54,18 +54,13 @@ class CellDesign:
     the number of samples per distinct row, or None if all are 1; ``counts`` is the number of samples per cell.
     """
 
-    def __init__(
-        self,
-        indexes: Sequence[CellIndex],
-        codes: Sequence[CodeArray],
-        cells: Sequence[CodeArray] | None = None,
-    ) -> None:
+    def __init__(self, indexes: Sequence[CellIndex], codes: Sequence[CodeArray]) -> None:
         n = codes[0].size
         self.n_samples = n
         self.offsets = np.concatenate([[0], np.cumsum([index.n_cells for index in indexes], dtype=np.int64)])
         groups = []
         for members in _group_sets(indexes, min(_GROUP_SPAN, max(n // _ROWS_PER_JOINT_VALUE, 256))):
-            groups.append(_make_group(members, indexes, codes, cells))
+            groups.append(_make_group(members, indexes, codes))
         self._groups, self.multiplicity = _merge_rows(groups, n)
         self.n_rows = self._groups[0].codes.size if groups else n
         self.counts = self.scatter(self._ones())[0, :-1]
@@ -231,17 +226,11 @@ def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
     return [members for _, members in groups]
 
 
-def _make_group(
-    members: list[int],
-    indexes: Sequence[CellIndex],
-    codes: Sequence[CodeArray],
-    cells: Sequence[CodeArray] | None,
-) -> _Group:
+def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequence[CodeArray]) -> _Group:
     if len(members) == 1:
         (j,) = members
         size = indexes[j].n_cells
-        own = indexes[j].locate(codes) if cells is None else cells[j]
-        return _Group(_narrow(own, size), size, ((j, None),))
+        return _Group(_narrow(indexes[j].locate(codes), size), size, ((j, None),))
     radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
     columns = sorted(radix)
     packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
@@ -252,12 +241,8 @@ def _make_group(
     present = np.flatnonzero(representative >= 0)
     renumber = np.zeros(span, dtype=np.int32)
     renumber[present] = np.arange(present.size, dtype=np.int32)
-    rows = representative[present]
-    if cells is None:
-        some = {c: codes[c][rows] for c in columns}
-        parts = tuple((j, indexes[j].locate(some).astype(np.intp)) for j in members)
-    else:
-        parts = tuple((j, cells[j][rows].astype(np.intp)) for j in members)
+    some = {c: codes[c][representative[present]] for c in columns}
+    parts = tuple((j, indexes[j].locate(some).astype(np.intp)) for j in members)
     return _Group(_narrow(renumber[packed], present.size), int(present.size), parts)
 
 

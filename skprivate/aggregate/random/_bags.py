@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sparse
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._blocks import label_column
+from skprivate.aggregate.tables._blocks import Table, label_column, read_blocks
 from skprivate.aggregate.tables._curated_bags import no_privacy
-from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy, number_targets
+from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy
 from skprivate.aggregate.tables._sums import (
     ClassSums,
     Further,
@@ -26,7 +26,7 @@ from skprivate.aggregate.tables._sums import (
     block_sums,
     release_sums,
 )
-from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, is_partitioned
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
 from skprivate.privacy import (
     PrivacyGuarantee,
     PrivacyLedger,
@@ -37,6 +37,19 @@ from skprivate.privacy import (
 )
 
 IntArray = NDArray[np.int64]
+LabelRelease = Literal["mean", "bernoulli", "laplace"]
+RELEASES = ("mean", "bernoulli", "laplace")
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
+    "fitting is post-processing"
+)
+ASSUMPTIONS = (
+    "features and bag membership are public; membership is drawn independently of the labels",
+    PUBLIC_LABELS,
+    "labels of different rows belong to different people",
+)
+#: Of numbers, which have no classes.
+NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def _member_sums(
@@ -62,6 +75,9 @@ class BagSums:
 
     ``block_sizes`` are the numbers of rows of the blocks, where rows are in blocks.
     """
+
+    theorem = THEOREM
+    assumptions = NUMBER_ASSUMPTIONS
 
     def __init__(
         self, members: IntArray, sizes: IntArray, n_samples: int, block_sizes: Sequence[int] | None = None
@@ -91,6 +107,26 @@ class BagSums:
     @property
     def bag_sizes(self) -> IntArray:
         return self.sizes
+
+    def report(
+        self,
+        released: ReleasedSums,
+        label_release: LabelRelease,
+        guarantee: PrivacyGuarantee,
+        classes: tuple[Any, ...] | None = None,
+    ) -> RandomBags:
+        """Report released sums as random bags."""
+        return RandomBags(
+            self.members,
+            self.sizes,
+            released.sums,
+            self.n_samples,
+            label_release,
+            released.noise_variance,
+            classes,
+            guarantee,
+            released.label_bounds,
+        )
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
@@ -174,26 +210,10 @@ class PublicRows:
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
-class NumberTable(NamedTuple):
-    """Block of rows of numbers: ``size`` has the length of the block, ``X`` or ``keys`` may be None."""
-
-    size: range
-    X: FloatArray | None
-    labels: NDArray[Any]
-    keys: NDArray[Any] | None
-
-
-def number_blocks(
-    X: Any,
-    y: Any,
-    row_keys: Any,
-    *,
-    read: Callable[[Any], FloatArray] | None,
-    read_labels: Callable[[Any], NDArray[Any]],
-) -> Partitions:
-    """Read rows in blocks as `NumberTable`; ``read=None`` leaves the features out."""
-    rows = label_column(X, y, row_keys=row_keys)
-    return rows.map(partial(_read_block, read=read, read_labels=read_labels))
+def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: Any) -> InMemory:
+    """Make a block of rows in memory."""
+    keys = None if row_keys is None else np.asarray(row_keys)
+    return InMemory(Table(range(len(labels)), X, labels, keys))
 
 
 def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
@@ -203,7 +223,7 @@ def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], lis
 
 
 def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Partitions:
-    """Turn blocks of `NumberTable` into `Labelled`; ``targets`` maps labels to what is summed."""
+    """Turn blocks of `Table` into `Labelled`; ``targets`` maps labels to what is summed."""
     return rows.map(partial(_label, targets=targets))
 
 
@@ -212,22 +232,12 @@ def no_labels(labels: NDArray[Any]) -> list[Any]:
     return []
 
 
-def _read_block(
-    block: Roles,
-    *,
-    read: Callable[[Any], FloatArray] | None,
-    read_labels: Callable[[Any], NDArray[Any]],
-) -> NumberTable:
-    labels = np.asarray(block.of["y"])
-    keys = block.of.get("row_keys")
-    keys = None if keys is None else np.asarray(keys)
-    size = range(labels.size)
-    if not size:  # types of nothing are anything
-        return NumberTable(size, None if read is None else np.empty((0, block.X.shape[1])), labels, keys)
-    return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
+def label_rows(labels: NDArray[Any]) -> NDArray[Any]:
+    """Take labels (n,) or (n, n_outputs) as targets (n_outputs, n)."""
+    return np.ascontiguousarray(np.atleast_2d(labels.T))
 
 
-def _gather(block: NumberTable, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+def _gather(block: Table, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
     return PublicRows((len(block.size),), block.X, block.keys, summarise_labels(block.labels))
 
 
@@ -243,21 +253,8 @@ def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
     )
 
 
-def _label(block: NumberTable, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
+def _label(block: Table, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
     return Labelled(block.size, targets(block.labels))
-
-
-LabelRelease = Literal["mean", "bernoulli", "laplace"]
-RELEASES = ("mean", "bernoulli", "laplace")
-THEOREM = (
-    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
-    "fitting is post-processing"
-)
-ASSUMPTIONS = (
-    "features and bag membership are public; membership is drawn independently of the labels",
-    PUBLIC_LABELS,
-    "labels of different rows belong to different people",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,74 +408,16 @@ def draw_members(
 
 
 def exact_bags(
-    structure: BagSums,
-    sums: FloatArray,
-    label_release: LabelRelease,
-    classes: tuple[Any, ...] | None,
-    rng: np.random.Generator,
-) -> RandomBags:
-    """Make bags of exact label sums, or of one bit per bag with the mean label as probability; without privacy."""
+    sums: ClassSums | NumberSums, rows: Partitions, label_release: LabelRelease, rng: np.random.Generator
+) -> tuple[ReleasedSums, PrivacyGuarantee]:
+    """Sum labels exactly, or release one bit per bag with the mean label as probability; without privacy."""
+    found = sums.exact(rows).sums
     if label_release == "bernoulli":
-        means = sums / structure.sizes[:, np.newaxis]
+        means = found / sums.bags.sizes[:, np.newaxis]
         if np.any(means < 0) or np.any(means > 1):
             raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
-        sums = (rng.random(means.shape) < means).astype(np.float64)
-    return RandomBags(
-        structure.members, structure.sizes, sums, structure.n_samples, label_release, classes=classes
-    )
-
-
-def noisy_bags(
-    structure: BagSums,
-    released: ReleasedSums,
-    classes: tuple[Any, ...] | None,
-    guarantee: PrivacyGuarantee,
-) -> RandomBags:
-    """Make bags of released label sums."""
-    return RandomBags(
-        structure.members,
-        structure.sizes,
-        released.sums,
-        structure.n_samples,
-        "laplace",
-        released.noise_variance,
-        classes,
-        guarantee,
-        released.label_bounds,
-    )
-
-
-def indicator_sums(
-    structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
-) -> ClassSums:
-    """Plan counts per bag of indicators; replacing a row's labels changes ``moved`` of them."""
-    return ClassSums.plan(
-        structure,
-        n_outputs,
-        moved,
-        epsilon=epsilon,
-        delta=0.0,
-        mechanism="laplace",
-        classes=classes,
-        theorem=THEOREM,
-        assumptions=ASSUMPTIONS,
-    )
-
-
-def number_sums(
-    structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
-) -> NumberSums:
-    """Plan sums per bag of ``n_outputs`` numbers per row; replacing a row's labels may change all of them."""
-    return NumberSums.plan(
-        structure,
-        n_outputs,
-        label_bounds,
-        epsilon=epsilon,
-        delta=0.0,
-        mechanism="laplace",
-        theorem=THEOREM,
-        assumptions=(ASSUMPTIONS[0], ASSUMPTIONS[2]),
-    )
+        found = (rng.random(means.shape) < means).astype(np.float64)
+    return ReleasedSums(found), no_privacy(ASSUMPTIONS, THEOREM)
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
@@ -568,29 +507,32 @@ def make_random_bags(
     check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
     bounds = check_bounds(label_bounds)
+    read_labels = partial(_check_labels, numbers=numbers)
+    outputs = 1
     rows: Partitions
     if is_partitioned(X):
-        blocks = number_blocks(X, y, row_keys, read=None, read_labels=partial(_check_labels, numbers=numbers))
-        public, rows, outputs = gather_rows(blocks, no_labels), labelled_blocks(blocks, number_targets), 1
+        rows = read_blocks(label_column(X, y, row_keys=row_keys), None, read_labels, None)
     else:
-        labels = _check_labels(y, numbers=numbers)
-        targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
+        labels = read_labels(y)
         n = X.shape[0] if hasattr(X, "shape") else len(X)
-        if targets.ndim != 2 or targets.shape[0] != n:
+        if labels.ndim not in (1, 2) or labels.shape[0] != n:
             raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
-        public = PublicRows((n,), keys=None if row_keys is None else np.asarray(row_keys))
-        rows, outputs = InMemory(Labelled.of(np.ascontiguousarray(targets.T))), targets.shape[1]
+        outputs = 1 if labels.ndim == 1 else labels.shape[1]
+        rows = table_in_memory(None, labels, row_keys)
+    public = gather_rows(rows, no_labels)
+    rows = labelled_blocks(rows, label_rows)
     order = public.order()
     rng = public_generator(random_state)
     members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
     structure = public.bags(members if order is None else order[members], sizes)
-    sums: ClassSums | NumberSums = (
-        number_sums(structure, outputs, bounds, epsilon)
-        if numbers
-        else indicator_sums(structure, outputs, outputs, epsilon)
-    )
+    sums: ClassSums | NumberSums
+    if numbers:
+        sums = NumberSums.plan(structure, outputs, bounds, epsilon=epsilon)
+    else:
+        sums = ClassSums.plan(structure, outputs, outputs, epsilon=epsilon)
     if epsilon is None:
-        return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
+        exact, guarantee = exact_bags(sums, rows, chosen, rng)
+        return structure.report(exact, chosen, guarantee)
     released, guarantee = release_sums(
         sums,
         rows,
@@ -599,7 +541,7 @@ def make_random_bags(
         ledger=ledger,
         label="make_random_bags",
     )
-    return noisy_bags(structure, released, None, guarantee)
+    return structure.report(released, chosen, guarantee)
 
 
 def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:

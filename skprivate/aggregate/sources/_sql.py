@@ -18,8 +18,9 @@ from skprivate.aggregate.sources._release_frames import (
     release_groups,
     report_groups,
 )
+from skprivate.aggregate.tables._blocks import learn_column
 from skprivate.aggregate.tables._cells import resolve_feature_sets
-from skprivate.aggregate.tables._columns import BinnedColumn, default_bins, learn_columns
+from skprivate.aggregate.tables._columns import BinnedColumn, default_bins
 from skprivate.aggregate.tables._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
 from skprivate.aggregate.tables._group_tables import GroupTable, SumColumns, code_group_tables
 from skprivate.aggregate.tables._labels import NoiseName, check_label_privacy
@@ -335,13 +336,7 @@ def _edges(
                     f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}"
                 ).fetchnumpy()["x"]
             column = np.ma.filled(read.astype(np.float64), np.nan)
-        (learned,), _ = learn_columns(
-            [column],
-            [name],
-            categorical=[False],
-            n_bins=n_bins,
-            bin_edges={name: given[name]} if name in given else None,
-        )
+        learned = learn_column(column, name, categorical=False, n_bins=n_bins, edges=given.get(name))
         assert isinstance(learned, BinnedColumn)
         edges[name] = learned.edges
     return edges

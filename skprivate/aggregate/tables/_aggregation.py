@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes, distinct_labels, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import (
+    Table,
     encode_blocks,
     learn_blocks,
-    learn_memory,
     read_columns,
     table_blocks,
 )
@@ -33,14 +33,12 @@ from skprivate.aggregate.tables._cells import (
 )
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import (
-    ASSUMPTIONS,
     NUMBER_ASSUMPTIONS,
     THEOREM,
     CuratedBags,
     no_privacy,
 )
 from skprivate.aggregate.tables._labels import (
-    Bounds,
     NoiseName,
     check_bounds,
     check_label_privacy,
@@ -55,6 +53,7 @@ from skprivate.aggregate.tables._sums import (
     NumberSums,
     ReleasedSums,
     block_sums,
+    outputs_of,
     release_sums,
 )
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
@@ -90,6 +89,8 @@ class Membership:
     columns: tuple[Column, ...]
     indexes: list[CellIndex]
     counts: list[IntArray]
+    theorem = THEOREM
+    assumptions = NUMBER_ASSUMPTIONS
 
     @property
     def n_samples(self) -> int:
@@ -286,7 +287,7 @@ def match_rows(
             row = int(np.argmax(cells < 0))
             raise ValueError(
                 f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
-                f"first is row {row}, {_describe(bags, table.feature_set, [codes[c][row] for c in columns])}."
+                f"first is row {row}, {_describe(bags, table, [codes[c][row] for c in columns])}."
             )
         counts = np.bincount(cells, minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
@@ -294,7 +295,7 @@ def match_rows(
             bag = int(wrong[0])
             raise ValueError(
                 f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
-                f"in X as their count says; the first is {_describe(bags, table.feature_set, table.keys[bag])} with "
+                f"in X as their count says; the first is {_describe(bags, table, table.keys[bag])} with "
                 f"{counts[bag]} rows in X and count {table.counts[bag]}. X must hold the rows that were aggregated."
             )
         indexes.append(index)
@@ -329,12 +330,9 @@ def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
         raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
 
 
-def _describe(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
-    column = {c.name: c for c in bags.columns}
-    return ", ".join(
-        f"{name}=" + ("(rare)" if code < 0 else column[name].label_of(int(code)))
-        for name, code in zip(feature_set, key, strict=True)
-    )
+def _describe(bags: CuratedBags, table: BagTable, key: Sequence[Any]) -> str:
+    (values,) = bags.readable_keys(replace(table, keys=np.array([key])))
+    return ", ".join(f"{name}={value}" for name, value in zip(table.feature_set, values, strict=True))
 
 
 def _list_some(values: Sequence[str]) -> str:
@@ -345,28 +343,6 @@ def _list_some(values: Sequence[str]) -> str:
 _MOST_CLASSES = 20
 #: What ``classes="auto"`` finds beside the set of labels.
 _CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
-
-
-def class_sums(
-    membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
-) -> ClassSums:
-    """Plan class counts of all bags: of the second class of two, or of each of several; ``given`` if public."""
-    outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
-    said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
-    return ClassSums.plan(membership, outputs, moved, **asked, **said)
-
-
-def number_sums(
-    membership: Membership,
-    label_bounds: Bounds | None,
-    *,
-    with_squares: bool = True,
-    assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
-    **asked: Any,
-) -> NumberSums:
-    """Plan sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
-    said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
-    return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
 
 
 def make_curated_bags(
@@ -450,17 +426,28 @@ def make_curated_bags(
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
     check_label_privacy(epsilon, delta)
-    coding = {"categorical_features": categorical_features, "n_bins": n_bins, "bin_edges": bin_edges}
-    read = _read_blocks if is_partitioned(X) else _read_memory
-    columns, rows, found = read(X, y, classes, epsilon is None, **coding)
+    names, tables = _read_tables(X, y, _reader(classes))
+    columns, _, seen = learn_blocks(
+        tables,
+        names,
+        categorical_features=categorical_features,
+        n_bins=n_bins,
+        bin_edges=bin_edges,
+        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes)),
+        merge_labels=_merge_labels,
+    )
+    found = _find_classes(classes, seen)
+    rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
-        assumptions = (*NUMBER_ASSUMPTIONS, *((_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()))
-        sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
+        further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
+        bounds = check_bounds(label_bounds)
+        sums = NumberSums.plan(membership, 1, bounds, with_squares=True, further=further, **asked)
     else:
-        sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
+        given = None if _is_auto(classes) else found
+        sums = ClassSums.plan(membership, *outputs_of(len(found)), classes=given, **asked)
     known = None if found is None else tuple(found)
     if epsilon is None:
         return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
@@ -476,29 +463,15 @@ def make_curated_bags(
     return membership.report(released, guarantee, known)
 
 
-def _read_memory(
-    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
-) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions]:
+    if is_partitioned(X):
+        return table_blocks(X, y, partial(read_columns, tighten=False), read_labels)
     refuse_other_index(X, y)
     names, values = read_columns(X)
-    labels = np.asarray(_reader(classes)(y))
+    labels = np.asarray(read_labels(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    columns, codes = learn_memory(values, names, **coding)
-    found = _find_classes(classes, _summarise_labels(labels, auto=_is_auto(classes)))
-    return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
-
-
-def _read_blocks(
-    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
-) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
-    names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _reader(classes))
-    look = partial(_summarise_labels, auto=_is_auto(classes))
-    columns, _, seen = learn_blocks(
-        tables, names, summarise_labels=look, merge_labels=_merge_labels, **coding
-    )
-    found = _find_classes(classes, seen)
-    return columns, encode_blocks(tables, columns, _targets(found, strict)), found
+    return names, InMemory(Table(range(labels.size), values, labels))
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,19 +27,19 @@ from skprivate.aggregate.tables._columns import (
     encode_known,
     in_order,
     is_numeric,
-    learn_columns,
     plain_values,
 )
 from skprivate.aggregate.tables._sums import Labelled
-from skprivate.partitions import OTHER_ROWS, Partitions, Roles, split_columns
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, split_columns
 
 
 class Table(NamedTuple):
-    """Block of rows, column by column; ``size`` has the length of the block."""
+    """Block of rows: ``size`` has its length, ``X`` is an array, a list of columns or None, ``keys`` may be None."""
 
     size: range
-    values: list[NDArray[Any]]
+    X: Any
     labels: NDArray[Any]
+    keys: NDArray[Any] | None = None
 
 
 def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
@@ -59,28 +60,40 @@ def table_blocks(
     read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
     read_labels: Callable[[Any], Any],
 ) -> tuple[list[str], Partitions]:
-    """Read the names of the features, and rows in blocks as `Table`."""
+    """Read the names of the features, and rows in blocks as `Table` of columns."""
     rows = label_column(X, y)
     names, _ = read_columns(rows.empty_block.X, tighten=False)
-    return names, rows.map(partial(_read_block, names=names, read=read, read_labels=read_labels))
+    read_named = partial(_read_named, names=names, read=read)
+    return names, read_blocks(rows, read_named, read_labels, [np.zeros(0)] * len(names))
 
 
-def _read_block(
-    block: Roles,
-    *,
-    names: list[str],
-    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
-    read_labels: Callable[[Any], Any],
-) -> Table:
-    labels = np.asarray(block.of["y"])
-    if labels.size == 0:  # types of nothing are anything
-        return Table(range(0), [np.zeros(0)] * len(names), labels)
-    found, values = read(block.X)
+def _read_named(
+    X: Any, *, names: list[str], read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]]
+) -> list[NDArray[Any]]:
+    found, values = read(X)
     if found != names:
         raise ValueError(
             "blocks must all have the columns of the first one, in its order and by the same names."
         )
-    return Table(range(labels.size), values, read_labels(labels))
+    return values
+
+
+def read_blocks(
+    rows: Partitions, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: Any
+) -> Partitions:
+    """Read blocks of `label_column` as `Table`, with features ``no_rows`` where there are none to read."""
+    return rows.map(partial(_read_block, read=read, read_labels=read_labels, no_rows=no_rows))
+
+
+def _read_block(
+    block: Roles, *, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: Any
+) -> Table:
+    labels, keys = np.asarray(block.of["y"]), block.of.get("row_keys")
+    keys = None if keys is None else np.asarray(keys)
+    if labels.size == 0:  # types of nothing are anything
+        return Table(range(0), no_rows, labels, keys)
+    X = no_rows if read is None else read(block.X)
+    return Table(range(labels.size), X, read_labels(labels), keys)
 
 
 def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArray[Any]]]:
@@ -100,19 +113,11 @@ def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArr
     return list(map(str, names)), [_tighten(one) for one in columns] if tighten else columns
 
 
-def categorical_mask(
-    categorical_features: Any,
-    names: Sequence[str],
-    values: Sequence[NDArray[Any]],
-    bin_edges: Mapping[str, Any] | None = None,
-) -> list[bool]:
-    """Decide which columns are categorical."""
+def categorical_mask(categorical_features: Any, names: Sequence[str]) -> list[bool]:
+    """Decide which columns are categorical, if that does not depend on their types."""
     if isinstance(categorical_features, str):
         if categorical_features == "all":
             return [True] * len(names)
-        if categorical_features == "from_dtype":
-            edges = bin_edges or {}
-            return [name not in edges and not is_numeric(v) for name, v in zip(names, values, strict=True)]
         raise ValueError(
             f"categorical_features must be 'from_dtype', 'all' or a list of columns, got {categorical_features!r}."
         )
@@ -168,16 +173,17 @@ def learn_blocks(
     summarise_labels: Callable[[NDArray[Any]], Any],
     merge_labels: Callable[[list[Any]], Any],
 ) -> tuple[tuple[Column, ...], int, Any]:
-    """Learn the columns of `learn_columns` from one pass over the rows; numbers may need a few more.
+    """Learn columns from one pass over the rows; numbers may need a few more.
 
-    ``summarise_labels`` and ``merge_labels`` summarise the labels of one block, and of several. Returns columns,
-    number of rows, and that summary.
+    Numeric columns are cut at their ``bin_edges``, else by `QuantileSketch.edges`. ``summarise_labels`` and
+    ``merge_labels`` summarise the labels of one block, and of several. Returns columns, number of rows, and summary.
     """
     given = checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
-    max_cells = max(MAX_CELLS, 8 * (n_bins or 0))
+    # Numbers that are in memory anyway need no second look.
+    max_cells = sys.maxsize if isinstance(rows, InMemory) else max(MAX_CELLS, 8 * (n_bins or 0))
     mask: list[bool | None] = [None] * len(names)
     if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
-        mask = list(categorical_mask(categorical_features, names, [], bin_edges))
+        mask = list(categorical_mask(categorical_features, names))
     summarise = partial(_summarise_columns, names=names, given=tuple(given), max_cells=max_cells)
     merge = partial(_merge_parts, max_cells=max_cells)
     parts, n_rows, labels = rows.gather(
@@ -202,22 +208,25 @@ def learn_blocks(
     return columns, n_rows, labels
 
 
-def learn_memory(
-    values: Sequence[NDArray[Any]],
-    names: Sequence[str],
+def learn_column(
+    values: NDArray[Any],
+    name: str,
     *,
-    categorical_features: Any,
-    n_bins: int | None,
-    bin_edges: Mapping[str, Sequence[float]] | None,
-) -> tuple[tuple[Column, ...], list[CodeArray]]:
-    """Learn and encode the columns of rows in memory."""
-    return learn_columns(
-        values,
-        names,
-        categorical=categorical_mask(categorical_features, names, values, bin_edges),
-        n_bins=default_bins(values[0].size if values else 0) if n_bins is None else n_bins,
-        bin_edges=bin_edges,
+    categorical: bool,
+    n_bins: int,
+    edges: Sequence[float] | None = None,
+) -> Column:
+    """Learn one column in memory."""
+    (column,), _, _ = learn_blocks(
+        InMemory(Table(range(len(values)), [values], values)),
+        [name],
+        categorical_features="all" if categorical else (),
+        n_bins=n_bins,
+        bin_edges=None if edges is None else {name: edges},
+        summarise_labels=len,
+        merge_labels=sum,
     )
+    return column
 
 
 def encode_blocks(
@@ -237,7 +246,7 @@ def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArra
 def _encode(
     block: Table, *, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> Labelled:
-    return Labelled(block.size, targets(block.labels), encode_known(block.values, columns))
+    return Labelled(block.size, targets(block.labels), encode_known(block.X, columns))
 
 
 def _narrow_codes(block: Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
@@ -273,9 +282,12 @@ def _summarise_columns(
     if not block.size:
         return [_Part()] * len(names)
     parts = []
-    for name, values, categorical in zip(names, block.values, mask, strict=True):
+    for name, values, categorical in zip(names, block.X, mask, strict=True):
         numeric = is_numeric(values)
-        part = _Part(numeric, values.dtype.kind == "f" or any(isinstance(value, float) for value in values))
+        floats = values.dtype.kind == "f" or (
+            values.dtype == object and any(isinstance(value, float) for value in values)
+        )
+        part = _Part(numeric, floats)
         if name in given:
             pass
         elif not numeric if categorical is None else categorical:
@@ -342,7 +354,7 @@ def _sketch_within(
     block: Table, *, names: Sequence[str], within: dict[int, Interval], max_cells: int
 ) -> list[QuantileSketch]:
     return [
-        QuantileSketch.from_numbers(as_numbers(block.values[j], names[j]), interval).compress(max_cells)
+        QuantileSketch.from_numbers(as_numbers(block.X[j], names[j]), interval).compress(max_cells)
         for j, interval in within.items()
     ]
 

@@ -117,15 +117,6 @@ def make_cells(
     return index, merged
 
 
-def index_cells(
-    codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
-) -> tuple[CellIndex, CodeArray, IntArray]:
-    """Make the cells of a feature set, the cell of every row, and the rows of every cell."""
-    found = count_keys(codes, n_codes, columns)
-    index, counts = make_cells(found, n_codes, columns, min_size=min_size)
-    return index, index.locate(codes), counts
-
-
 def resolve_feature_sets(
     feature_sets: Any, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
 ) -> tuple[list[tuple[int, ...]], bool]:

@@ -221,39 +221,6 @@ def default_bins(n_samples: int) -> int:
     return int(np.clip(round(n_samples ** (1 / 3)), 2, 16))
 
 
-def learn_columns(
-    values: Sequence[NDArray[Any]],
-    names: Sequence[str],
-    *,
-    categorical: Sequence[bool],
-    n_bins: int,
-    bin_edges: Mapping[str, Sequence[float]] | None = None,
-) -> tuple[tuple[Column, ...], list[CodeArray]]:
-    """Learn the codes of every column and encode it.
-
-    Numeric columns are cut at their ``bin_edges``, else between their distinct values if these are at most
-    ``n_bins``. Otherwise each value of at least one in ``n_bins`` rows has its own bin, and the others are cut at
-    their quantiles. That may give up to two and a half times ``n_bins`` bins.
-    """
-    given = checked_bins(names, n_bins, bin_edges)
-    columns: list[Column] = []
-    codes: list[CodeArray] = []
-    for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
-        column: Column
-        if name in given:
-            column = BinnedColumn(name, given[name])
-            codes.append(column.encode(as_numbers(column_values, name)))
-        elif is_categorical:
-            column, column_codes = _learn_categories(column_values, name)
-            codes.append(column_codes)
-        else:
-            numbers = as_numbers(column_values, name)
-            column = BinnedColumn(name, _all_edges(numbers, n_bins))
-            codes.append(column.encode(numbers))
-        columns.append(column)
-    return tuple(columns), codes
-
-
 def checked_bins(
     names: Sequence[str], n_bins: Any, bin_edges: Mapping[str, Sequence[float]] | None
 ) -> dict[str, tuple[float, ...]]:
@@ -315,20 +282,6 @@ def is_numeric(values: NDArray[Any]) -> bool:
     )
 
 
-def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColumn, CodeArray]:
-    if values.dtype.kind in "biu":
-        found, inverse = np.unique(values, return_inverse=True)
-        return CategoricalColumn(name, tuple(found.tolist())), inverse.astype(np.int32)
-    plain = plain_values(values)
-    index: dict[Any, int] = {}
-    first_codes = np.fromiter((index.setdefault(value, len(index)) for value in plain), np.int32, len(plain))
-    ordered = in_order(index)
-    rank = np.empty(len(index), dtype=np.int32)
-    for code, value in enumerate(ordered):
-        rank[index[value]] = code
-    return CategoricalColumn(name, tuple(ordered)), rank[first_codes]
-
-
 def in_order(values: Iterable[Any]) -> list[Any]:
     """Sort categories independently of the rows: by type first, missing values last."""
     return sorted(values, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
@@ -365,9 +318,3 @@ def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
     if array.ndim != 1 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
         raise ValueError(f"bin_edges[{name!r}] must be finite and increasing, got {edges!r}.")
     return tuple(array.tolist())
-
-
-def _all_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
-    edges = QuantileSketch.from_numbers(numbers).edges(n_bins)
-    assert isinstance(edges, tuple)  # where all numbers are held, none has to be looked at again
-    return edges

@@ -24,6 +24,7 @@ from skprivate.aggregate.tables._group_tables import (
     GroupTable,
     SumColumns,
     code_group_tables,
+    floats,
     join_names,
     read_group_tables,
 )
@@ -143,11 +144,9 @@ def _noise_of(said: Any, groups: Sequence[GroupTable]) -> list[float]:
 
 
 def _sums(group: GroupTable, name: str) -> FloatArray:
-    values = group.frame[name].to_numpy()
-    try:
-        numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{group.title}: column {name!r} must hold numbers, the sums of labels.") from None
+    numbers = floats(group.frame, name)
+    if numbers is None:
+        raise ValueError(f"{group.title}: column {name!r} must hold numbers, the sums of labels.")
     if not np.all(np.isfinite(numbers)):
         raise ValueError(
             f"{group.title}: column {name!r} is NULL, NaN or infinite for {int(np.sum(~np.isfinite(numbers)))} groups "

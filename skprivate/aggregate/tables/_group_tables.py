@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._blocks import learn_column
 from skprivate.aggregate.tables._cells import BagTable, IntArray
 from skprivate.aggregate.tables._columns import (
     UNKNOWN,
@@ -20,7 +21,6 @@ from skprivate.aggregate.tables._columns import (
     CodeArray,
     Column,
     encode_columns,
-    learn_columns,
 )
 
 
@@ -168,23 +168,20 @@ def code_group_tables(
         ]
         values = np.concatenate(parts)
         if given is None:
-            in_bins = name in (bin_edges or {})
-            edges = {name: bin_edges[name]} if in_bins and bin_edges is not None else None
-            learned, (part_codes,) = learn_columns(
-                [values], [name], categorical=[not in_bins], n_bins=2, bin_edges=edges
-            )
-            coding[name] = learned[0]
-            if not isinstance(learned[0], BinnedColumn):
-                _check_one_type(name, learned[0].categories)
+            edges = (bin_edges or {}).get(name)
+            learned = learn_column(values, name, categorical=edges is None, n_bins=2, edges=edges)
+            coding[name] = learned
+            if not isinstance(learned, BinnedColumn):
+                _check_one_type(name, learned.categories)
         else:
             coding[name] = given[name]
-            (part_codes,) = encode_columns([values], [given[name]])
-            if np.any(part_codes < 0):
-                unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
-                raise ValueError(
-                    f"tables have values of column {name!r} that its coding in columns= does not know: "
-                    f"{', '.join(unknown)}."
-                )
+        (part_codes,) = encode_columns([values], [coding[name]])
+        if np.any(part_codes < 0):
+            unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
+            raise ValueError(
+                f"tables have values of column {name!r} that its coding in columns= does not know: "
+                f"{', '.join(unknown)}."
+            )
         ends = np.cumsum([part.size for part in parts])[:-1]
         codes.update({(j, name): part for j, part in zip(places, np.split(part_codes, ends), strict=True)})
     all_keys, orders = [], []
@@ -200,13 +197,20 @@ def code_group_tables(
     return CodedGroups(tables, kept, all_keys, orders)
 
 
+def floats(frame: Any, name: str) -> FloatArray | None:
+    """Read a column of numbers, NaN where one is missing; None where something else is in it."""
+    try:
+        return np.array(
+            [np.nan if v is None else float(v) for v in frame[name].to_numpy().tolist()], dtype=np.float64
+        )
+    except (TypeError, ValueError):
+        return None
+
+
 def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
     """Read a column of public whole numbers of at least 0."""
-    values = frame[name].to_numpy()
-    try:
-        numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.full(values.shape, np.nan)
+    values, numbers = frame[name].to_numpy(), floats(frame, name)
+    numbers = np.full(len(values), np.nan) if numbers is None else numbers
     bad = ~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])

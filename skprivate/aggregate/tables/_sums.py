@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._labels import (
     LABEL_STEPS,
@@ -177,6 +178,11 @@ class ReleasedSums:
     square_sum: float | None = None
 
 
+def outputs_of(n_classes: int) -> tuple[int, int]:
+    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a label moves."""
+    return (1, 1) if n_classes == 2 else (n_classes, 2)
+
+
 @dataclass(frozen=True, eq=False)
 class ClassSums(Mechanism):
     """Counts of labels per bag and class.
@@ -188,9 +194,16 @@ class ClassSums(Mechanism):
     bags: Any
     n_outputs: int
     noise: LabelNoise | None
-    classes: tuple[Any, ...] = ()
-    theorem: str = ""
-    assumptions: tuple[str, ...] = ()
+    classes: Sequence[Any] = ()
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        return str(self.bags.theorem)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        first, *others = self.bags.assumptions
+        return (first, PUBLIC_LABELS, *others)
 
     @classmethod
     def plan(
@@ -202,7 +215,7 @@ class ClassSums(Mechanism):
         epsilon: float | None,
         delta: float = 0.0,
         mechanism: NoiseName = "laplace",
-        **said: Any,
+        classes: Sequence[Any] | None = None,
     ) -> ClassSums:
         """Plan counts; one label moves ``moved`` of them per bag by 1. ``epsilon=None`` for exact ones."""
         noise = None
@@ -214,7 +227,7 @@ class ClassSums(Mechanism):
                 delta=delta,
                 mechanism=mechanism,
             )
-        return cls(bags, n_outputs, noise, **said)
+        return cls(bags, n_outputs, noise, classes or ())
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -248,7 +261,8 @@ class NumberSums(Mechanism):
 
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
     finds an interval, up to a half for few rows: ``finding`` is the noise of the counts for it. ``with_squares``
-    releases the sum of squares too, for one output whose every row is in equally many bags.
+    releases the sum of squares too, for one output whose every row is in equally many bags. ``further`` are more
+    assumptions than those of the bags.
     """
 
     bags: Any
@@ -258,8 +272,15 @@ class NumberSums(Mechanism):
     finding: LabelNoise | None = None
     nonnegative: bool = False
     with_squares: bool = False
-    theorem: str = ""
-    assumptions: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        return str(self.bags.theorem)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (*self.bags.assumptions, *self.further)
 
     @classmethod
     def plan(
@@ -272,7 +293,7 @@ class NumberSums(Mechanism):
         delta: float = 0.0,
         mechanism: NoiseName = "laplace",
         with_squares: bool = False,
-        **said: Any,
+        **options: Any,
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
@@ -299,7 +320,7 @@ class NumberSums(Mechanism):
                     mechanism=noise.mechanism,
                     share=finding_share,
                 )
-        return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **said)
+        return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **options)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
