@@ -337,16 +337,9 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
 
 def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     # Reports know of audits, and these of scikit-learn, which takes seconds: the other commands do not wait for it.
-    from skprivate.report import ledger_guarantee, make_report
+    from skprivate.report import privacy_report
 
-    report = make_report(
-        ledger_guarantee(ledger),
-        kind="ledger",
-        name="PrivacyLedger",
-        title=options.title,
-        ledgers=[ledger],
-        details=options.details,
-    )
+    report = privacy_report(ledger, title=options.title, details=options.details)
     return report.to_json() if options.format == "json" else report.to_html(), 0
 
 
