@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,22 +14,11 @@ from skprivate.base import BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
-from skprivate.inspection._steps import Place, Role, Step, Tally, Visit, Walk
+from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
-
-__all__ = [
-    "NoGuaranteeError",
-    "certify",
-    "count",
-    "guarantee_of",
-    "no_guarantee",
-    "of_rows",
-    "to_release",
-    "walk",
-]
 
 #: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
 TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
@@ -61,7 +50,8 @@ class NoGuaranteeError(ValueError):
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
     """Walk every step of a model: composites by their rules, everything else by its class."""
-    rule = _rule(model)
+    # A subclass of a selector hands over its candidates all the same.
+    rule = _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
         place.seen[id(model)] = Visit(model, "composite" if whole else "single")
@@ -85,11 +75,6 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             # A search states one guarantee for all that it hands over; what is not private in it was put there.
             inner = walk(model.best_estimator_, place.inside("best estimator"))
             yield from (each for each in inner if each.role is Role.UNPROTECTED)
-
-
-def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
-    """Find the rule of an exact class; a subclass of a selector hands over its candidates all the same."""
-    return _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
