@@ -273,8 +273,7 @@ def _asked(ledger: PrivacyLedger, options: argparse.Namespace) -> list[LedgerEnt
 
 def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     entries = _asked(ledger, options)
-    head = summary(ledger)
-    lines = [f"{name:<12}{value}" for name, value in head.items()]
+    lines = [f"{name:<12}{value}" for name, value in summary(ledger).items()]
     rows = [("#", "release", "epsilon", "delta", "protects", "opened (UTC)", "by", "for", "state")]
     for entry in entries:
         state = "closed" if entry.closed else "open"

@@ -31,8 +31,6 @@ from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
 from skprivate.inspection._single import inner_models, seen_by_private
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
-
-# The base of all searches, experimental ones included.
 from skprivate.partitions import fold_problem
 from skprivate.preprocessing import RowByRow
 from skprivate.privacy import Adjacency, PrivacyUnit
@@ -114,14 +112,11 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
-def _is_frozen(part: Any) -> bool:
-    return type(part.estimator if type(part) is RowByRow else part) is FrozenEstimator
-
-
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    inner = [part.estimator if type(part) is RowByRow else part for _, part in named]
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
-    if prefit or all(_is_frozen(part) for _, part in named):
+    if prefit or all(type(part) is FrozenEstimator for part in inner):
         yield _outer(model, place)
         if place.fitted:
             named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
@@ -217,6 +212,7 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 #: Never: what they learn from private rows besides their members, and what to do instead.
 _REFUSED: dict[type | UnionType, str] = {
+    # The base of all searches, experimental ones included.
     BaseSearchCV: "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on "
     "folds are not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for "
     "models that are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",

@@ -253,7 +253,8 @@ def count(model: Any) -> Total:
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
-        units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
+        said = [f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised]
+        units = [(step.path, words) for step, words in zip(private, said, strict=True)]
         raise no_guarantee(f"{none_holds} ({error}):", units) from None
     if any(step.place.rows.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
@@ -278,11 +279,6 @@ def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuaran
     return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
 
 
-def is_of_search(guarantee: PrivacyGuarantee) -> bool:
-    """Tell if a guarantee is that of a private search as a whole."""
-    return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
-
-
 def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuaranteeError:
     """Make an error that lists the problems below its message."""
     lines = (f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
@@ -296,7 +292,8 @@ def _without_repeats(private: list[Step]) -> list[Step]:
         shared = step.place.paid and not releases_when_transforming(step.model)
         key: Any = id(step.model) if shared else ("place", i)
         # All private steps of what a search released hold one and the same guarantee, its own.
-        if is_of_search(guarantee := step.model.privacy_guarantee_):
+        guarantee = step.model.privacy_guarantee_
+        if any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events):
             key = ("search", id(guarantee))
         found.setdefault(key, step)
     return list(found.values())
@@ -328,8 +325,3 @@ def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list
         and g.adjacency is Adjacency.METRIC
         and s.model.privacy_guarantee_.metric not in _NORMS
     ]
-
-
-def _in_words(guarantee: PrivacyGuarantee) -> str:
-    metric = f" ({guarantee.metric})" if guarantee.metric else ""
-    return f"protects one {guarantee.unit}, {guarantee.adjacency}{metric}"

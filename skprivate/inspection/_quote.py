@@ -95,23 +95,18 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
     entries = found.entries
     with ledger._book.transaction(write=False) as (_, state):
         before, rule = state.totals[None], state.rule
-        then = before.changed(NOTHING, price)
-        if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
-            then = before
-            for entry in entries:
-                then = then.changed(NOTHING, entry.price)
+        then = before
+        # Entry by entry, where they are known: a sum of rounded sums would be rounded twice.
+        for each in [entry.price for entry in entries] if found.exact else [price]:
+            then = then.changed(NOTHING, each)
         if not state.count and entries:  # the first release of a ledger may decide how it adds up
             first = before.changed(NOTHING, entries[0].price)
             rule = rule if rule.fits(first) else rule.sums_only(ledger.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
         if ledger._reservation is not None:  # which has been paid for
-            apart = all(
-                stays_apart(entry.unit, entry.adjacency, found.unit, found.adjacency) for entry in entries
-            )
-            admitted, spent = (
-                state.holds(price, ledger._reservation, ledger._parts if apart else ()),
-                rule.spent(before),
-            )
+            apart = all(stays_apart(one.unit, one.adjacency, found.unit, found.adjacency) for one in entries)
+            admitted = state.holds(price, ledger._reservation, ledger._parts if apart else ())
+            spent = rule.spent(before)
     return Quote(
         epsilon=price.epsilon,
         delta=price.delta,

@@ -297,14 +297,12 @@ def with_budget(
     model = _silent(clone(candidate.estimator))
     given_classes(model, labels)
     steps = [step.model for step in private_steps(model)]
-    stated = [(float(part.epsilon), float(getattr(part, "delta", 0.0) or 0.0)) for part in steps]
-    for k, total in enumerate((epsilon, delta)):
-        whole = math.fsum(count * each[k] for count, each in zip(counts, stated, strict=True))
-        for part, each in zip(steps, stated, strict=True):
-            if k == 0:
-                part.set_params(epsilon=total * (each[0] / whole))
-            elif each[1] > 0:
-                part.set_params(delta=total * (each[1] / whole))
+    for name, total in (("epsilon", epsilon), ("delta", delta)):
+        stated = [float(getattr(part, name, 0.0) or 0.0) for part in steps]
+        whole = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
+        for part, own in zip(steps, stated, strict=True):
+            if own > 0:
+                part.set_params(**{name: total * (own / whole)})
     for k, part in enumerate(steps):
         # One seed for all of them would give them the same noise.
         seed = random_state if random_state is None else random_state + k

@@ -30,16 +30,17 @@ _FOLDED = 25
 
 def page(facts: Mapping[str, Any]) -> str:
     """Render the facts as a page, which carries them as JSON."""
+    made = [("created", facts["created"]), ("format", facts["format_version"])]
     sections = [
         ("What is protected?", _protection(facts)),
         ("How strong is the protection?", _strength(facts)),
         ("Under which assumptions does it hold?", _assumptions(facts)),
         ("What was drawn, and with which noise?", _mechanisms(facts)),
-        ("What has been spent in all?", _ledgers(facts)),
-        ("Was it tested?", _audits(facts)),
+        ("What has been spent in all?", "".join(map(_ledger, facts["ledgers"])) or _NO_LEDGER),
+        ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
         ("What is not protected?", items(facts["not_protected"])),
         ("What must the publisher answer?", _answers(facts)),
-        ("What computed this?", _provenance(facts)),
+        ("What computed this?", pairs([*facts["versions"].items(), *made])),
     ]
     body = "".join(
         f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
@@ -60,6 +61,14 @@ def page(facts: Mapping[str, Any]) -> str:
 _SIGN = (
     '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
     "<div>Released by, date</div></section>"
+)
+_NO_LEDGER = (
+    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
+    "here.</p>"
+)
+_NO_AUDIT = (
+    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
+    "show that a guarantee is wrong, and never that it is right.</p>"
 )
 _VERDICTS = {
     "holds": "The guarantee holds under the assumptions below.",
@@ -204,15 +213,6 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     return "".join(parts) + pairs(more)
 
 
-def _ledgers(facts: Mapping[str, Any]) -> str:
-    if not facts["ledgers"]:
-        return (
-            "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not "
-            "counted here.</p>"
-        )
-    return "".join(_ledger(ledger) for ledger in facts["ledgers"])
-
-
 def _ledger(ledger: Mapping[str, Any]) -> str:
     budget, spent, left = (ledger[name] for name in ("budget", "spent", "left"))
     further = f"one more may cost, with δ = {small(left['delta'], rounded_down)}"
@@ -280,15 +280,6 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
     return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
 
 
-def _audits(facts: Mapping[str, Any]) -> str:
-    if not facts["audits"]:
-        return (
-            "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower "
-            "bound on ε: it can show that a guarantee is wrong, and never that it is right.</p>"
-        )
-    return "".join(_audit(audit) for audit in facts["audits"])
-
-
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     said, rest = audit_verdict(audit)
@@ -314,11 +305,6 @@ def _answers(facts: Mapping[str, Any]) -> str:
         "transform is a release of its own, and costs again.",
     }[facts["trust_model"]]
     return f'<p>{model}</p><dl class="facts answers">{items}</dl>'
-
-
-def _provenance(facts: Mapping[str, Any]) -> str:
-    made = [("created", facts["created"]), ("format", facts["format_version"])]
-    return pairs([*facts["versions"].items(), *made])
 
 
 def _up(value: float | None, digits: int = 6) -> str:
