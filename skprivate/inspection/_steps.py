@@ -214,12 +214,12 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield "", list(part) if isinstance(part, Iterator) else part
 
 
-def objects_in(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+def objects_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
     """List everything with attributes that a model holds at any depth, except ledgers and guarantees, each once."""
-    seen = set() if seen is None else seen
+    seen = {} if seen is None else seen
     if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept, so that no other object gets its id
     inside: Iterable[Any] = ()
     if isinstance(value, Mapping):
         inside = value.values()

@@ -129,7 +129,7 @@ class PrivacyReport:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What a report is about, as `_read` finds it.
+    """Subject of a report, as `_read` finds it.
 
     ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
     ``problems`` where a model is not what its guarantee counts, and why.
