@@ -30,26 +30,6 @@ from sklearn.utils.validation import _check_y as _sklearn_check_y
 
 from skprivate.privacy import refuse_other_index
 
-__all__ = [
-    "BaseSearchCV",
-    "CallbackSupportMixin",
-    "HasMethods",
-    "Interval",
-    "StrOptions",
-    "_VisualBlock",
-    "_check_feature_names_in",
-    "_check_y",
-    "_fit_context",
-    "_num_samples",
-    "_safe_indexing",
-    "as_listed",
-    "check_class_labels",
-    "inner_estimator",
-    "quoting_no_entries",
-    "validate_params",
-    "without_entries",
-]
-
 #: Most steps that are reported of one task; of more, several are reported as one.
 MOST_STEPS = 1000
 

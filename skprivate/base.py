@@ -224,6 +224,27 @@ def _best_has(name: str) -> Callable[[Any], bool]:
     return check
 
 
+def _of_best(name: str, summary: str, returns: str) -> Any:
+    """Make the method of the best model, where that has one."""
+
+    def method(self: Any, X: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.best_estimator_, name)(self._read(X))
+
+    method.__name__, method.__qualname__ = name, f"BestModelMixin.{name}"
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        {returns}
+        """
+    return available_if(_best_has(name))(method)
+
+
 class BestModelMixin(OverBlocks):
     """Mixin with methods and tags of ``best_estimator_``; ``_models()`` are the candidates before fitting."""
 
@@ -236,50 +257,17 @@ class BestModelMixin(OverBlocks):
         """Convert rows to what the best model takes."""
         return X
 
-    @available_if(_best_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(self._read(X))
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Predict class probabilities with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(self._read(X))
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """Evaluate the decision function of the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(self._read(X))
+    predict = _of_best(
+        "predict", "Predict with the best model.", "predictions : ndarray of shape (n_samples,)"
+    )
+    predict_proba = _of_best(
+        "predict_proba",
+        "Predict class probabilities with the best model.",
+        "probabilities : ndarray of shape (n_samples, n_classes)",
+    )
+    decision_function = _of_best(
+        "decision_function", "Evaluate the decision function of the best model.", "scores : ndarray"
+    )
 
     @available_if(_best_has("score"))
     def score(self, X: Any, y: Any) -> Any:

@@ -7,17 +7,11 @@
     skprivate ledger export study.ledger --format csv --output study.csv
     skprivate ledger verify study.ledger --seal 3f0a…
     skprivate audit scores.csv --design one-run --epsilon 1
+    skprivate audit runs.csv --design independent --epsilon 1 --delta 1e-5 --format json
 
 Nothing here writes to a ledger, so a file that may only be read is enough. Every command on a ledger reads and checks
 all records. The exit code is 0 if all is well, 1 if records are damaged or missing or a claim is refuted, 2 for
 arguments and files that cannot be used.
-
-::
-
-    skprivate audit scores.csv --design one-run --epsilon 1
-    skprivate audit runs.csv --design independent --epsilon 1 --delta 1e-5 --format json
-
-The exit code is 0 if the claim is not refuted, 1 if it is, 2 for files and arguments that cannot be used.
 """
 
 from __future__ import annotations
@@ -44,14 +38,8 @@ __all__ = ["main"]
 
 #: Words for members and others, lower case.
 _WORDS = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "1.0": True,
-    "0.0": False,
+    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+    **dict.fromkeys(("0", "0.0", "false", "no"), False),
 }
 _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
 
@@ -285,8 +273,7 @@ def _asked(ledger: PrivacyLedger, options: argparse.Namespace) -> list[LedgerEnt
 
 def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     entries = _asked(ledger, options)
-    head = summary(ledger)
-    lines = [f"{name:<12}{value}" for name, value in head.items()]
+    lines = [f"{name:<12}{value}" for name, value in summary(ledger).items()]
     rows = [("#", "release", "epsilon", "delta", "protects", "opened (UTC)", "by", "for", "state")]
     for entry in entries:
         state = "closed" if entry.closed else "open"
@@ -337,32 +324,18 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
 
 def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     # Reports know of audits, and these of scikit-learn, which takes seconds: the other commands do not wait for it.
-    from skprivate.report import ledger_guarantee, make_report
+    from skprivate.report import privacy_report
 
-    report = make_report(
-        ledger_guarantee(ledger),
-        kind="ledger",
-        name="PrivacyLedger",
-        title=options.title,
-        ledgers=[ledger],
-        details=options.details,
-    )
+    report = privacy_report(ledger, title=options.title, details=options.details)
     return report.to_json() if options.format == "json" else report.to_html(), 0
 
 
 def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     entries = [entry.to_dict() for entry in _asked(ledger, options)]
     if options.format == "json":
-        terms = {
-            name: getattr(ledger, name) for name in ("epsilon", "delta", "unit", "adjacency", "composition")
-        }
+        terms = "identity epsilon delta unit adjacency composition simulation dry_run rows_per_user public_features"
         whole = {
-            "identity": ledger.identity,
-            **terms,
-            "simulation": ledger.simulation,
-            "dry_run": ledger.dry_run,
-            "rows_per_user": ledger.rows_per_user,
-            "public_features": ledger.public_features,
+            **{name: getattr(ledger, name) for name in terms.split()},
             "spent": dict(zip(("epsilon", "delta"), ledger.spent, strict=True)),
             "remaining": dict(zip(("epsilon", "delta"), ledger.remaining, strict=True)),
             "seal": ledger.seal,

@@ -18,10 +18,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from skprivate._messages import must_be, one_of, rounded_down, rounded_up, small
-from skprivate.report._facts import QUESTIONS, draw_in_words, percent
+from skprivate._messages import must_be, one_of, rounded_down, rounded_up, small, visible
+from skprivate.report._facts import QUESTIONS, event_in_words, percent
 from skprivate.report._other_facts import audit_in_words, audit_verdict
-from skprivate.report._style import plain
 
 #: What the registry admits (schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data, 057e5d8).
 CURATORS = ("Government", "Industry", "Nonprofit")
@@ -57,6 +56,17 @@ _ANSWERS = {
     "utility": "utility",
 }
 _VARIANTS = {"pure": "Pure DP", "approximate": "Approximate DP", "metric": "Custom"}
+
+
+def _plain(text: str) -> str:
+    """Escape a text for one line of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", visible(" ".join(str(text).split())))
+
+
+def _draw_in_words(event: Mapping[str, Any]) -> str:
+    """Describe an event on one line, with how often it was drawn."""
+    name, price = event_in_words(event)
+    return f"{event['count']} × {name}" + (f" ({price})" if price else "")
 
 
 def registry_entry(
@@ -128,7 +138,7 @@ def registry_entry(
     written: dict[str, dict[str, str]] = {"dp_variant": {}, "deployment_model": {}, "implementation": {}}
     for name, text in {**answers, **details}.items():
         written[_DETAILS[name]][name] = text
-    draws = [draw_in_words(event) for event in mechanisms["events"]]
+    draws = [_draw_in_words(event) for event in mechanisms["events"]]
     return {
         "url_slug": url_slug
         or _slug(f"{basic['name']} {' '.join(curators)} {basic['publication_date'][:4]}"),
@@ -303,7 +313,7 @@ def model_card(facts: Mapping[str, Any], *, name: str | None = None, **sections:
         if not isinstance(value, str):
             raise TypeError(must_be(section, "a string", type(value).__name__))
     lines = ["---", "library_name: sklearn", "tags:", "- differential-privacy", "- skprivate", "---", ""]
-    lines += [f"# Model Card for {plain(facts['title'] if name is None else name)}", "", *_privacy(facts)]
+    lines += [f"# Model Card for {_plain(facts['title'] if name is None else name)}", "", *_privacy(facts)]
     for heading, names in _SECTIONS:
         said = _said(names, sections, facts["answers"]) if names else None
         if heading.startswith("-"):
@@ -311,7 +321,7 @@ def model_card(facts: Mapping[str, Any], *, name: str | None = None, **sections:
         else:
             lines += ["", heading, "", *([said] if said else [])]
     lines += ["", "## Technical Specifications", "", "### Software", ""]
-    lines += [f"- {plain(package)} {plain(version)}" for package, version in facts["versions"].items()]
+    lines += [f"- {_plain(package)} {_plain(version)}" for package, version in facts["versions"].items()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
@@ -319,22 +329,22 @@ def _said(names: tuple[str, ...], sections: Mapping[str, str], answers: Mapping[
     if names[0] in sections:
         return sections[names[0]]
     answer = answers.get(names[-1]) if names[-1] in QUESTIONS else None
-    return plain(answer) if answer and answer.strip() else _MISSING
+    return _plain(answer) if answer and answer.strip() else _MISSING
 
 
 def _privacy(facts: Mapping[str, Any]) -> list[str]:
     lines = ["## Privacy", ""]
     if facts["verdict"] == "stop":
         lines += ["> **NOT VALID FOR RELEASE.**", ">"]
-    lines += [f"> {plain(each['text'])}" for each in facts["findings"]] + [""] * bool(facts["findings"])
+    lines += [f"> {_plain(each['text'])}" for each in facts["findings"]] + [""] * bool(facts["findings"])
     protection, strength, mechanisms = (facts[name] for name in ("protection", "strength", "mechanisms"))
     if strength is None:
         return [*lines, "Nothing was released.", ""]
     epsilon = "∞" if strength["epsilon"] is None else rounded_up(strength["epsilon"])
-    metric = f", per unit of distance: {plain(protection['metric'])}" if protection["metric"] else ""
+    metric = f", per unit of distance: {_plain(protection['metric'])}" if protection["metric"] else ""
     lines += [
         f"- **Guarantee:** ε = {epsilon}{metric}, δ = {small(strength['delta'])}",
-        f"- **Protects:** {protection['what']} ({protection['adjacency']}: {plain(protection['change'])})",
+        f"- **Protects:** {protection['what']} ({protection['adjacency']}: {_plain(protection['change'])})",
         f"- **Noise:** {mechanisms['noise']}",
         f"- **Trust model:** {facts['trust_model']}",
     ]
@@ -347,9 +357,9 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
     for audit in facts["audits"]:
         said, rest = audit_verdict(audit)
         other = "" if audit["same_claim"] else " It was another claim than that of this card."
-        lines.append(f"- **Audit:** {plain(audit_in_words(audit))} The claim is **{said}**{rest}.{other}")
+        lines.append(f"- **Audit:** {_plain(audit_in_words(audit))} The claim is **{said}**{rest}.{other}")
     far = strength["definition"] == "metric"
-    lines += ["", plain(strength["in_words"]), "", plain(protection["example"]), "", "The best attack:", ""]
+    lines += ["", _plain(strength["in_words"]), "", _plain(protection["example"]), "", "The best attack:", ""]
     lines += [
         f"|{' distance |' if far else ''} accused falsely | recognised, at most |",
         "|---" * (2 + far) + "|",
@@ -360,10 +370,10 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
     for heading, items in (
         ("Assumptions", facts["assumptions"]),
         ("Not Protected", facts["not_protected"]),
-        ("Mechanisms", [draw_in_words(event) for event in mechanisms["events"]]),
+        ("Mechanisms", [_draw_in_words(event) for event in mechanisms["events"]]),
     ):
         if items:
-            lines += ["", f"### {heading}", "", *(f"- {plain(item)}" for item in items)]
+            lines += ["", f"### {heading}", "", *(f"- {_plain(item)}" for item in items)]
     return lines
 
 

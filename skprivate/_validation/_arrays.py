@@ -13,8 +13,6 @@ from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
 from skprivate._sklearn import without_entries
 
-__all__ = ["TEXT_ADVICE", "columns_in_words", "validate_data"]
-
 #: Types of columns that NumPy turns into floats without a word.
 _NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex", "dictionary")
 TEXT_ADVICE = (
@@ -198,19 +196,10 @@ SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or o
 def check_bounds(
     bounds: Any, columns: int | Sequence[int], names: Any = None, *, parameter: str = "bounds"
 ) -> Pairs | None:
-    """Read ranges of columns, one pair a column.
+    """Read ranges of columns, one pair a column, from a mapping by name or position or from a pair (lower, upper).
 
-    ``bounds`` is a mapping {column: (low, high)} by name or position, or a pair (lower, upper) of numbers, of arrays
-    with one number a column, or of mappings (a pandas Series) from columns to numbers. A list of pairs is refused,
-    because with two columns it may be (lower, upper). ``columns`` is the number of columns of X, or the positions of
-    those that have bounds. Errors name the column that is missing, unknown or given twice, or whose range is not finite
-    with low < high.
-
-    >>> from skprivate._validation._arrays import check_bounds
-    >>> check_bounds({"age": (0, 120), "pulse": (20, 250)}, 2, ["pulse", "age"])
-    ((20.0, 250.0), (0.0, 120.0))
-    >>> check_bounds((0, [120, 250]), 2)
-    ((0.0, 120.0), (0.0, 250.0))
+    A side may be a number, an array or a mapping (a pandas Series). A list of pairs is refused, because with two
+    columns it may be (lower, upper). ``columns`` is the number of columns of X, or the positions of those with bounds.
     """
     if bounds is None:
         return None

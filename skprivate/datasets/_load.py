@@ -20,17 +20,12 @@ def read_csv(name: str) -> dict[str, np.ndarray]:
         (_FOLDER / "data" / f"{name}.csv.gz").open("rb") as raw,
         gzip.open(raw, "rt", encoding="utf-8", newline="") as text,
     ):
-        names = next(csv.reader(text))
-        lines = text.readlines()
-    try:
-        table = np.loadtxt(lines, delimiter=",", ndmin=2)
-        return {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(names)}
-    except ValueError:  # some column holds text
-        columns = zip(*csv.reader(lines), strict=True)
-        return {name: _as_numbers(values) for name, values in zip(names, columns, strict=True)}
+        names, *rows = csv.reader(text)
+    columns = zip(*rows, strict=True)
+    return {column: _numbers_or_text(values) for column, values in zip(names, columns, strict=True)}
 
 
-def _as_numbers(values: Sequence[str]) -> np.ndarray:
+def _numbers_or_text(values: Sequence[str]) -> np.ndarray:
     text = np.asarray(values)
     try:
         return text.astype(np.float64)
@@ -43,39 +38,42 @@ def read_description(name: str) -> str:
     return (_FOLDER / "descr" / f"{name}.rst").read_text(encoding="utf-8")
 
 
-def select_outputs(bunch: Bunch, return_X_y: bool, return_users: bool = False) -> Any:
-    """Return the bunch, or a tuple of data, target and the user of each row."""
+def outputs(
+    name: str,
+    columns: dict[str, np.ndarray],
+    target: str,
+    *,
+    as_frame: bool,
+    return_X_y: bool,
+    return_users: bool = False,
+    features: list[str] | None = None,
+    **others: Any,
+) -> Any:
+    """Make the `Bunch` of a loader, or the tuple of data, target and users; all columns are features by default."""
     if return_users and not return_X_y:
         raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")
-    if not return_X_y:
-        return bunch
-    return (bunch.data, bunch.target, bunch.user_ids) if return_users else (bunch.data, bunch.target)
-
-
-def make_bunch(
-    columns: dict[str, np.ndarray],
-    *,
-    features: Sequence[str],
-    target: str,
-    descr: str,
-    as_frame: bool,
-    **others: Any,
-) -> Bunch:
-    """Make the `Bunch` that every loader returns, of the columns ``features`` and ``target`` and ``others``."""
-    data: Any = np.column_stack([columns[name] for name in features])
-    values: Any = columns[target]
+    features = [column for column in columns if column != target] if features is None else features
     frame = None
     if as_frame:
         import pandas as pd
 
-        frame = pd.DataFrame({name: columns[name] for name in [*features, target]})
-        data, values = frame[list(features)], frame[target]
+        frame = pd.DataFrame({column: columns[column] for column in [*features, target]})
+        frame = frame.astype(dict.fromkeys(others.get("categorical_features", ()), "category"))
+        data, values = frame[features], frame[target]
+    else:
+        parts = [columns[column] for column in features]
+        if any(part.dtype.kind != "f" for part in parts):
+            # Numbers and texts side by side would otherwise all become text.
+            parts = [part.astype(object) for part in parts]
+        data, values = np.column_stack(parts), columns[target]
+    if return_X_y:
+        return (data, values, others["user_ids"]) if return_users else (data, values)
     return Bunch(
         data=data,
         target=values,
         frame=frame,
-        feature_names=list(features),
+        feature_names=features,
         target_name=target,
-        DESCR=read_description(descr),
+        DESCR=read_description(name),
         **others,
     )

@@ -4,7 +4,7 @@ from skprivate.inspection._check_pipeline import PipelineReport, StepReport, che
 from skprivate.inspection._guarantee_of import NoGuaranteeError, count, guarantee_of, to_release, walk
 from skprivate.inspection._quote import charged_to, quote
 from skprivate.inspection._single import is_private, releases_when_transforming
-from skprivate.inspection._steps import Place, Role, Step, check_widths
+from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 
 __all__ = [
     "NoGuaranteeError",

@@ -16,8 +16,6 @@ from skprivate.aggregate import (
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import Place, Role, Step
 
-__all__ = ["PipelineReport", "StepReport", "check_pipeline"]
-
 #: These protect labels, and take features for public.
 _LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor)
 

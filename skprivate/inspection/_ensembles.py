@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,9 @@ from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
 from skprivate.inspection._single import inner_models, seen_by_private
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
-
-# The base of all searches, experimental ones included.
 from skprivate.partitions import fold_problem
 from skprivate.preprocessing import RowByRow
 from skprivate.privacy import Adjacency, PrivacyUnit
-
-__all__ = ["ENSEMBLE_RULES", "refuse", "why_refused"]
 
 _ROWS = (PrivacyUnit.ROW, PrivacyUnit.USER)
 _LABELS = "the set of labels is public"
@@ -84,15 +81,18 @@ def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
     return () if same else (NUMBERS_LABELS,)
 
 
-def _members(
-    fitted: str, place: Place, model: Any, walk: Walk, copies: int | None, *demands: Demand
-) -> Iterator[Step]:
+def _outer(model: Any, place: Place, *assumptions: str) -> Step:
+    """Make the step of a composite that looks at no data but the set of labels."""
+    return place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
+
+
+def _members(place: Place, model: Any, walk: Walk, copies: int | None, *demands: Demand) -> Iterator[Step]:
     """Walk clones of one estimator; what holds for all of them is reported once."""
     if not place.fitted:
         yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
         return
     said = set()
-    for i, member in enumerate(getattr(model, fitted)):
+    for i, member in enumerate(model.estimators_):
         here = place.inside(f"member {i}", demands=demands)
         if (chosen := getattr(model, "estimators_features_", None)) is not None:
             here = with_columns(here, chosen[i])
@@ -107,20 +107,17 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
     if place.fitted:
         named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
-    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    yield _outer(model, place)
     for name, part in named:
         yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
-def _is_frozen(part: Any) -> bool:
-    return type(part.estimator if type(part) is RowByRow else part) is FrozenEstimator
-
-
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    inner = [part.estimator if type(part) is RowByRow else part for _, part in named]
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
-    if prefit or all(_is_frozen(part) for _, part in named):
-        yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    if prefit or all(type(part) is FrozenEstimator for part in inner):
+        yield _outer(model, place)
         if place.fitted:
             named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
         for name, part in named:
@@ -160,13 +157,12 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     everything = model.max_samples is None or (
         isinstance(model.max_samples, float) and model.max_samples == 1.0
     )
-    assumptions = [f"members of {place.name(model)} do not depend on the order of the rows"]
-    yield place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
+    yield _outer(model, place, f"members of {place.name(model)} do not depend on the order of the rows")
     demands = _renamed(model, place) + (() if everything else (DRAWS_SOME_ROWS,))
     if not place.fitted and model.estimator is None:
         yield place.step(model, Role.UNPROTECTED, "its default members are trees without a guarantee")
     else:
-        yield from _members("estimators_", place, model, walk, model.n_estimators, *demands)
+        yield from _members(place, model, walk, model.n_estimators, *demands)
 
 
 def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -182,13 +178,13 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if type(model) is OneVsOneClassifier:
         # Which rows a member sees tells of the targets, even if the rows themselves were randomised.
         place, demands = place.with_rows(released=False, target=True), (*demands, SELECTS_BY_LABEL)
-    yield from _members("estimators_", place, model, walk, None, *demands)
+    yield from _members(place, model, walk, None, *demands)
 
 
 def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield place.step(model, Role.NO_DATA, "", _LABELS)
     # A constant column of the code book says nothing about rows, and needs no member.
-    members = _members("estimators_", place, model, walk, None, CODES_LABELS)
+    members = _members(place, model, walk, None, CODES_LABELS)
     yield from (s for s in members if not _is_constant(s.model))
 
 
@@ -197,8 +193,8 @@ def _is_constant(member: Any) -> bool:
 
 
 def _per_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
-    yield from _members("estimators_", place, model, walk, None)
+    yield _outer(model, place)
+    yield from _members(place, model, walk, None)
 
 
 def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -209,51 +205,33 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         )
         yield from refuse(model, place, walk, why)
         return
-    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    yield _outer(model, place)
     with_targets = place.with_rows(released=False, target=True)
-    yield from _members("estimators_", with_targets, model, walk, None, SEES_OTHER_TARGETS)
-
-
-def _fixed_threshold(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    yield from walk(model.estimator_ if place.fitted else model.estimator, place.inside("estimator"))
+    yield from _members(with_targets, model, walk, None, SEES_OTHER_TARGETS)
 
 
 #: Never: what they learn from private rows besides their members, and what to do instead.
-_REFUSED: list[tuple[tuple[type, ...], str]] = [
-    (
-        (BaseSearchCV,),
-        "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on folds are "
-        "not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for models that "
-        "are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
-    ),
-    (
-        (CalibratedClassifierCV,),
-        "fits its calibrators to private targets without noise: calibrate on public rows",
-    ),
-    (
-        (TunedThresholdClassifierCV,),
-        "scores on private rows choose the threshold, without noise: use FixedThresholdClassifier with a public one",
-    ),
-    (
-        (AdaBoostClassifier, AdaBoostRegressor),
-        "weighs or repeats rows by the errors of members on them, and keeps those errors, without noise",
-    ),
-    (
-        (SelfTrainingClassifier,),
-        "keeps the training targets (transduction_), and fits whose guarantees are lost",
-    ),
-    (
-        (RFE,),
-        "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
-        "(and RFECV chooses by scores without noise). Use SelectFromModel, or read the total in a ledger",
-    ),
-    ((SequentialFeatureSelector,), "scores on private rows choose the features, without noise"),
-]
+_REFUSED: dict[type | UnionType, str] = {
+    # The base of all searches, experimental ones included.
+    BaseSearchCV: "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on "
+    "folds are not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for "
+    "models that are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
+    CalibratedClassifierCV: "fits its calibrators to private targets without noise: calibrate on public rows",
+    TunedThresholdClassifierCV: "scores on private rows choose the threshold, without noise: use "
+    "FixedThresholdClassifier with a public one",
+    AdaBoostClassifier
+    | AdaBoostRegressor: "weighs or repeats rows by the errors of members on them, and keeps those "
+    "errors, without noise",
+    SelfTrainingClassifier: "keeps the training targets (transduction_), and fits whose guarantees are lost",
+    RFE: "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
+    "(and RFECV chooses by scores without noise). Use SelectFromModel, or read the total in a ledger",
+    SequentialFeatureSelector: "scores on private rows choose the features, without noise",
+}
 
 
 def why_refused(model: Any) -> str:
     """Explain why no guarantee can hold for a composite of this class; empty if one can."""
-    return next((why for classes, why in _REFUSED if isinstance(model, classes)), "")
+    return next((why for kind, why in _REFUSED.items() if isinstance(model, kind)), "")
 
 
 def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
@@ -272,7 +250,9 @@ ENSEMBLE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
     BaggingClassifier: _bagging,
     BaggingRegressor: _bagging,
     ClassifierChain: _chain,
-    FixedThresholdClassifier: _fixed_threshold,
+    FixedThresholdClassifier: lambda model, place, walk: walk(
+        model.estimator_ if place.fitted else model.estimator, place.inside("estimator")
+    ),
     MultiOutputClassifier: _per_target,
     MultiOutputRegressor: _per_target,
     OneVsOneClassifier: _per_label,

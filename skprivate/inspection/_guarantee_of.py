@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,22 +14,11 @@ from skprivate.base import BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
-from skprivate.inspection._steps import Place, Role, Step, Tally, Visit, Walk
+from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
-
-__all__ = [
-    "NoGuaranteeError",
-    "certify",
-    "count",
-    "guarantee_of",
-    "no_guarantee",
-    "of_rows",
-    "to_release",
-    "walk",
-]
 
 #: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
 TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
@@ -61,7 +50,8 @@ class NoGuaranteeError(ValueError):
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
     """Walk every step of a model: composites by their rules, everything else by its class."""
-    rule = _rule(model)
+    # A subclass of a selector hands over its candidates all the same.
+    rule = _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
         place.seen[id(model)] = Visit(model, "composite" if whole else "single")
@@ -85,11 +75,6 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             # A search states one guarantee for all that it hands over; what is not private in it was put there.
             inner = walk(model.best_estimator_, place.inside("best estimator"))
             yield from (each for each in inner if each.role is Role.UNPROTECTED)
-
-
-def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
-    """Find the rule of an exact class; a subclass of a selector hands over its candidates all the same."""
-    return _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
@@ -268,7 +253,8 @@ def count(model: Any) -> Total:
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
-        units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
+        said = [f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised]
+        units = [(step.path, words) for step, words in zip(private, said, strict=True)]
         raise no_guarantee(f"{none_holds} ({error}):", units) from None
     if any(step.place.rows.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
@@ -293,11 +279,6 @@ def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuaran
     return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
 
 
-def is_of_search(guarantee: PrivacyGuarantee) -> bool:
-    """Tell if a guarantee is that of a private search as a whole."""
-    return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
-
-
 def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuaranteeError:
     """Make an error that lists the problems below its message."""
     lines = (f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
@@ -311,7 +292,8 @@ def _without_repeats(private: list[Step]) -> list[Step]:
         shared = step.place.paid and not releases_when_transforming(step.model)
         key: Any = id(step.model) if shared else ("place", i)
         # All private steps of what a search released hold one and the same guarantee, its own.
-        if is_of_search(guarantee := step.model.privacy_guarantee_):
+        guarantee = step.model.privacy_guarantee_
+        if any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events):
             key = ("search", id(guarantee))
         found.setdefault(key, step)
     return list(found.values())
@@ -343,8 +325,3 @@ def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list
         and g.adjacency is Adjacency.METRIC
         and s.model.privacy_guarantee_.metric not in _NORMS
     ]
-
-
-def _in_words(guarantee: PrivacyGuarantee) -> str:
-    metric = f" ({guarantee.metric})" if guarantee.metric else ""
-    return f"protects one {guarantee.unit}, {guarantee.adjacency}{metric}"

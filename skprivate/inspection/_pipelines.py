@@ -26,8 +26,6 @@ from skprivate.preprocessing import AdditivePipeline, RowByRow, splines_in
 from skprivate.privacy import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
-
 
 def is_left_out(part: Any) -> bool:
     """Tell if a part of a composite is a word in place of an estimator."""
@@ -197,10 +195,6 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(model.estimator_ if place.fitted else model.estimator, inside)
 
 
-def _frozen(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    yield from fitted_before(model.estimator, place, walk)
-
-
 def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
     for step in walk(inner, place.inside("one row at a time").with_rows(alone=True)):
@@ -244,7 +238,7 @@ PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
     AdditivePipeline: _additive,
     ColumnTransformer: _column_transformer,
     FeatureUnion: _feature_union,
-    FrozenEstimator: _frozen,
+    FrozenEstimator: lambda model, place, walk: fitted_before(model.estimator, place, walk),
     Pipeline: _pipeline,
     RowByRow: _row_by_row,
     SelectFromModel: _select_from_model,

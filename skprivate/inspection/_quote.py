@@ -20,7 +20,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
 from skprivate.inspection._guarantee_of import no_guarantee, walk
-from skprivate.inspection._steps import Place, Role, Step, check_widths
+from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
@@ -95,23 +95,18 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
     entries = found.entries
     with ledger._book.transaction(write=False) as (_, state):
         before, rule = state.totals[None], state.rule_for(found.adjacency)
-        then = before.changed(NOTHING, price)
-        if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
-            then = before
-            for entry in entries:
-                then = then.changed(NOTHING, entry.price)
+        then = before
+        # Entry by entry, where they are known: a sum of rounded sums would be rounded twice.
+        for each in [entry.price for entry in entries] if found.exact else [price]:
+            then = then.changed(NOTHING, each)
         if not state.count and entries:  # the first release of a ledger may decide how it adds up
             first = before.changed(NOTHING, entries[0].price)
             rule = rule if rule.fits(first) else rule.sums_only(ledger.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
         if ledger._reservation is not None:  # which has been paid for
-            apart = all(
-                stays_apart(entry.unit, entry.adjacency, found.unit, found.adjacency) for entry in entries
-            )
-            admitted, spent = (
-                state.holds(price, ledger._reservation, ledger._parts if apart else ()),
-                rule.spent(before),
-            )
+            apart = all(stays_apart(one.unit, one.adjacency, found.unit, found.adjacency) for one in entries)
+            admitted = state.holds(price, ledger._reservation, ledger._parts if apart else ())
+            spent = rule.spent(before)
     return Quote(
         epsilon=price.epsilon,
         delta=price.delta,
@@ -225,7 +220,7 @@ def _trial(
                 trial.transform(X)
         with dry._book.transaction(write=False) as (_, state):
             total = state.totals[None].price()
-        fitted = [one for one in parts_of(trial) if hasattr(one, "cv_results_")]
+        fitted = [one for one in objects_in(trial) if hasattr(one, "cv_results_")]
         exact = len(fitted) >= len(searches) and all(_one_price(search.cv_results_) for search in fitted)
         return _Trial(tuple(dry.entries()), total, dry.unit, dry.adjacency, exact)
 
@@ -240,7 +235,7 @@ class _MostExpensive:
         self.dry, self.part = dry, part
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        fitted = parts_of(estimator)
+        fitted = [one for one in objects_in(estimator) if hasattr(one, "set_params")]
         names = {getattr(getattr(one, "privacy_guarantee_", None), "ledger_entry", "") for one in fitted}
         paid = [entry for entry in self.dry.entries() if self.dry.entry_name(entry.id) in names]
         # The scores of a search inside are the costs of its rounds.
@@ -268,22 +263,6 @@ def _one_price(results: Mapping[str, Any]) -> bool:
     splits = _by_split(results)
     rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
     return all(np.unique(scores[rounds == k]).size == 1 for scores in splits for k in np.unique(rounds))
-
-
-def parts_of(model: Any) -> list[Any]:
-    """List a model and everything that has parameters in it, each once."""
-    found: dict[int, Any] = {}
-    waiting = [model]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Mapping):
-            waiting.extend(one.values())
-        elif isinstance(one, (list, tuple)) or (isinstance(one, np.ndarray) and one.dtype == object):
-            waiting.extend(one)
-        elif hasattr(one, "set_params") and not isinstance(one, type) and id(one) not in found:
-            found[id(one)] = one
-            waiting.extend(vars(one).values())
-    return list(found.values())
 
 
 def charged_to(

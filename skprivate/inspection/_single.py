@@ -8,20 +8,11 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+from sklearn import feature_selection, preprocessing
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.feature_selection import (
-    GenericUnivariateSelect,
-    SelectFdr,
-    SelectFpr,
-    SelectFromModel,
-    SelectFwe,
-    SelectKBest,
-    SelectPercentile,
-    VarianceThreshold,
-)
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import AdditiveChi2Sampler
@@ -29,16 +20,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
     Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
 )
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
@@ -60,18 +45,6 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import TO_THE_LAST_BIT, PrivacyGuarantee
 from skprivate.user_level import UserLevelSGDClassifier, UserLevelSGDRegressor
-
-__all__ = [
-    "BY_ITSELF",
-    "declares_itself",
-    "inner_models",
-    "is_private",
-    "leaf",
-    "needs_fit",
-    "releases_when_transforming",
-    "seen_by_private",
-    "speaks_of_rows",
-]
 
 
 def speaks_of_rows(encoder: Any) -> str:
@@ -99,11 +72,14 @@ def speaks_of_rows(encoder: Any) -> str:
 #: not change with the other rows, their number and order, or the layout of memory. `Normalizer` fails it with sums.
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     **dict.fromkeys((
-        Binarizer, GenericUnivariateSelect, KBinsDiscretizer, MaxAbsScaler, MetricPrivatizer, MinMaxScaler,
-        PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer, PrivateQuantileTransformer,
-        PrivateSplineTransformer, PrivateStandardScaler, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler,
-        QuantileTransformer, RobustScaler, RowByRow, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest,
-        SelectPercentile, StandardScaler, UserLevelSGDClassifier, UserLevelSGDRegressor, VarianceThreshold,
+        Binarizer, MetricPrivatizer, PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer,
+        PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, PublicOneHotEncoder,
+        PublicOrdinalEncoder, PublicScaler, RowByRow, UserLevelSGDClassifier, UserLevelSGDRegressor,
+        feature_selection.GenericUnivariateSelect, feature_selection.SelectFdr, feature_selection.SelectFpr,
+        feature_selection.SelectFromModel, feature_selection.SelectFwe, feature_selection.SelectKBest,
+        feature_selection.SelectPercentile, feature_selection.VarianceThreshold, preprocessing.KBinsDiscretizer,
+        preprocessing.MaxAbsScaler, preprocessing.MinMaxScaler, preprocessing.QuantileTransformer,
+        preprocessing.RobustScaler, preprocessing.StandardScaler,
     ), lambda model: True),
     FunctionTransformer: lambda model: model.func is None and not model.validate,
     Normalizer: lambda model: model.norm == "max",

@@ -13,9 +13,7 @@ import numpy as np
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer
 
 from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
-from skprivate.privacy import PrivacyGuarantee
-
-__all__ = ["Demand", "Place", "Role", "Step", "Tally", "Visit", "Walk", "check_widths"]
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 
 
 class Role(StrEnum):
@@ -185,17 +183,13 @@ class Tally:
         if kind in (_COMPOSITE, _SINGLE) or (not kind and learnt and not given):
             self.kept.setdefault(id(value), value)
             found, onwards = kept_attributes(value), _COMPOSITE if kind == _COMPOSITE else _SINGLE
-        elif not (kind or given) and _is_fitted(value):
+        elif not (kind or given) and any(n.endswith("_") and not n.startswith("_") for n in vars(value)):
             self.problems.append((where, f"holds a fitted {type(value).__name__} that no step accounts for"))
             return
         # Parameters first: what a composite keeps of them elsewhere, a step of no columns for example, is known then.
         for name, part in sorted(found.items(), key=lambda pair: pair[0] not in parameters):
             own = name in parameters and (kind or way == _COMPOSITE)
             self._look(part, f"{where}, {name}", _PARAMETER if own else onwards)
-
-
-def _is_fitted(model: Any) -> bool:
-    return any(name.endswith("_") and not name.startswith("_") for name in vars(model))
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -218,3 +212,23 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((name if isinstance(name, str) else "", inside) for name, inside in part.items())
             else:
                 yield "", list(part) if isinstance(part, Iterator) else part
+
+
+def objects_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """List everything with attributes that a model holds at any depth, except ledgers and guarantees, each once."""
+    seen = {} if seen is None else seen
+    if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
+        return
+    seen[id(value)] = value  # kept, so that no other object gets its id
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, (list, tuple)):
+        inside = value
+    elif isinstance(value, np.ndarray):
+        inside = value.flat if value.dtype.hasobject else ()
+    elif hasattr(value, "__dict__"):
+        yield value
+        inside = vars(value).values()
+    for part in list(inside):
+        yield from objects_in(part, seen)

@@ -6,18 +6,12 @@ from typing import Any
 
 from sklearn.base import clone
 
-from skprivate._messages import must_be, one_of
+from skprivate._messages import must_be
 from skprivate._sklearn import _safe_indexing
 from skprivate.inspection import charged_to, quote
 from skprivate.partitions import UserKFold
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.ledger import dearest_part
-
-#: Folds that a fit sees, and the words for the ledger's entry.
-_SEES = {
-    "other folds": "each fit sees all folds but its own",
-    "own fold": "each fit sees its own fold only",
-}
 
 
 def fit_folds(
@@ -28,15 +22,13 @@ def fit_folds(
     user_ids: Any,
     ledger: PrivacyLedger,
     cv: UserKFold | None = None,
-    train_on: str = "other folds",
     **fit_params: Any,
 ) -> list[Any]:
     """Fit one clone for each user-disjoint fold, and charge the privacy cost of one user, not the sum.
 
     A user is in one fold, so of K fits that leave one fold out, K − 1 see the user: together they cost the most
-    expensive K − 1 of K. Of K fits on one fold each, one sees the user: they cost the most expensive one. scikit-
-    learn's cross-validations and searches are charged all K fits, because the ledger cannot know there who was in which
-    fold.
+    expensive K − 1 of K. scikit-learn's cross-validations and searches are charged all K fits, because the ledger
+    cannot know there who was in which fold.
 
     Parameters
     ----------
@@ -51,15 +43,13 @@ def fit_folds(
     cv : UserKFold, default=None
         Assigns users to folds by a keyed hash of their identifiers, so that nobody moves anybody else; None is
         ``UserKFold(5)``. No other splitter is allowed.
-    train_on : {"other folds", "own fold"}, default="other folds"
-        Whether the k-th fit sees all folds but the k-th, or the k-th only.
     **fit_params
         Passed unchanged to every ``fit``.
 
     Returns
     -------
     fitted : list of estimators
-        The k-th belongs to the k-th fold of ``cv.split``.
+        The k-th is fitted to all folds of ``cv.split`` but the k-th.
 
     Raises
     ------
@@ -68,7 +58,7 @@ def fit_folds(
     TypeError
         ``cv`` is no `UserKFold`, or ``ledger`` no `PrivacyLedger`.
     ValueError
-        ``train_on`` is something else, or a part has another ledger.
+        A part has another ledger.
 
     Notes
     -----
@@ -99,29 +89,22 @@ def fit_folds(
     if type(cv) is not UserKFold:
         why = "Others deal users by who else is there, or share them between folds."
         raise TypeError(must_be("cv", "a UserKFold, or None", type(cv).__name__, why))
-    if train_on not in _SEES:
-        raise ValueError(must_be("train_on", one_of(_SEES), train_on))
 
-    def data(fold: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        rows = folds[fold][0 if train_on == "other folds" else 1]
+    def data(rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         given = tuple(_safe_indexing(part, rows) for part in ((X,) if y is None else (X, y)))
         return given, {"user_ids": _safe_indexing(user_ids, rows), **fit_params}
 
-    folds = list(cv.split(X, y, user_ids=user_ids))
+    folds = [train for train, _ in cv.split(X, y, user_ids=user_ids)]
     quotes = []
-    for k in range(cv.n_splits):
-        (rows, *targets), params = data(k)
-        quotes.append(quote(estimator, rows, *targets, **params, ledger=ledger))
-    because = (
-        f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep; "
-        + _SEES[train_on]
-    )
-    price = dearest_part(quotes, left_out=train_on == "other folds")
+    for train in folds:
+        given, params = data(train)
+        quotes.append(quote(estimator, *given, **params, ledger=ledger))
+    said = f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep"
+    because = f"{said}; each fit sees all folds but its own"
     fitted = []
-    with ledger.parallel(price, n_parts=cv.n_splits, because=because) as parts:
-        for k in range(cv.n_splits):
-            handle = parts.without(k) if train_on == "other folds" else parts.only(k)
-            given, params = data(k)
-            model = charged_to(clone(estimator), ledger, handle, searches=[])
+    with ledger.parallel(dearest_part(quotes), n_parts=cv.n_splits, because=because) as parts:
+        for k, train in enumerate(folds):
+            given, params = data(train)
+            model = charged_to(clone(estimator), ledger, parts.without(k), searches=[])
             fitted.append(model.fit(*given, **params))
     return fitted

@@ -13,11 +13,10 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from numbers import Real
-from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._sklearn import listening
-from skprivate.inspection import guarantee_of
+from skprivate.inspection import guarantee_of, objects_in
 from skprivate.model_selection._candidates import Candidate, draws_adaptively, given_classes, private_steps
 from skprivate.model_selection._scoring import Rows
 from skprivate.privacy import (
@@ -163,7 +162,6 @@ def unseen() -> Iterator[None]:
 
 #: A budget that refuses nothing, for trials.
 _UNBOUNDED = (1e300, 1.0 - 2.0**-53)
-_PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
 #: More than the rounding error of floating-point sums of a few prices.
 _ROUNDING = 1 + 2.0**-40
 _Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
@@ -299,14 +297,12 @@ def with_budget(
     model = _silent(clone(candidate.estimator))
     given_classes(model, labels)
     steps = [step.model for step in private_steps(model)]
-    stated = [(float(part.epsilon), float(getattr(part, "delta", 0.0) or 0.0)) for part in steps]
-    for k, total in enumerate((epsilon, delta)):
-        whole = math.fsum(count * each[k] for count, each in zip(counts, stated, strict=True))
-        for part, each in zip(steps, stated, strict=True):
-            if k == 0:
-                part.set_params(epsilon=total * (each[0] / whole))
-            elif each[1] > 0:
-                part.set_params(delta=total * (each[1] / whole))
+    for name, total in (("epsilon", epsilon), ("delta", delta)):
+        stated = [float(getattr(part, name, 0.0) or 0.0) for part in steps]
+        whole = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
+        for part, own in zip(steps, stated, strict=True):
+            if own > 0:
+                part.set_params(**{name: total * (own / whole)})
     for k, part in enumerate(steps):
         # One seed for all of them would give them the same noise.
         seed = random_state if random_state is None else random_state + k
@@ -342,7 +338,7 @@ def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: An
 
 def _silent(model: Any) -> Any:
     """Remove callbacks and verbosity from all parts of a candidate: both would count the evaluations."""
-    for part in [one for one in _objects_in(model, set()) if hasattr(one, "get_params")]:
+    for part in [one for one in objects_in(model) if hasattr(one, "get_params")]:
         vars(part).pop("_skl_callbacks", None)
         if isinstance(level := part.get_params(deep=False).get("verbose"), Real):
             part.set_params(verbose=False if isinstance(level, bool) else 0)
@@ -381,30 +377,10 @@ def fit_contained(
 
 def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
     """Let a model state the search's guarantee throughout, and keep no ledger."""
-    for part in _objects_in(model, set()):
+    for part in objects_in(model):
         for name, value in vars(part).items():
             if isinstance(value, PrivacyLedger):
                 vars(part)[name] = None
             elif isinstance(value, PrivacyGuarantee):
                 vars(part)[name] = guarantee
     return model
-
-
-def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:
-    """List everything with attributes that a model holds at any depth."""
-    if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
-        return
-    seen.add(id(value))
-    if isinstance(value, Mapping):
-        inside: Iterable[Any] = list(value.values())
-    elif isinstance(value, (list, tuple)):
-        inside = list(value)
-    elif isinstance(value, np.ndarray):
-        inside = list(value.flat) if value.dtype.hasobject else []
-    elif hasattr(value, "__dict__"):
-        yield value
-        inside = list(vars(value).values())
-    else:
-        return
-    for part in inside:
-        yield from _objects_in(part, seen)

@@ -2,8 +2,7 @@
 
 from skprivate.report._audit_page import audit_page
 from skprivate.report._displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
-from skprivate.report._other_facts import ledger_guarantee
-from skprivate.report._privacy_report import REPORT_SCHEMA, PrivacyReport, make_report, privacy_report
+from skprivate.report._privacy_report import REPORT_SCHEMA, PrivacyReport, privacy_report
 
 __all__ = [
     "REPORT_SCHEMA",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -14,9 +16,7 @@ from sklearn.utils import check_random_state
 from skprivate._messages import rounded_up
 from skprivate.inspection import guarantee_of
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, SimulatedNoiseWarning
-from skprivate.report._other_facts import spent_after_each
-
-__all__ = ["GuaranteeDisplay", "LedgerDisplay", "PrivacyUtilityDisplay"]
+from skprivate.report._other_facts import purpose, spent_after_each
 
 #: False positive rates of the curves; on logarithmic axes from the first positive one.
 _RATES = np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.05, 28), np.linspace(0.05, 1.0, 58)]))
@@ -40,11 +40,17 @@ def _shown(display, ax):
     return display
 
 
+def _note(ax, text, at, up, **style):
+    """Write a text some points above a place."""
+    ax.annotate(text, at, xytext=(0, up), textcoords="offset points", **style)
+
+
 def _grid(ax, axis):
     ax.grid(axis=axis, color="#e2e4e2", linewidth=0.7)
     ax.set_axisbelow(True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GuaranteeDisplay:
     """Largest true positive rates of any attack, for one guarantee or several.
 
@@ -81,20 +87,18 @@ class GuaranteeDisplay:
     0.544
     """
 
-    def __init__(self, *, fpr, tpr, labels):
-        self.fpr = fpr
-        self.tpr = tpr
-        self.labels = labels
+    fpr: Any
+    tpr: Any
+    labels: Any
 
     @classmethod
-    def from_guarantee(cls, guarantee, *, names=None, distance=None, log=False, ax=None):
+    def from_guarantee(cls, guarantee, *, distance=None, log=False, ax=None):
         """Plot the curve of a guarantee, or of several beside one another.
 
         Parameters
         ----------
         guarantee : PrivacyGuarantee, list of PrivacyGuarantee, or dict from names to PrivacyGuarantee
-        names : str or list of str, default=None
-            Labels of the curves; by default what the guarantees say.
+            Curves without names are labelled by what their guarantees say.
         distance : float or None, default=None
             Between the two candidates, where ε is per unit of distance; required there.
         log : bool, default=False
@@ -106,30 +110,21 @@ class GuaranteeDisplay:
         -------
         GuaranteeDisplay
         """
-        if isinstance(guarantee, PrivacyGuarantee):
-            guarantee = [guarantee]
         if isinstance(guarantee, Mapping):
-            names = list(guarantee) if names is None else names
-            guarantee = list(guarantee.values())
-        every = list(guarantee)
-        names = [names] if isinstance(names, str) else names
-        for each in every:
+            named = list(guarantee.items())
+        else:
+            every = [guarantee] if isinstance(guarantee, PrivacyGuarantee) else guarantee
+            named = [(None, each) for each in every]
+        labels = []
+        for name, each in named:
             if not isinstance(each, PrivacyGuarantee):
                 raise TypeError(
                     f"guarantee must be a PrivacyGuarantee, or several of them, got {type(each).__name__}."
                 )
-        if names is not None and len(names) != len(every):
-            raise ValueError(f"names must be {len(every)} names, one a guarantee, got {len(names)}.")
-        labels = [repr(each).strip("<>") for each in every] if names is None else list(names)
-        labels = [
-            label if each.valid_for_release or names is None else f"{label}, simulated"
-            for label, each in zip(labels, every, strict=True)
-        ]
-        display = cls(
-            fpr=_RATES,
-            tpr=[each.trade_off(_RATES, distance=distance) for each in every],
-            labels=labels,
-        )
+            said = repr(each).strip("<>") if name is None else name
+            labels.append(said if each.valid_for_release or name is None else f"{said}, simulated")
+        tpr = [each.trade_off(_RATES, distance=distance) for _, each in named]
+        display = cls(fpr=_RATES, tpr=tpr, labels=labels)
         return display.plot(ax=ax, log=log)
 
     @classmethod
@@ -149,7 +144,7 @@ class GuaranteeDisplay:
         GuaranteeDisplay
         """
         name = type(estimator).__name__ if name is None else name
-        return cls.from_guarantee(guarantee_of(estimator), names=name, distance=distance, log=log, ax=ax)
+        return cls.from_guarantee({name: guarantee_of(estimator)}, distance=distance, log=log, ax=ax)
 
     def plot(self, ax=None, *, log=False):
         """Plot the curves.
@@ -193,6 +188,7 @@ class GuaranteeDisplay:
         return _shown(self, ax)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LedgerDisplay:
     """Budget that each entry of a ledger has spent, by purpose.
 
@@ -231,23 +227,20 @@ class LedgerDisplay:
     [0.25, 0.5, 0.75]
     """
 
-    def __init__(self, *, spent, purposes, budget, unit=None, own=None):
-        self.spent = spent
-        self.purposes = purposes
-        self.budget = budget
-        self.unit = unit
-        self.own = own
+    spent: Any
+    purposes: Any
+    budget: Any
+    unit: Any = None
+    own: Any = None
 
     @classmethod
-    def from_ledger(cls, ledger, *, by="note", ax=None):
+    def from_ledger(cls, ledger, *, ax=None):
         """Read a ledger and plot it; nothing is written to it.
 
         Parameters
         ----------
         ledger : PrivacyLedger
             What a reservation has paid for is counted with the reservation.
-        by : {"note", "label"}, default="note"
-            Meaning of the colours: the notes, where there are any, or who drew.
         ax : matplotlib Axes or None, default=None
             A new figure if None.
 
@@ -257,14 +250,10 @@ class LedgerDisplay:
         """
         if not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"ledger must be a PrivacyLedger, got {type(ledger).__name__}.")
-        if by not in ("note", "label"):
-            raise ValueError(f"by must be 'note' or 'label', got {by!r}.")
         steps = spent_after_each(ledger)
         display = cls(
             spent=np.array([epsilon for _, epsilon, _ in steps], dtype=float),
-            purposes=[
-                (entry.note if by == "note" else "") or entry.label or "no name" for entry, _, _ in steps
-            ],
+            purposes=[purpose(entry) for entry, _, _ in steps],
             budget=ledger.epsilon,
             unit=ledger.unit,
             own=np.array([entry.epsilon for entry, _, _ in steps], dtype=float),
@@ -303,29 +292,14 @@ class LedgerDisplay:
         ax.bar(place, np.diff(spent), bottom=spent[:-1], width=0.86, color=filled, linewidth=0)
         ax.axhline(self.budget, color="#1d2329", linewidth=1.6)
         right = n + 0.6 if n else 1.0
-        ax.annotate(
-            f"budget ε = {rounded_up(self.budget)}",
-            (right, self.budget),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="right",
-            fontsize=9,
-        )
-        if self.own is not None and 0 < n <= _NUMBERED:
-            for x, top, own in zip(place, spent[1:], self.own, strict=True):
-                ax.annotate(
-                    rounded_up(float(own), 3),
-                    (x, top),
-                    xytext=(0, 3),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
-                    color="#5b6670",
-                )
+        _note(ax, f"budget ε = {rounded_up(self.budget)}", (right, self.budget), 4, ha="right", fontsize=9)
+        numbered = self.own is not None and n <= _NUMBERED
+        for x, top, own in zip(place, spent[1:], self.own, strict=True) if numbered else ():
+            _note(ax, rounded_up(float(own), 3), (x, top), 3, ha="center", fontsize=8, color="#5b6670")
         ax.set_xlim(0.4, right)
         ax.set_ylim(0, 1.16 * max(self.budget, spent[-1]))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        ax.set_xlabel("entry (above each: its own ε)" if self.own is not None and n <= _NUMBERED else "entry")
+        ax.set_xlabel("entry (above each: its own ε)" if numbered else "entry")
         ax.set_ylabel("ε spent" + (f" per {self.unit}" if self.unit else ""))
         if names:
             ax.legend(
@@ -339,6 +313,7 @@ class LedgerDisplay:
         return _shown(self, ax)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivacyUtilityDisplay:
     """Scores of a private estimator against its ε, beside what is possible without privacy.
 
@@ -375,12 +350,11 @@ class PrivacyUtilityDisplay:
     'log'
     """
 
-    def __init__(self, *, epsilons, scores, reference=None, score_name="score", name=None):
-        self.epsilons = epsilons
-        self.scores = scores
-        self.reference = reference
-        self.score_name = score_name
-        self.name = name
+    epsilons: Any
+    scores: Any
+    reference: Any = None
+    score_name: str = "score"
+    name: Any = None
 
     @classmethod
     def from_estimator(
@@ -400,7 +374,6 @@ class PrivacyUtilityDisplay:
         random_state=0,
         n_jobs=None,
         name=None,
-        score_name=None,
         ax=None,
     ):
         """Cross-validate an estimator at each ε, on public or simulated data, and plot the scores.
@@ -429,8 +402,8 @@ class PrivacyUtilityDisplay:
         random_state : int or RandomState, default=0
             Seeds of the noise.
         n_jobs : int or None, default=None
-        name, score_name : str or None, default=None
-            Labels of the curve and the axis.
+        name : str or None, default=None
+            Label of the curve; the class if None.
         ax : matplotlib Axes or None, default=None
             A new figure if None.
 
@@ -465,14 +438,14 @@ class PrivacyUtilityDisplay:
             scores.append(np.concatenate(row))
         if reference is not None and not isinstance(reference, Real):
             reference = float(np.median(cross_val_score(clone(reference), X, y, **how)))  # as for the others
-        display = cls(
-            epsilons=budgets,
-            scores=np.array(scores),
+        return cls.from_results(
+            budgets,
+            scores,
             reference=reference,
-            score_name=score_name or (scoring if isinstance(scoring, str) else "score"),
             name=type(estimator).__name__ if name is None else name,
+            score_name=scoring if isinstance(scoring, str) else "score",
+            ax=ax,
         )
-        return display.plot(ax=ax)
 
     @classmethod
     def from_results(cls, epsilons, scores, *, reference=None, name=None, score_name="score", ax=None):
@@ -518,22 +491,13 @@ class PrivacyUtilityDisplay:
         low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75], axis=1)
         color = ax._get_lines.get_next_color() if ax.lines else "#2f5d8a"
         ax.fill_between(epsilons, low, high, color=color, alpha=0.16, linewidth=0)
-        ax.plot(
-            np.repeat(epsilons, scores.shape[1]),
-            scores.ravel(),
-            "o",
-            color=color,
-            alpha=0.35,
-            markersize=3,
-            markeredgewidth=0,
-        )
-        ax.plot(
-            epsilons, middle, "o-", color=color, linewidth=2, markersize=4.5, label=self.name or "private"
-        )
+        each = np.repeat(epsilons, scores.shape[1])
+        ax.plot(each, scores.ravel(), "o", color=color, alpha=0.35, markersize=3, markeredgewidth=0)
+        name = self.name or "private"
+        ax.plot(epsilons, middle, "o-", color=color, linewidth=2, markersize=4.5, label=name)
         if self.reference is not None:
-            ax.axhline(
-                self.reference, color="#5b6670", linestyle=(0, (5, 4)), linewidth=1.3, label="without privacy"
-            )
+            dashed = {"linestyle": (0, (5, 4)), "linewidth": 1.3}
+            ax.axhline(self.reference, color="#5b6670", label="without privacy", **dashed)
         ax.set_xscale("log")
         ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         ax.minorticks_off()

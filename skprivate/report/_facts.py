@@ -16,57 +16,62 @@ from skprivate._messages import must_be, number, rounded_down, rounded_up, small
 from skprivate.privacy import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
 
-__all__ = [
-    "LEVELS",
-    "QUESTIONS",
-    "change_in_words",
-    "draw_in_words",
-    "event_in_words",
-    "example_of",
-    "guarantee_facts",
-    "guarantee_findings",
-    "not_protected",
-    "percent",
-    "strength_in_words",
-    "versions",
-]
-
 
 class _Words(NamedTuple):
-    """Words for a unit: what is protected, whose data, and how neighbours differ by either adjacency."""
+    """Words for a unit: what is protected and what is not, whose data, how neighbours differ by either adjacency."""
 
     protected: str
     data: str
     replaced: str = ""
     added: str = ""
+    open: tuple[str, ...] = ()
+
+
+def _rows(noun: str, *more: str) -> _Words:
+    return _Words(
+        f"one {noun} of the data",
+        noun,
+        f"one {noun} is exchanged for any other {noun}",
+        f"one {noun} is added or taken away",
+        (
+            "People with several rows: for k rows of one person the bound is kε, with a larger δ, and not ε. Where "
+            "people have several rows, a guarantee for users is needed.",
+            *more,
+        ),
+    )
 
 
 _UNITS = {
-    PrivacyUnit.ROW: _Words(
-        "one row of the data",
-        "row",
-        "one row is exchanged for any other row",
-        "one row is added or taken away",
-    ),
-    PrivacyUnit.PRIVATE_ROW: _Words(
-        "one private row of the data",
-        "private row",
-        "one private row is exchanged for any other private row",
-        "one private row is added or taken away",
+    PrivacyUnit.ROW: _rows("row"),
+    PrivacyUnit.PRIVATE_ROW: _rows(
+        "private row", "All rows that are not private: they may be in the release as they are."
     ),
     PrivacyUnit.USER: _Words(
         "everything that one user contributed, all rows together",
         "rows, all of them,",
         "all rows of one user are exchanged for those of any other user",
         "all rows of one user are added or taken away",
+        (
+            "Groups: for what k users have in common, a household perhaps, the bound is kε, with a larger δ. One "
+            "person under several identifiers counts as several users.",
+        ),
     ),
     PrivacyUnit.LABEL: _Words(
         "the label of one row",
         "label",
         "the label of one row is exchanged for any other label",
         "one label is added or taken away",
+        (
+            "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
+            "and may be read off the release.",
+            "People with several labels: for k labels of one person the bound is kε, with a larger δ, and not ε.",
+        ),
     ),
-    PrivacyUnit.DATASET: _Words("the data set as a whole", "data"),
+    PrivacyUnit.DATASET: _Words(
+        "the data set as a whole",
+        "data",
+        open=("Differences between data sets that are far from each other: ε grows with the distance.",),
+    ),
 }
 
 #: Questions that only the publisher can answer, in the order of a review.
@@ -154,39 +159,11 @@ def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
     return name, f"range of losses {epsilon}" if kind == "BoundedRangeEvent" else epsilon
 
 
-def draw_in_words(event: Mapping[str, Any]) -> str:
-    """Describe an event on one line, with how often it was drawn."""
-    name, price = event_in_words(event)
-    return f"{event['count']} × {name}" + (f" ({price})" if price else "")
-
-
 def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
     """List what the guarantee does not cover, by its unit and adjacency."""
     unit, adjacency = guarantee.unit, guarantee.adjacency
-    said = []
-    if unit in (PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW):
-        said.append(
-            "People with several rows: for k rows of one person the bound is kε, with a larger δ, and not ε. Where "
-            "people have several rows, a guarantee for users is needed."
-        )
-    if unit is PrivacyUnit.PRIVATE_ROW:
-        said.append("All rows that are not private: they may be in the release as they are.")
-    if unit is PrivacyUnit.LABEL:
-        said.append(
-            "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
-            "and may be read off the release."
-        )
-        said.append(
-            "People with several labels: for k labels of one person the bound is kε, with a larger δ, and not ε."
-        )
-    if unit is PrivacyUnit.USER:
-        said.append(
-            "Groups: for what k users have in common, a household perhaps, the bound is kε, with a larger δ. One "
-            "person under several identifiers counts as several users."
-        )
-    if unit is PrivacyUnit.DATASET:
-        said.append("Differences between data sets that are far from each other: ε grows with the distance.")
-    elif adjacency is Adjacency.METRIC:
+    said = list(_UNITS[unit].open)
+    if adjacency is Adjacency.METRIC and unit is not PrivacyUnit.DATASET:
         said.append(
             "Values that are far from each other: ε grows with the distance, so that the rough place of a value is "
             "published on purpose."
@@ -229,47 +206,34 @@ Finding = tuple[str, str]
 
 
 def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
-    """List what is wrong with a guarantee at first sight."""
-    found = []
+    """List what is wrong with a guarantee at first sight, and a bound that bounds little."""
+    stop, caution = [], []
     if not guarantee.valid_for_release:
-        text = (
+        stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
             "The numbers below say what the same release would promise with secure noise."
         )
-        found.append(("stop", text))
     if math.isinf(guarantee.epsilon):
-        found.append(("stop", "No privacy is promised."))
-    else:
-        found += [("caution", text) for text in _weaknesses(guarantee)]
-    if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
-        text = (
-            "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
-            "all rows or multiplies matrices does not; RowByRow makes sure of it."
-        )
-        found.append(("caution", text))
-    if guarantee.stated:
-        text = (
-            "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
-            "nothing here has checked it."
-        )
-        found.append(("caution", text))
-    return found
-
-
-def _weaknesses(guarantee: PrivacyGuarantee) -> list[str]:
-    """Warn of a bound that bounds little: it is true, and no reason to sign."""
-    found = []
-    if guarantee.adjacency is not Adjacency.METRIC:
-        recognised = guarantee.risk(fpr=0.01).tpr
-        if recognised >= WEAK_TPR:
-            text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
-            found.append(f"The bound is weak: {text}.")
-    if guarantee.delta >= WEAK_DELTA:
-        found.append(
+        stop.append("No privacy is promised.")
+    elif guarantee.adjacency is not Adjacency.METRIC and (tpr := guarantee.risk(fpr=0.01).tpr) >= WEAK_TPR:
+        text = f"an attack that accuses 1 % falsely may recognise {percent(tpr)}"
+        caution.append(f"The bound is weak: {text}.")
+    if guarantee.delta >= WEAK_DELTA and math.isfinite(guarantee.epsilon):
+        caution.append(
             f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should be "
             "far below one over the number of those who are protected."
         )
-    return found
+    if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
+        caution.append(
+            "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
+            "all rows or multiplies matrices does not; RowByRow makes sure of it."
+        )
+    if guarantee.stated:
+        caution.append(
+            "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
+            "nothing here has checked it."
+        )
+    return [*(("stop", text) for text in stop), *(("caution", text) for text in caution)]
 
 
 def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:

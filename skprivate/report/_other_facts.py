@@ -11,17 +11,6 @@ from skprivate.audit.claims import EstimatorAudit, ReplayEvidence, ViolationRepo
 from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy.ledger import NOTHING, Totals
 
-__all__ = [
-    "Audit",
-    "audit_facts",
-    "audit_in_words",
-    "audit_verdict",
-    "ledger_facts",
-    "ledger_guarantee",
-    "purposes",
-    "spent_after_each",
-]
-
 #: Fields of an entry that are always shown, and those for internal use.
 _SHOWN = (
     "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "converted", "own_epsilon", "own_delta", "opened",
@@ -45,16 +34,17 @@ def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, fl
     return found
 
 
-def purposes(steps: Sequence[tuple[LedgerEntry, float, float]]) -> list[tuple[str, int, float]]:
-    """Sum the spent ε by purpose, in the order in which they first spent: name, number of entries and share.
+def purpose(entry: LedgerEntry) -> str:
+    """Name the purpose of an entry: its note, or who drew."""
+    return entry.note or entry.label or "no name"
 
-    The purpose is the note, or who drew where there is none.
-    """
+
+def purposes(steps: Sequence[tuple[LedgerEntry, float, float]]) -> list[tuple[str, int, float]]:
+    """Sum the spent ε by purpose, in the order in which they first spent: name, number of entries and share."""
     found: dict[str, tuple[int, float]] = {}
     before = 0.0
     for entry, epsilon, _ in steps:
-        name = entry.note or entry.label or "no name"
-        count, share = found.get(name, (0, 0.0))
+        count, share = found.get(name := purpose(entry), (0, 0.0))
         found[name] = count + 1, share + max(epsilon - before, 0.0)
         before = max(before, epsilon)
     return [(name, count, share) for name, (count, share) in found.items()]

@@ -15,6 +15,7 @@ from skprivate.report._style import (
     budget_chart,
     document,
     grid,
+    header,
     items,
     pairs,
     sentence,
@@ -23,24 +24,23 @@ from skprivate.report._style import (
     trade_off_chart,
 )
 
-__all__ = ["page"]
-
 #: With more entries the table is folded on the screen.
 _FOLDED = 25
 
 
 def page(facts: Mapping[str, Any]) -> str:
     """Render the facts as a page, which carries them as JSON."""
+    made = [("created", facts["created"]), ("format", facts["format_version"])]
     sections = [
         ("What is protected?", _protection(facts)),
         ("How strong is the protection?", _strength(facts)),
         ("Under which assumptions does it hold?", _assumptions(facts)),
         ("What was drawn, and with which noise?", _mechanisms(facts)),
-        ("What has been spent in all?", _ledgers(facts)),
-        ("Was it tested?", _audits(facts)),
+        ("What has been spent in all?", "".join(map(_ledger, facts["ledgers"])) or _NO_LEDGER),
+        ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
         ("What is not protected?", items(facts["not_protected"])),
         ("What must the publisher answer?", _answers(facts)),
-        ("What computed this?", _provenance(facts)),
+        ("What computed this?", pairs([*facts["versions"].items(), *made])),
     ]
     body = "".join(
         f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
@@ -62,6 +62,14 @@ _SIGN = (
     '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
     "<div>Released by, date</div></section>"
 )
+_NO_LEDGER = (
+    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
+    "here.</p>"
+)
+_NO_AUDIT = (
+    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
+    "show that a guarantee is wrong, and never that it is right.</p>"
+)
 _VERDICTS = {
     "holds": "The guarantee holds under the assumptions below.",
     "caution": "Look at this before you sign.",
@@ -73,29 +81,23 @@ def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
     verdict = facts["verdict"]
     said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
-    by = f"{text(facts['subject']['name'])} · {text(facts['created'][:10])} · skprivate "
-    return (
-        f'<header><p class="eyebrow">Privacy report</p><h1>{text(facts["title"])}</h1>'
-        f'<p class="by">{by}{text(facts["versions"]["skprivate"])}</p>'
-        f'<div class="verdict {verdict}"><strong>{said}</strong>{found}</div>{_figures(facts)}</header>'
-    )
+    by = f"{facts['subject']['name']} · {facts['created'][:10]} · skprivate {facts['versions']['skprivate']}"
+    return header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
 
 
-def _figures(facts: Mapping[str, Any]) -> str:
+def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     strength, protection = facts["strength"], facts["protection"]
     if strength is None:
-        return ""
+        return []
     shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
     far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
-    return grid(
-        [
-            (f"ε = {_up(strength['epsilon'], 4)}", per),
-            (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
-            (protection["unit"], f"is protected, {protection['adjacency']}"),
-            (percent(shown["tpr"]), f"recognised at most{far}, where 1 % are accused falsely"),
-        ]
-    )
+    return [
+        (f"ε = {_up(strength['epsilon'], 4)}", per),
+        (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
+        (protection["unit"], f"is protected, {protection['adjacency']}"),
+        (percent(shown["tpr"]), f"recognised at most{far}, where 1 % are accused falsely"),
+    ]
 
 
 def _protection(facts: Mapping[str, Any]) -> str:
@@ -211,34 +213,18 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     return "".join(parts) + pairs(more)
 
 
-def _ledgers(facts: Mapping[str, Any]) -> str:
-    if not facts["ledgers"]:
-        return (
-            "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not "
-            "counted here.</p>"
-        )
-    return "".join(_ledger(ledger) for ledger in facts["ledgers"])
-
-
 def _ledger(ledger: Mapping[str, Any]) -> str:
     budget, spent, left = (ledger[name] for name in ("budget", "spent", "left"))
+    further = f"one more may cost, with δ = {small(left['delta'], rounded_down)}"
     figures = [
         (f"ε = {rounded_up(spent['epsilon'], 4)}", f"spent, with δ = {small(spent['delta'])}"),
-        (
-            f"ε = {rounded_down(left['epsilon'], 4)}",
-            f"one more may cost, with δ = {small(left['delta'], rounded_down)}",
-        ),
+        (f"ε = {rounded_down(left['epsilon'], 4)}", further),
         (f"ε = {rounded_up(budget['epsilon'])}", f"budget, with δ = {small(budget['delta'])}"),
     ]
     whom = f"one {ledger['unit']} ({ledger['adjacency']})" if ledger["unit"] else "not yet decided"
-    names = [
-        ("protects", whom),
-        ("for", ledger["purpose"]),
-        ("composition", ledger["composition"]),
-        ("identity", ledger["identity"]),
-        ("seal", ledger["seal"]),
-        *([("file", ledger["path"])] if ledger.get("path") else []),
-    ]
+    named = ("composition", "identity", "seal")
+    names = [("protects", whom), ("for", ledger["purpose"]), *((name, ledger[name]) for name in named)]
+    names += [("file", ledger["path"])] if ledger.get("path") else []
     shares = _few(ledger["shares"])
     chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
@@ -281,16 +267,9 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
         state = "closed" if entry["closed"] else "open"
         state += (", SIMULATED" if entry["simulated"] else "") + within
         unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
-        price = (rounded_up(entry["epsilon"], 4), small(entry["delta"]))
-        row = [
-            str(entry["id"]),
-            entry["note"],
-            *price,
-            entry["label"],
-            unit,
-            entry["opened"][:16].replace("T", " "),
-            state,
-        ]
+        price = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
+        opened = entry["opened"][:16].replace("T", " ")
+        row = [str(entry["id"]), entry["note"], *price, entry["label"], unit, opened, state]
         if details:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
@@ -301,43 +280,24 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
     return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
 
 
-def _audits(facts: Mapping[str, Any]) -> str:
-    if not facts["audits"]:
-        return (
-            "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower "
-            "bound on ε: it can show that a guarantee is wrong, and never that it is right.</p>"
-        )
-    return "".join(_audit(audit) for audit in facts["audits"])
-
-
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     said, rest = audit_verdict(audit)
-    verdict = f"The claim is <strong>{said}</strong>{text(rest)}."
-    other = (
-        ""
-        if audit["same_claim"]
-        else "<p>The audit tested another claim than the guarantee of this report.</p>"
-    )
-    chart = (
-        ""
-        if found is None or claimed is None
-        else f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
-    )
-    return f"<p>{text(audit_in_words(audit))} {verdict}</p>{chart}{other}"
+    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{said}</strong>{text(rest)}.</p>"
+    if found is not None and claimed is not None:
+        shown += f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
+    if not audit["same_claim"]:
+        shown += "<p>The audit tested another claim than the guarantee of this report.</p>"
+    return shown
 
 
 def _answers(facts: Mapping[str, Any]) -> str:
     given = facts["answers"]
-    items = "".join(
-        f"<dt>{text(question)}</dt>"
-        + (
-            f"<dd>{text(given[name])}</dd>"
-            if given.get(name, "").strip()
-            else '<dd class="open">not answered</dd>'
-        )
-        for name, question in QUESTIONS.items()
-    )
+    items = ""
+    for name, question in QUESTIONS.items():
+        answer = given.get(name, "")
+        items += f"<dt>{text(question)}</dt>"
+        items += f"<dd>{text(answer)}</dd>" if answer.strip() else '<dd class="open">not answered</dd>'
     model = {
         "central": "Central model: whoever runs the code sees the data before the noise is added.",
         "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "
@@ -345,11 +305,6 @@ def _answers(facts: Mapping[str, Any]) -> str:
         "transform is a release of its own, and costs again.",
     }[facts["trust_model"]]
     return f'<p>{model}</p><dl class="facts answers">{items}</dl>'
-
-
-def _provenance(facts: Mapping[str, Any]) -> str:
-    made = [("created", facts["created"]), ("format", facts["format_version"])]
-    return pairs([*facts["versions"].items(), *made])
 
 
 def _up(value: float | None, digits: int = 6) -> str:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ from skprivate.report._facts import LEVELS, QUESTIONS, Finding, guarantee_facts,
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
 from skprivate.report._page import page
 from skprivate.report._style import framed, written
-
-__all__ = ["FORMAT_VERSION", "REPORT_SCHEMA", "PrivacyReport", "make_report", "privacy_report"]
 
 #: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
 FORMAT_VERSION = "1.0"
@@ -57,8 +56,7 @@ class PrivacyReport:
     @property
     def verdict(self) -> str:
         """ "holds", "caution" where something has to be looked at first, or "stop" where nothing may be released."""
-        verdict: str = self._facts["verdict"]
-        return verdict
+        return str(self._facts["verdict"])
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -129,60 +127,26 @@ class PrivacyReport:
         return framed(page(self._facts))
 
 
-def make_report(
-    guarantee: PrivacyGuarantee | None,
-    *,
-    kind: str,
-    name: str,
-    title: str | None = None,
-    steps: Sequence[Mapping[str, Any]] = (),
-    ledgers: Sequence[PrivacyLedger] = (),
-    audits: Audit | Sequence[Audit] | None = None,
-    answers: Mapping[str, str] | None = None,
-    distances: Sequence[float] | None = None,
-    parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = (),
-    problems: Sequence[tuple[str, str]] = (),
-    local: bool = False,
-    details: bool = False,
-) -> PrivacyReport:
-    """Make a report from its parts; `skprivate.report.privacy_report` finds them in a model.
+@dataclass(frozen=True)
+class _Subject:
+    """Subject of a report, as `_read` finds it.
 
     ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
     ``problems`` where a model is not what its guarantee counts, and why.
     """
-    if not (title is None or isinstance(title, str)):
-        raise TypeError(must_be("title", "a string or None", type(title).__name__))
-    given = _checked_answers(answers)
-    every = _checked_audits(audits)
-    about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
-    books = [ledger_facts(ledger, details=details) for ledger in ledgers]
-    tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
-    wrong = [*problems, *((part, why) for part, each, _ in parts if (why := understated(each, ledgers)))]
-    findings = [("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
-    findings += _findings(guarantee, books, tested) + _unpaid(books, parts)
-    findings += [] if guarantee is None else _unknown(books, given)
-    findings.sort(key=lambda each: LEVELS.index(each[0]))
-    levels = [level for level, _ in findings]
-    return PrivacyReport(
-        {
-            "format": "skprivate privacy report",
-            "format_version": FORMAT_VERSION,
-            "created": now(),
-            "title": title or _TITLES.get(kind, f"Privacy of {'an' if name[:1] in 'AEIO' else 'a'} {name}"),
-            "subject": {"kind": kind, "name": name},
-            "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
-            "findings": [{"level": level, "text": text} for level, text in findings],
-            **about,
-            "assumptions": about["assumptions"] or [],
-            "not_protected": about["not_protected"] or [],
-            "steps": [dict(step) for step in steps],
-            "ledgers": books,
-            "audits": tested,
-            "trust_model": "local" if local else "central",
-            "answers": given,
-            "versions": dict(versions()),
-        }
-    )
+
+    guarantee: PrivacyGuarantee | None
+    kind: str
+    name: str
+    parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = ()
+    ledgers: Sequence[PrivacyLedger] = ()
+    steps: Sequence[Mapping[str, Any]] = ()
+    problems: Sequence[tuple[str, str]] = ()
+
+    @property
+    def title(self) -> str:
+        article = "an" if self.name[:1] in "AEIO" else "a"
+        return _TITLES.get(self.kind, f"Privacy of {article} {self.name}")
 
 
 _OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
@@ -190,11 +154,19 @@ _TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy gua
 
 
 def _findings(
-    guarantee: PrivacyGuarantee | None,
+    subject: _Subject,
     books: Sequence[Mapping[str, Any]],
     tested: Sequence[Mapping[str, Any]],
+    answers: Mapping[str, str],
 ) -> list[Finding]:
-    found = [] if guarantee is None else guarantee_findings(guarantee)
+    """List what a reviewer has to see first, the worst first."""
+    guarantee = subject.guarantee
+    wrong = [
+        *subject.problems,
+        *((part, why) for part, each, _ in subject.parts if (why := understated(each, subject.ledgers))),
+    ]
+    found = [("stop", text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
+    found += [] if guarantee is None else guarantee_findings(guarantee)
     for audit in tested:
         if audit["violated"]:
             found.append(("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
@@ -211,33 +183,19 @@ def _findings(
         if counted != (str(guarantee.unit), str(guarantee.adjacency)):
             text = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
             found.append(("note", f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
-    return found
+    found += [("caution", text) for text in _unpaid(subject, books)]
+    if guarantee is not None:
+        found += [("caution", text) for text in _unknown(books, answers)]
+    return sorted(found, key=lambda each: LEVELS.index(each[0]))
 
 
-def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[Finding]:
-    """List what has not been answered so far."""
-    found = []
-    if not books:
-        found.append("No ledger was given: nothing is known of other releases from the same data.")
-    if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
-        count = "1 question is" if n_open == 1 else f"{n_open} questions are"
-        found.append(f"{count} open: see section 8.")
-    return [("caution", text) for text in found]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _unpaid(
-    books: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, PrivacyGuarantee, bool]]
-) -> list[Finding]:
-    """Warn of what the totals leave out: parts that no entry covers, and the sum of several ledgers."""
+def _unpaid(subject: _Subject, books: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List what the totals leave out: parts that no entry covers, and the sum of several ledgers."""
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
     which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
         f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was spent there."
-        for part, each, central in parts
+        for part, each, central in subject.parts
         if books and central and each.ledger_entry not in known
     ]
     if len(books) > 1:
@@ -245,7 +203,22 @@ def _unpaid(
             f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what was "
             "spent in the others, and no budget below bounds the sum."
         )
-    return [("caution", text) for text in found]
+    return found
+
+
+def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[str]:
+    """List what has not been answered so far."""
+    found = []
+    if not books:
+        found.append("No ledger was given: nothing is known of other releases from the same data.")
+    if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
+        count = "1 question is" if n_open == 1 else f"{n_open} questions are"
+        found.append(f"{count} open: see section 8.")
+    return found
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
@@ -349,33 +322,53 @@ def privacy_report(
         raise ValueError(must_be("path", "the name of a .html or .json file", str(path)))
     if not (ledger is None or isinstance(ledger, PrivacyLedger)):
         raise TypeError(must_be("ledger", "a PrivacyLedger or None", type(ledger).__name__))
-    guarantee, found = _read(source)
-    report = make_report(
-        guarantee,
-        title=title,
-        audits=audit,
-        answers=answers,
-        distances=distances,
-        details=details,
-        **{**found, **({} if ledger is None else {"ledgers": [ledger]})},
+    subject = _read(source)
+    if ledger is not None:
+        subject = replace(subject, ledgers=[ledger])
+    guarantee, ledgers, kind = subject.guarantee, subject.ledgers, subject.kind
+    if not (title is None or isinstance(title, str)):
+        raise TypeError(must_be("title", "a string or None", type(title).__name__))
+    given, every = _checked_answers(answers), _checked_audits(audit)
+    about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
+    books = [ledger_facts(each, details=details) for each in ledgers]
+    tested = [audit_facts(each, guarantee, subject.name if kind == "model" else None) for each in every]
+    findings = _findings(subject, books, tested, given)
+    levels = [level for level, _ in findings]
+    report = PrivacyReport(
+        {
+            "format": "skprivate privacy report",
+            "format_version": FORMAT_VERSION,
+            "created": now(),
+            "title": title or subject.title,
+            "subject": {"kind": kind, "name": subject.name},
+            "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
+            "findings": [{"level": level, "text": text} for level, text in findings],
+            **about,
+            "assumptions": about["assumptions"] or [],
+            "not_protected": about["not_protected"] or [],
+            "steps": [dict(step) for step in subject.steps],
+            "ledgers": books,
+            "audits": tested,
+            "trust_model": "local"
+            if kind == "model" and not any(c for *_, c in subject.parts)
+            else "central",
+            "answers": given,
+            "versions": dict(versions()),
+        }
     )
     if target is not None:
-        if target.suffix.lower() == ".json":
-            report.to_json(target)
-        else:
-            report.to_html(target)
+        (report.to_json if target.suffix.lower() == ".json" else report.to_html)(target)
     return report
 
 
-def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
+def _read(source: Any) -> _Subject:
     name = type(source).__name__
     if isinstance(source, PrivacyLedger):
-        return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
+        return _Subject(ledger_guarantee(source), "ledger", name, ledgers=[source])
     if isinstance(source, PrivacyGuarantee):
-        parts = [("This guarantee", source, True)]
-        return as_stated(source), {"kind": "guarantee", "name": name, "parts": parts}
+        return _Subject(as_stated(source), "guarantee", name, [("This guarantee", source, True)])
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
-        return as_stated(given), {"kind": "release", "name": name, "parts": [(name, given, True)]}
+        return _Subject(as_stated(given), "release", name, [(name, given, True)])
     if not hasattr(source, "fit") or isinstance(source, type):
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
@@ -404,12 +397,5 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
         for value in step.model.get_params(deep=True).values()
         if isinstance(value, PrivacyLedger)
     )
-    return found.total, {
-        "kind": "model",
-        "name": name,
-        "steps": rows,
-        "ledgers": list(ledgers),
-        "parts": parts,
-        "problems": [(paths.get(path, path), why) for path, why in found.problems],
-        "local": not any(central for *_, central in parts),
-    }
+    problems = [(paths.get(path, path), why) for path, why in found.problems]
+    return _Subject(found.total, "model", name, parts, list(ledgers), rows, problems)

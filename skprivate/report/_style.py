@@ -5,28 +5,11 @@ from __future__ import annotations
 import html
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from skprivate._messages import rounded_down, rounded_up, visible
-
-__all__ = [
-    "audit_chart",
-    "budget_chart",
-    "document",
-    "framed",
-    "grid",
-    "items",
-    "pairs",
-    "plain",
-    "sentence",
-    "table",
-    "text",
-    "trade_off_chart",
-    "written",
-]
 
 STYLE = "\n" + resources.files("skprivate.report").joinpath("report_style.css").read_text(encoding="utf-8")
 
@@ -39,6 +22,18 @@ def document(title: str, body: str, footer: str, more: str = "") -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{text(title)}</title><style>{STYLE}</style></head><body><main>"
         f"{body}<footer>{footer}</footer></main>{more}</body></html>"
+    )
+
+
+def header(
+    eyebrow: str, title: str, by: str, verdict: tuple[str, str, str], figures: Sequence[tuple[str, str]]
+) -> str:
+    """Render the head of a page; a verdict is the kind of its box, a text, and rendered paragraphs below it."""
+    kind, said, below = verdict
+    line = f'<p class="by">{text(by)}</p>' if by else ""
+    return (
+        f'<header><p class="eyebrow">{eyebrow}</p><h1>{text(title)}</h1>{line}<div class="verdict {kind}">'
+        f"<strong>{text(said)}</strong>{below}</div>{grid(figures) if figures else ''}</header>"
     )
 
 
@@ -208,8 +203,3 @@ def _steps(points: Points, x: Callable[[float], float], y: Callable[[float], flo
 
 def _path(points: Points, x: Callable[[float], float], y: Callable[[float], float], kind: str) -> str:
     return f'<path class="{kind}" d="{_steps(points, x, y)}"/>'
-
-
-def plain(text: str) -> str:
-    """Escape a text for one line of Markdown."""
-    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", visible(" ".join(str(text).split())))

@@ -34,6 +34,7 @@ def test_pages_load_nothing_and_hold_what_was_found(k, tmp_path):
     page = audit_page(report, tmp_path / "page.html", title="Title <i>")
     assert (tmp_path / "page.html").read_text("utf-8") == page
     assert not re.search(r"<script|@import|url\(|https?:|<link|<i>", page) and "Title &lt;i&gt;" in page
+    assert "What was wrong" not in page and "<li>" in page.partition("What it does not say")[2]
 
 
 @pytest.mark.parametrize("audit", CLAIMS, ids=lambda audit: getattr(audit, "method", "search"))

@@ -44,8 +44,6 @@ def test_a_fitted_model_and_a_given_axis():
     assert (near <= far).all() and near[5] < far[5]
     with pytest.raises(TypeError, match="guarantee must be a PrivacyGuarantee"):
         GuaranteeDisplay.from_guarantee([1.0])
-    with pytest.raises(ValueError, match="names must be 1 names"):
-        GuaranteeDisplay.from_guarantee(PURE, names=["a", "b"])
 
 
 def test_steps_of_a_ledger():
@@ -61,11 +59,9 @@ def test_steps_of_a_ledger():
     assert bars == [(0.0, 0.25), (0.25, 0.75), (0.75, 0.875)]
     colors = [bar.get_facecolor() for bar in display.ax_.patches[3:6]]
     assert colors[0] == colors[2] != colors[1]
-    assert LedgerDisplay.from_ledger(ledger, by="label").purposes == ["Mean"] * 3
     assert LedgerDisplay.from_ledger(PrivacyLedger(epsilon=1.0)).spent.size == 0
-    for bad, error in ((3, "ledger must be a PrivacyLedger"), (ledger, "by must be 'note' or 'label'")):
-        with pytest.raises((TypeError, ValueError), match=error):
-            LedgerDisplay.from_ledger(bad, by="colour")
+    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger"):
+        LedgerDisplay.from_ledger(3)
 
 
 def test_scores_against_epsilon():
@@ -127,6 +123,6 @@ def test_prices_in_pictures_are_not_rounded_down():
 
 def test_a_curve_of_simulated_noise_says_so():
     simulated = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", valid_for_release=False)
-    for names in (None, ["model"]):
-        (label,) = GuaranteeDisplay.from_guarantee(simulated, names=names).labels
+    for guarantee in (simulated, {"model": simulated}):
+        (label,) = GuaranteeDisplay.from_guarantee(guarantee).labels
         assert "simulated" in label

@@ -312,10 +312,10 @@ class Quote:
         )
 
 
-def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
+def dearest_part(quotes: Sequence[Quote]) -> Quote:
     """Compute the most that the units of one part pay, for each kind of price.
 
-    The k-th quoted fit sees the k-th part, or with ``left_out`` all parts but that.
+    The k-th quoted fit sees all parts but the k-th.
     """
     price = NOTHING
     for k in range(len(quotes)):
@@ -325,7 +325,7 @@ def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
                 stays_apart(entry.unit, entry.adjacency, quote.unit, quote.adjacency)
                 for entry in quote.entries
             )
-            if (j != k) == left_out or not apart:
+            if j != k or not apart:
                 total = total.changed(NOTHING, quote.price)
         price = total.price().no_lower_than(price)
     return replace(
