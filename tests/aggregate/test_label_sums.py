@@ -559,3 +559,11 @@ def test_numbers_beyond_float64_and_text_are_refused_before_the_charge(labels):
         with pytest.raises(ValueError, match="y must hold numbers"):
             call()
     assert ledger.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 5.0, 15.0, 20.0, 25.0, 40.0])
+def test_an_interval_and_the_sums_share_any_budget(epsilon):
+    """The lattice of Gaussian noise costs a part of delta for each number, which counts where epsilon is large."""
+    model = CuratedBagGAMRegressor(epsilon, mechanism="gaussian", delta=1e-6, random_state=0)
+    model.fit(FEATURES, np.linspace(0.0, 1.0, ROWS))
+    assert 0.99 * epsilon < model.privacy_guarantee_.epsilon <= epsilon

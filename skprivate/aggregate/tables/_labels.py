@@ -234,7 +234,7 @@ def plan_label_noise(
     discrete. The two Gaussian mechanisms differ in the accounting only: "gaussian" is drawn on a fine lattice and
     accounted by the exact curve of the Gaussian, "discrete_gaussian" is integer and accounted by zero-concentrated
     privacy. ``share`` is a part of the budget, in (0, 1]; draws of one mechanism whose shares add up to 1 are within
-    it.
+    it. ``size`` counts the numbers of all these draws.
     """
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {MECHANISMS}, got {mechanism!r}.")

@@ -301,10 +301,11 @@ class NumberSums(Mechanism):
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
+            size = bags.n_bags * n_outputs + with_squares + (RANGE_COUNTS if label_bounds is None else 0)
             # In steps of the interval: the cost does not depend on it.
             noise = plan_label_noise(
                 LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
-                bags.n_bags * n_outputs + with_squares,
+                size,
                 epsilon=epsilon,
                 delta=delta,
                 mechanism=mechanism,
@@ -314,7 +315,7 @@ class NumberSums(Mechanism):
                 # All numbers of a row may leave one count together and enter another one.
                 finding = plan_label_noise(
                     LabelSensitivity(2, n_outputs),
-                    RANGE_COUNTS,
+                    size,
                     epsilon=epsilon,
                     delta=delta,
                     mechanism=noise.mechanism,
