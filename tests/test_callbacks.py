@@ -172,7 +172,8 @@ def test_what_takes_long_beside_the_draws_is_told(name, task, most):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_hypotheses_are_told_inside_the_draw_that_they_are_for(n_jobs):
+def test_hypotheses_are_told_inside_the_draw_that_they_are_for(n_jobs, monkeypatch):
+    monkeypatch.setattr("skprivate.mixture._problem.MOST_SUMS", 100)
     rng = public_generator(0)
     X = rng.normal(size=(60, 2))
     y = np.arange(60) % 2

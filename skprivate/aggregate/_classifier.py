@@ -9,9 +9,10 @@ from sklearn.base import ClassifierMixin
 
 from skprivate._validation import label_array
 from skprivate.aggregate._losses import FloatArray
+from skprivate.partitions import OverBlocks
 
 
-class BagClassifierMixin(ClassifierMixin):
+class BagClassifierMixin(OverBlocks, ClassifierMixin):
     """Decisions by scores; ``classes_`` is a list for multilabel targets."""
 
     classes_: Any
