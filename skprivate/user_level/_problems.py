@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, encode_identifiers, exact_sum
-from skprivate.user_level._losses import CustomLoss, LinearLoss, SquaredLoss, row_gradients
+from skprivate.user_level._losses import CustomLoss, LinearLoss, row_gradients
 from skprivate.user_level._ranges import scale_counts
 
 FloatArray = npt.NDArray[np.float64]
@@ -175,12 +175,6 @@ def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]
         codes = np.arange(n_rows, dtype=np.int64)
         return codes, codes
     return encode_identifiers(user_ids, n_rows)
-
-
-#: Rows per coefficient from which a user's squared loss is summed up in a Gram matrix.
-GRAM_ROWS = 2
-#: Second moments that are held at a time. No result depends on it.
-GRAM_NUMBERS = 2**18
 
 
 class UserProblem:
@@ -351,15 +345,16 @@ class Objective:
         """Make the users' mean gradients; the way a user's is computed depends on the user's own rows alone."""
         if hasattr(self.loss, "gradient"):
             return _CustomProblem(self, data)
-        if not isinstance(self.loss, SquaredLoss):
-            return _LinearProblem(self, data)
-        many = data.groups.sizes >= GRAM_ROWS * self.n_coef
-        if not many.any():
-            return _LinearProblem(self, data)
-        if many.all():
-            return _GramProblem(self, data)
+        several = data.groups.sizes > 1
+        if not several.any():
+            return _RowProblem(self, data)
+        if several.all():
+            return _SeveralRowsProblem(self, data)
         parts: list[tuple[IntArray, UserProblem]] = []
-        for users, kind in ((np.flatnonzero(many), _GramProblem), (np.flatnonzero(~many), _LinearProblem)):
+        for users, kind in (
+            (np.flatnonzero(several), _SeveralRowsProblem),
+            (np.flatnonzero(~several), _RowProblem),
+        ):
             parts.append((users, kind(self, data.subset(users))))
         return _Parts(data.groups, parts)
 
@@ -372,144 +367,158 @@ class _Parts(UserProblem):
         self.parts = parts
         self.n_coef = parts[0][1].n_coef
 
+    def contribution_sum(self, w: FloatArray, radius: float) -> npt.NDArray[Any]:
+        return np.add(*(part.contribution_sum(w, radius) for _, part in self.parts))
+
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
         for numbers, part in self.parts:
             for users, vectors in part.gradient_blocks(w):
                 yield numbers[users], vectors
 
 
-class _ObjectiveProblem(UserProblem):
-    """Mean gradients of the users' losses and the penalty."""
+#: Bits of the entries of an integer row.
+ROW_BITS = 15
+#: Bits of integers that float64 holds exactly.
+EXACT_BITS = 53
+#: Rows whose largest entry is beyond these count for nothing: squares neither overflow nor underflow.
+LEAST_PEAK, LARGEST_PEAK = 2.0**-400, 2.0**400
+
+
+class _LinearProblem(UserProblem):
+    """Gradients of a linear loss, from rows that are rounded once to integers.
+
+    A row is ``unit`` times integers of at most 15 bits; ``unit``, a power of two, fits the largest entry of the user's
+    own rows. Scores are products of these with integer coefficients, whose sums float64 holds exactly. So a matrix
+    product gives the same digits wherever a row stands and however it is summed.
+    """
 
     def __init__(self, objective: Objective, data: UserData) -> None:
         self.objective = objective
         self.n_coef = objective.n_coef
         self.groups = data.groups
-
-    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        penalty = self.objective.penalty(w)[:, None]
-        for users, vectors in self._loss_blocks(w):
-            if self.objective.alpha > 0.0:
-                vectors += penalty
-            yield users, vectors
-
-    def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        raise NotImplementedError
-
-
-class _LinearProblem(_ObjectiveProblem):
-    """Gradients of any linear loss from the rows, sorted by user and coordinates first."""
-
-    def __init__(self, objective: Objective, data: UserData) -> None:
-        super().__init__(objective, data)
-        self.columns = data.groups.columns(data.X)
+        self.rows, self.units, self.norms = integer_rows(data, objective.fit_intercept)
         self.target = data.groups.columns(data.y if data.y.ndim == 2 else data.y[:, None])  # of nobody, too
-        self.batches = list(_batches(self.groups))
-        self.weights = _row_weights(self.columns, objective)
+        most = objective.max_norm
+        self.weights = None if math.isinf(most) else most / np.maximum(self.norms * self.units, most)
 
-    def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def _slopes(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Compute the derivative of each row's loss, one output after the other, and the rows in float64."""
+        block = self.rows[rows].astype(np.float64)
         coef = w.reshape(self.objective.n_outputs, -1)
-        # One array for all blocks stays in the cache, which is several times as fast.
-        most_rows = max((rows.stop - rows.start for batch in self.batches for _, rows in batch), default=0)
-        most_users = max((batch[-1][0].stop - batch[0][0].start for batch in self.batches), default=0)
-        numbers, means = np.empty(self.n_coef * most_rows), np.empty(self.n_coef * most_users)
-        for batch in self.batches:
-            of_all = slice(batch[0][0].start, batch[-1][0].stop)
-            vectors = means[: self.n_coef * (of_all.stop - of_all.start)].reshape(self.n_coef, -1)
-            summed = False
-            for users, rows in batch:
-                sums = vectors[:, users.start - of_all.start : users.stop - of_all.start]
-                if sums.shape[1] == rows.stop - rows.start:
-                    self._products(coef, rows, sums)
-                    continue
-                products = numbers[: self.n_coef * (rows.stop - rows.start)].reshape(self.n_coef, -1)
-                self._products(coef, rows, products)
-                np.add.reduceat(products, self.groups.starts[users] - rows.start, axis=-1, out=sums)
-                summed = True
-            if summed:
-                vectors /= self.groups.sizes[of_all]
-            yield of_all, vectors
-
-    def _products(self, coef: FloatArray, rows: slice, out: FloatArray) -> None:
-        """Compute gradients of rows, coordinates first."""
-        columns = self.columns[:, rows]
-        slopes = self.objective.loss.derivative(  # type: ignore[union-attr]
-            _linear_predictor(columns, coef), np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
-        )
+        bits = EXACT_BITS - 1 - ROW_BITS - coef.shape[1].bit_length()
+        step = math.ldexp(1.0, math.frexp(float(np.abs(coef).max(initial=0.0)))[1] - bits)
+        scores = np.ascontiguousarray((block @ np.rint(coef.T / step)).T)
+        scores *= self.units[rows]
+        scores *= step
+        target = np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
+        slopes = self.objective.loss.derivative(scores, target)  # type: ignore[union-attr]
         if self.weights is not None:
             slopes *= self.weights[rows]
-        width = coef.shape[1]
-        for k, slope in enumerate(slopes):
-            np.multiply(columns, slope, out=out[k * width : k * width + len(columns)])
-            out[k * width + len(columns) : (k + 1) * width] = slope
+        return slopes, block
 
 
-def _row_weights(columns: FloatArray, objective: Objective) -> FloatArray | None:
-    """Compute the weight of each row, in (0, 1], a function of that row alone; None where all are 1.
+class _RowProblem(_LinearProblem):
+    """Users with one row each: a contribution is an integer multiple of the row."""
 
-    Weighted rows have bounded norm. Whether a gradient is clipped then depends on the residual and not on how long the
-    row is, so that clipping weighs classes and does not bend slopes.
-    """
-    most = objective.max_norm
-    if math.isinf(most):
-        return None
-    weights = np.empty(columns.shape[1])
-    for rows in row_blocks(len(weights)):
-        norms = vector_norms(columns[:, rows])
-        if objective.fit_intercept:
-            norms = np.sqrt(norms * norms + 1.0)
-        np.divide(most, np.maximum(norms, most), out=weights[rows])
-    return weights
+    def contribution_sum(self, w: FloatArray, radius: float) -> npt.NDArray[Any]:
+        total = np.zeros(self.n_coef, dtype=np.int64)
+        for rows in row_blocks(self.groups.n_rows):
+            slopes, block = self._slopes(w, rows)
+            # A factor is rounded, which moves the contribution by half the row for each output at most.
+            norms = self.norms[rows]
+            length = np.maximum(_length(slopes) * norms, radius / self.units[rows])
+            most = (1.0 - 2.0**-40) * 2.0**CONTRIBUTION_BITS - 0.5 * math.sqrt(len(slopes)) * norms
+            if self.groups.weight_cap > 1:
+                most *= 1.0 / self.groups.weight_cap
+            factors = np.rint(slopes * np.divide(most, length, out=np.zeros_like(length), where=length > 0.0))
+            factors[:, ~np.isfinite(factors).all(axis=0)] = 0.0
+            total += (factors @ block).ravel().astype(np.int64)
+        return total
 
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        for rows in row_blocks(self.groups.n_rows):
+            slopes, block = self._slopes(w, rows)
+            values = block.T * self.units[rows]
+            yield rows, np.concatenate([values * slope for slope in slopes])
 
-def _batches(groups: UserGroups) -> Iterator[list[tuple[slice, slice]]]:
-    """Group blocks of few users, such as those with many rows each, whose vectors are passed on together."""
-    batch: list[tuple[slice, slice]] = []
-    for users, rows in groups.blocks():
-        if batch and users.stop - batch[0][0].start > BLOCK_ROWS // 8:
-            yield batch
-            batch = []
-        batch.append((users, rows))
-    if batch:
-        yield batch
-
-
-def _linear_predictor(columns: FloatArray, coef: FloatArray) -> FloatArray:
-    """Compute ⟨w, x⟩ of shape (n_outputs, n_rows), column by column; a last coefficient may be the intercept."""
-    predictor = np.zeros((len(coef), columns.shape[1]))
-    product = np.empty(columns.shape[1])
-    for f, weights in zip(predictor, coef.tolist(), strict=True):
-        for column, weight in zip(columns, weights, strict=False):
-            f += np.multiply(column, weight, out=product)
-        if len(weights) > len(columns):
-            f += weights[-1]
-    return predictor
+    def gradient_norms(self, w: FloatArray) -> FloatArray:
+        norms = np.empty(self.groups.n_users)
+        for rows in row_blocks(self.groups.n_rows):
+            slopes, _ = self._slopes(w, rows)
+            norms[rows] = _length(slopes) * self.norms[rows] * self.units[rows]
+        return norms
 
 
-class _GramProblem(_ObjectiveProblem):
-    """Squared loss through each user's second moments A_u and b_u: g_u(w) = A_u w − b_u.
+def _length(slopes: FloatArray) -> FloatArray:
+    """Compute the norm over outputs, in their order."""
+    if len(slopes) == 1:
+        return np.abs(slopes[0])
+    square = np.zeros(slopes.shape[1])
+    for slope in slopes:
+        square += slope * slope
+    return np.sqrt(square)
 
-    Costs n_users·d² a step instead of n_rows·d.
-    """
 
-    def __init__(self, objective: Objective, data: UserData) -> None:
-        super().__init__(objective, data)
-        self.moments = second_moments(data.X, data.y, data.groups, objective.fit_intercept)
+class _SeveralRowsProblem(_LinearProblem):
+    """Users with several rows each: slopes are rounded to integers, too, so that sums over a user's rows are exact."""
 
-    def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        d = self.n_coef
-        most = max(BLOCK_ROWS // 8, min(BLOCK_ROWS, GRAM_NUMBERS // len(self.moments)))
-        for first in range(0, self.groups.n_users, most):
-            users = slice(first, first + most)
-            moments = self.moments[:, users]
-            vectors = -moments[d * (d + 1) // 2 :]
-            product = np.empty(vectors.shape[1])
-            pairs = zip(*(index.tolist() for index in np.triu_indices(d)), strict=True)
-            for moment, (i, j) in zip(moments, pairs, strict=False):
-                vectors[i] += np.multiply(moment, w[j], out=product)
-                if i != j:
-                    vectors[j] += np.multiply(moment, w[i], out=product)
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        for users, rows in self.groups.blocks():
+            slopes, block = self._slopes(w, rows)
+            sizes = self.groups.sizes[users]
+            starts = self.groups.starts[users.start : users.stop + 1] - rows.start
+            bits = EXACT_BITS - 1 - ROW_BITS - np.frexp(sizes.astype(np.float64))[1]
+            vectors = np.empty((self.n_coef, len(sizes)))
+            for k, slope in enumerate(slopes):
+                largest = np.maximum.reduceat(np.abs(slope), starts[:-1])
+                usable = np.isfinite(largest)
+                step = np.ldexp(1.0, np.frexp(np.where(usable, largest, 0.0))[1] - bits)
+                whole = np.rint(slope / np.repeat(step, sizes))
+                whole[~np.isfinite(whole)] = 0.0
+                sums = (
+                    csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
+                )
+                scale = np.where(usable, step * self.units[rows.start + starts[:-1]] / sizes, np.nan)
+                vectors[k * block.shape[1] : (k + 1) * block.shape[1]] = (sums * scale[:, None]).T
             yield users, vectors
+
+
+def integer_rows(data: UserData, constant: bool) -> tuple[npt.NDArray[np.int16], FloatArray, FloatArray]:
+    """Round rows, sorted by user, to integers of 15 bits, with a last 1 if ``constant``.
+
+    Returns them, their units, and upper bounds of their norms in these units. Users with an entry that is not finite,
+    or beyond all squares, have a row of zeros.
+    """
+    columns, groups = data.groups.columns(data.X), data.groups
+    n_rows, width = groups.n_rows, len(columns) + constant
+    result = np.empty((n_rows, width), dtype=np.int16)
+    units, norms = np.empty((2, n_rows))
+    for users, rows in groups.blocks():
+        n = rows.stop - rows.start
+        peak, scratch, squares = np.full(n, float(constant)), np.empty(n), np.zeros(n)
+        for column in columns[:, rows]:
+            np.maximum(peak, np.abs(column, out=scratch), out=peak)  # NaN stays
+        starts, sizes = groups.starts[users] - rows.start, groups.sizes[users]
+        if n > len(sizes):
+            peak = np.repeat(np.maximum.reduceat(peak, starts), sizes)
+        usable = (peak >= LEAST_PEAK) & (peak <= LARGEST_PEAK)
+        units[rows] = np.ldexp(1.0, np.frexp(np.where(usable, peak, 1.0))[1] - ROW_BITS)
+        scale = np.where(usable, 1.0 / units[rows], 0.0)
+        block = np.empty((width, n))
+        for out, column in zip(block, columns[:, rows], strict=False):
+            np.multiply(column, scale, out=out)
+            np.rint(out, out=out)
+            np.minimum(out, 2.0**ROW_BITS - 1.0, out=out)
+        if constant:
+            np.minimum(np.rint(scale), 2.0**ROW_BITS - 1.0, out=block[-1])
+        if not usable.all():
+            block[:, ~usable] = 0.0
+        for out in block:
+            squares += np.multiply(out, out, out=scratch)
+        norms[rows] = np.sqrt(squares)  # of integers below 2⁵³: exact but for the root
+        result[rows] = block.T
+    norms *= 1.0 + 2.0**-50
+    return result, units, norms
 
 
 def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_intercept: bool) -> FloatArray:
@@ -533,14 +542,16 @@ def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_interce
     return moments
 
 
-class _CustomProblem(_ObjectiveProblem):
+class _CustomProblem(UserProblem):
     """A custom loss through its per-row gradients, block by block."""
 
     def __init__(self, objective: Objective, data: UserData) -> None:
-        super().__init__(objective, data)
+        self.objective = objective
+        self.n_coef = objective.n_coef
+        self.groups = data.groups
         self.data = data
 
-    def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         for users, rows in self.groups.blocks():
             block = np.ones((rows.stop - rows.start, self.n_coef))
             block[:, : self.objective.n_features] = self.groups.sorted_rows(self.data.X, rows)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
@@ -218,8 +219,11 @@ def adaptive_descent(
     *,
     start: FloatArray | None = None,
     pull: float = 0.0,
+    penalty: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Course:
-    """Minimise the users' mean objective by noisy normalised descent from ``start``.
+    """Minimise the users' mean loss and a public penalty by noisy normalised descent from ``start``.
+
+    ``penalty`` computes the gradient of the penalty in units of a user's gradient.
 
     ``pull`` is the strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm
     at most 1.
@@ -255,6 +259,9 @@ def adaptive_descent(
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
+        if penalty is not None:
+            # Without a clipping radius votes have norm 1, like the gradient of a residual of 1 on a typical row.
+            direction = direction + penalty(w) / (radius or math.sqrt(d))
         if newton is not None:
             noise = terms.sum_sensitivity * multiplier / plan.n_users
             pulled = direction + pull * (w - centre)

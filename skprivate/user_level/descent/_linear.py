@@ -226,7 +226,9 @@ class Descent(DescentRules):
     def _descend(
         self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
     ) -> Course:
-        return adaptive_descent(problems(objective, rows), plan, release)
+        return adaptive_descent(
+            problems(objective, rows), plan, release, penalty=objective.penalty if objective.alpha else None
+        )
 
 
 def problems(objective: Objective, rows: Partitions) -> Partitions:
@@ -291,7 +293,15 @@ class PhasedDescent(Descent):
             )
             users = rows.map(partial(_in_phase, key=key, n_phases=count, phase=s))
             pull = 4.0 ** (s + 1) * base if s else 0.0
-            w = adaptive_descent(problems(objective, users), phase, branch, start=w, pull=pull).coef
+            found = adaptive_descent(
+                problems(objective, users),
+                phase,
+                branch,
+                start=w,
+                pull=pull,
+                penalty=objective.penalty if objective.alpha else None,
+            )
+            w = found.coef
         assert w is not None
         # Directions of a phase with its own pull do not show if the whole has converged.
         return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)
