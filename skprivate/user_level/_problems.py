@@ -370,6 +370,12 @@ class _Parts(UserProblem):
     def contribution_sum(self, w: FloatArray, radius: float) -> npt.NDArray[Any]:
         return np.add(*(part.contribution_sum(w, radius) for _, part in self.parts))
 
+    def gradient_norms(self, w: FloatArray) -> FloatArray:
+        norms = np.empty(self.groups.n_users)
+        for numbers, part in self.parts:
+            norms[numbers] = part.gradient_norms(w)
+        return norms
+
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
         for numbers, part in self.parts:
             for users, vectors in part.gradient_blocks(w):
@@ -380,8 +386,8 @@ class _Parts(UserProblem):
 ROW_BITS = 15
 #: Bits of integers that float64 holds exactly.
 EXACT_BITS = 53
-#: Rows whose largest entry is beyond these count for nothing: squares neither overflow nor underflow.
-LEAST_PEAK, LARGEST_PEAK = 2.0**-400, 2.0**400
+#: Rows whose largest entry is beyond these count for nothing: their units would have no inverse.
+LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
 
 
 class _LinearProblem(UserProblem):
