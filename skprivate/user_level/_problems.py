@@ -368,7 +368,8 @@ class _Parts(UserProblem):
         self.n_coef = parts[0][1].n_coef
 
     def contribution_sum(self, w: FloatArray, radius: float) -> npt.NDArray[Any]:
-        return np.add(*(part.contribution_sum(w, radius) for _, part in self.parts))
+        first, second = (part.contribution_sum(w, radius) for _, part in self.parts)
+        return exact_sum(iter((first[:, None], second[:, None])))
 
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         norms = np.empty(self.groups.n_users)
@@ -433,9 +434,8 @@ class _RowProblem(_LinearProblem):
             # A factor is rounded, which moves the contribution by half the row for each output at most.
             norms = self.norms[rows]
             length = np.maximum(_length(slopes) * norms, radius / self.units[rows])
-            most = (1.0 - 2.0**-40) * 2.0**CONTRIBUTION_BITS - 0.5 * math.sqrt(len(slopes)) * norms
-            if self.groups.weight_cap > 1:
-                most *= 1.0 / self.groups.weight_cap
+            whole = math.ldexp(1.0 - 2.0**-40 - len(slopes) * 2.0**-52, CONTRIBUTION_BITS)
+            most = np.maximum(whole - 0.5 * math.sqrt(len(slopes)) * norms, 0.0) / self.groups.weight_cap
             factors = np.rint(slopes * np.divide(most, length, out=np.zeros_like(length), where=length > 0.0))
             factors[:, ~np.isfinite(factors).all(axis=0)] = 0.0
             total += (factors @ block).ravel().astype(np.int64)
@@ -458,7 +458,7 @@ class _RowProblem(_LinearProblem):
 def _length(slopes: FloatArray) -> FloatArray:
     """Compute the norm over outputs, in their order."""
     if len(slopes) == 1:
-        return np.abs(slopes[0])
+        return np.asarray(np.abs(slopes[0]))
     square = np.zeros(slopes.shape[1])
     for slope in slopes:
         square += slope * slope

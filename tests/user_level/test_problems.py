@@ -230,3 +230,32 @@ def test_whoever_has_rows_for_which_a_loss_fails_counts_for_nothing_and_nothing_
         found = problem_of(X, y, groups, Fails()).contribution_sum(w, 1.0)
     np.testing.assert_array_equal(found, without)
     assert (found != expected).any()
+
+
+@pytest.mark.parametrize("n_outputs", [1, 40])
+def test_the_bits_of_rows_coefficients_and_factors_suffice(n_outputs):
+    """The longest rows, coefficients and slopes: scores and sums are those of Python's integers, norms at most 2³⁰."""
+    rng = np.random.default_rng(0)
+    n_rows, width = 40, 3000
+    X = np.where(rng.random((n_rows, width)) < 0.5, -1.0, 1.0) * (1.0 - 2.0**-16)
+    X[1::2] *= rng.random((n_rows // 2, width))
+    loss = LogisticLoss() if n_outputs == 1 else MultinomialLoss()
+    y = np.ones(n_rows) if n_outputs == 1 else np.eye(n_outputs)[np.arange(n_rows) % n_outputs]
+    w = np.where(rng.random(n_outputs * width) < 0.5, -1.0, 1.0) * (1.0 - 2.0**-30)
+    problem = problem_of(X, y, UserGroups(np.arange(n_rows)), loss, fit_intercept=False)
+    rows = problem.rows.astype(object)
+    assert abs(rows).max() <= 2**15
+    bits = 53 - 1 - 15 - width.bit_length()
+    whole = np.rint(w * 2.0**bits).astype(object).reshape(n_outputs, -1)
+    exact = (whole @ rows.T).astype(float) * problem.units * 2.0**-bits
+    target = np.ascontiguousarray(y.reshape(n_rows, -1).T)
+    slopes, _ = problem._slopes(w, slice(0, n_rows))
+    np.testing.assert_array_equal(slopes, loss.derivative(exact, target))
+    total = problem.contribution_sum(w, 0.0)
+    rest = total.astype(object)
+    for i in range(n_rows):
+        alone = problem_of(X[[i]], y[[i]], UserGroups(np.zeros(1, int)), loss, fit_intercept=False)
+        own = alone.contribution_sum(w, 0.0)
+        assert sum(int(entry) ** 2 for entry in own) <= 4**30
+        rest -= own.astype(object)
+    assert not rest.any()
