@@ -268,6 +268,8 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
     estimator = clone(estimator).set_params(**parameters)
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
         warnings.simplefilter("always")
+        # The garbage collector gives these of anybody's objects, whenever it runs.
+        warnings.simplefilter("ignore", ResourceWarning)
         result = estimator.fit(*data.arguments, **data.metadata)
     assert result is estimator, f"{type(estimator).__name__}.fit must return self."
     messages = tuple(item.message for item in caught if isinstance(item.message, Warning))

@@ -436,6 +436,7 @@ def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any
         run_tape(tape),
     ):
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of anybody's objects, when they are collected
         result = run(data)
     said = [f"{item.category.__name__}: {item.message}" for item in caught]
     return {**leaves(result), "<warnings>": "\n".join(said), "<prints>": printed.getvalue()}

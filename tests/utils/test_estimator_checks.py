@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers import fakes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivate.utils import estimator_checks as checks
-from skprivate.utils._data import leaves
+from skprivate.utils._data import default_data, fit_clone, leaves, public_generator
 
 
 @parametrize_with_checks([fakes.NoisyMean()])
@@ -161,3 +163,16 @@ def test_delta_is_taken_off():
     assert checks.epsilon_lower_bound(first, second, delta=0.1) == 0
     with pytest.raises(ValueError, match="at least 4 runs"):
         checks.epsilon_lower_bound([1.0], second)
+
+
+class Collects(fakes.NoisyMean):
+    """A fit during which somebody's open socket is collected."""
+
+    def fit(self, X, y):
+        warnings.warn("unclosed <socket>", ResourceWarning, stacklevel=2)
+        return super().fit(X, y)
+
+
+def test_what_the_garbage_collector_says_is_not_of_the_fit():
+    data = default_data(Collects(), public_generator(0), 12)
+    assert fit_clone(Collects(random_state=0), data).said == ""
