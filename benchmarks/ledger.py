@@ -16,7 +16,8 @@ from pathlib import Path
 from _common import median_seconds, parse_args, save_figure, write_table
 
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.ledger._book import LedgerState, _append
+from skprivate.privacy.ledger._book import LedgerState
+from skprivate.privacy.ledger._store import record
 
 KIND = {"unit": "row", "adjacency": "replace-one", "simulated": False}
 PRICE = {"epsilon": 1e-6, "delta": 1e-12, "rho": None, "events": [{"event": "GaussianEvent", "count": 20}]}
@@ -64,10 +65,9 @@ def with_entries(ledger, n):
             price = {"id": 2 + k, "epsilon": 1e-6 * (1 + k % 1000 / 7)}
             before = [price["epsilon"], *closed["before"][1:]]
             for content in ({**opened, **price}, {**closed, **price, "before": before}):
-                written = len(journal.written)
-                _append(journal, state, content)
-                for new in journal.written[written:]:
-                    state.apply(new)
+                new = record(state.last, content)
+                journal.append(new)
+                state.apply(new)
 
 
 def fsync(folder):

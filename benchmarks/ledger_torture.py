@@ -13,7 +13,8 @@ from pathlib import Path
 
 from _common import ROOT, parse_args, write_table
 
-TESTS = ROOT / "tests" / "privacy"
+TESTS = ROOT / "tests"
+FIRE = TESTS / "helpers" / "ledger_fire.py"
 sys.path[:0] = [str(ROOT), str(TESTS)]
 
 import helpers.ledger_fire as fire  # noqa: E402
@@ -21,13 +22,13 @@ import helpers.ledger_fire as fire  # noqa: E402
 
 def on_a_small_disk(folder, size):
     """`fire.fill_up` in a file system of its own; None where the system lets nobody mount one."""
-    script = f"mount -t tmpfs -o size={size} none {folder} && exec {sys.executable} {TESTS}/ledger_fire.py {folder}/a"
+    script = f"mount -t tmpfs -o size={size} none {folder} && exec {sys.executable} {FIRE} {folder}/a"
     return _filled(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script])
 
 
 def with_a_limit(folder, size):
     """`fire.fill_up` where no file may be larger."""
-    return _filled([sys.executable, str(TESTS / "ledger_fire.py"), f"{folder}/limited.ledger", str(size)])
+    return _filled([sys.executable, str(FIRE), f"{folder}/limited.ledger", str(size)])
 
 
 def _filled(command):

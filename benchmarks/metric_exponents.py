@@ -21,7 +21,7 @@ from scipy.stats import wasserstein_distance
 from skprivate.metric import GridMeasure, MetricPrivateSynthesizer
 from skprivate.privacy import open_release
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "metric"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from helpers.hat_measures import HatMoments, choose_levels
 
 GRIDS = {1: 1024, 2: 64, 3: 14}

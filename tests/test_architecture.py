@@ -346,3 +346,17 @@ def test_estimators_and_their_methods_are_documented(estimator):
         if not method.startswith("_") and inspect.isfunction(value):
             found = problems(f"{name}.{method}", ALWAYS if method in PREDICTORS else ALWAYS | PARAMETERS)
             assert not found, f"{estimator}.{method}: {found}"
+
+
+SCRIPTS = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_import_what_exists(script):
+    """Scripts are not run by tests, so a name that moved is not missed elsewhere."""
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("skprivate", "helpers"):
+            module = importlib.import_module(node.module)
+            for each in node.names:
+                if not hasattr(module, each.name):
+                    importlib.import_module(f"{node.module}.{each.name}")
