@@ -455,6 +455,10 @@ class _RowProblem(_LinearProblem):
         return norms
 
 
+#: Squares below this may have lost digits by underflow, which would make a norm too small.
+LEAST_SQUARE = 2.0**-900
+
+
 def _length(slopes: FloatArray) -> FloatArray:
     """Compute the norm over outputs, in their order."""
     if len(slopes) == 1:
@@ -462,7 +466,11 @@ def _length(slopes: FloatArray) -> FloatArray:
     square = np.zeros(slopes.shape[1])
     for slope in slopes:
         square += slope * slope
-    return np.sqrt(square)
+    length = np.sqrt(square)
+    small = square < LEAST_SQUARE
+    if small.any():
+        length[small] = vector_norms(slopes[:, small])
+    return length
 
 
 class _SeveralRowsProblem(_LinearProblem):

@@ -259,3 +259,37 @@ def test_the_bits_of_rows_coefficients_and_factors_suffice(n_outputs):
         assert sum(int(entry) ** 2 for entry in own) <= 4**30
         rest -= own.astype(object)
     assert not rest.any()
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-300, 1e-170])
+@pytest.mark.parametrize("size", [1e-250, 1.5e-162, 1e-161, 1e-150])
+@pytest.mark.parametrize("n_outputs", [2, 1000])
+def test_slopes_whose_squares_underflow_count_for_no_more_than_others(n_outputs, size, radius):
+    y = np.full((3, n_outputs), size)
+    y[0, 0] *= 1.15
+    y[2] = 1.0
+    total = np.zeros(n_outputs, dtype=object)
+    for rows in ([0], [1], [2]):
+        problem = problem_of(
+            np.ones((1, 1)), y[rows], UserGroups(np.zeros(1, int)), SquaredLoss(), fit_intercept=False
+        )
+        own = problem.contribution_sum(np.zeros(n_outputs), radius)
+        norm = np.sqrt(float(sum(int(entry) ** 2 for entry in own))) * CONTRIBUTION_STEP
+        assert sum(int(entry) ** 2 for entry in own) <= 4**30
+        length = np.linalg.norm(y[rows] / y[rows].max()) * y[rows].max()
+        assert norm == pytest.approx(length / max(length, radius), abs=1e-3)  # factors are rounded
+        assert problem.gradient_norms(np.zeros(n_outputs)) == pytest.approx([length], rel=1e-9, abs=0.0)
+        total += own.astype(object)
+    together = problem_of(np.ones((3, 1)), y, UserGroups(np.arange(3)), SquaredLoss(), fit_intercept=False)
+    np.testing.assert_array_equal(
+        together.contribution_sum(np.zeros(n_outputs), radius).astype(object), total
+    )
+
+
+def test_a_row_of_any_size_that_is_weighted_down_keeps_its_norm():
+    for exponent in (0, 520, 540, 600, 990):
+        X, y = np.full((1, 1), 2.0**exponent), np.eye(3)[[0]]
+        data = UserData(X, y, UserGroups(np.zeros(1, int)), np.arange(1))
+        problem = Objective(MultinomialLoss(), 1, 3, False, max_norm=10.0).problem(data)
+        own = problem.contribution_sum(np.zeros(3), 0.5)
+        assert sum(int(entry) ** 2 for entry in own) <= 4**30
