@@ -15,9 +15,11 @@ if _SIDE_BY_SIDE:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # for the processes that tests start
 
-# How long an example takes is a matter of what else the machine does.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# How long an example takes is a matter of what else the machine does. The same examples each time: a change is not
+# refused for what it has not touched. HYPOTHESIS_PROFILE=explore looks for others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", settings.get_profile("explore"), derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "any machine"))
 
 
 def pytest_configure(config):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivatizer
@@ -66,6 +66,7 @@ def test_never_much_worse_than_the_uniform_measure(seed, d, n, epsilon, kind, me
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.integers(2, 9), st.floats(0.01, 20.0), st.booleans())
+@example(1129, 6, 0.0625, False)
 def test_an_optimal_channel_is_never_worse_than_an_answer_without_looking(seed, n, epsilon, even):
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, 2))
