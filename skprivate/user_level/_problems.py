@@ -4,9 +4,10 @@ A problem yields the users' vectors block by block, coordinates first. Everythin
 ``contribution_sum``, the exact sum over users of integer vectors weight·g/max(‖g‖, C) of norm at most 1 whatever the
 data; ``gradient_norms``, for the selection of C; ``user_gradients``, for the published algorithms.
 
-The unit of privacy is a user, so a user's vector must be a function of the user's own rows, to the last bit. It is
-computed elementwise along users or rows and in a fixed order over coordinates, never by BLAS. Rows are brought together
-user by user, and sums over a user's rows run over these alone, in their order.
+The unit of privacy is a user, so a user's vector must be a function of the user's own rows, to the last bit. Linear
+models round rows to integers, so that matrix products are exact. All else is computed elementwise along users or rows
+and in a fixed order over coordinates, never by BLAS. Rows are brought together user by user, and sums over a user's
+rows run over these alone, in their order.
 """
 
 from __future__ import annotations
@@ -387,7 +388,7 @@ class _Parts(UserProblem):
 ROW_BITS = 15
 #: Bits of integers that float64 holds exactly.
 EXACT_BITS = 53
-#: Rows whose largest entry is beyond these count for nothing: their units would have no inverse.
+#: Users whose largest entry is beyond these count for nothing: its unit would have no inverse.
 LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
 
 
@@ -500,8 +501,8 @@ class _SeveralRowsProblem(_LinearProblem):
 def integer_rows(data: UserData, constant: bool) -> tuple[npt.NDArray[np.int16], FloatArray, FloatArray]:
     """Round rows, sorted by user, to integers of 15 bits, with a last 1 if ``constant``.
 
-    Returns them, their units, and upper bounds of their norms in these units. Users with an entry that is not finite,
-    or beyond all squares, have a row of zeros.
+    Returns them, their units, and upper bounds of their norms in these units. Users with an entry that is not finite or
+    above `LARGEST_PEAK`, or with none of at least `LEAST_PEAK`, have rows of zeros.
     """
     columns, groups = data.groups.columns(data.X), data.groups
     n_rows, width = groups.n_rows, len(columns) + constant

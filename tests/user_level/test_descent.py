@@ -370,3 +370,16 @@ def test_a_step_that_is_held_grows_less(held, growth):
     adaptive_descent(Watched(np.zeros((4, 1)), UserGroups(np.zeros(1, dtype=int))), plan, Agreeing())
     steps = np.diff(seen[: plan.search_steps + 1])
     np.testing.assert_allclose(steps[1:] / steps[:-1], math.exp(growth), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::skprivate.user_level.UnscaledFeaturesWarning")
+@pytest.mark.parametrize("alpha", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [3.0, 1e4])
+def test_a_penalty_in_original_units_does_not_throw_the_iterates_about(alpha, epsilon):
+    """The penalties of standardised coefficients differ by 10¹²: no ridge solution is longer than least squares."""
+    rng = np.random.default_rng(0)
+    scales, truth = np.geomspace(1e-3, 1e3, 5), np.array([1.0, -1.0, 0.5, 0.2, 0.0])
+    Z = rng.normal(size=(20_000, 5))
+    model = UserLevelSGDRegressor(epsilon, alpha=alpha, random_state=0)
+    model.fit(Z * scales, Z @ truth + rng.normal(size=20_000))
+    assert np.linalg.norm(model.coef_ * scales) <= 1.05 * np.linalg.norm(truth)

@@ -223,10 +223,8 @@ def adaptive_descent(
 ) -> Course:
     """Minimise the users' mean loss and a public penalty by noisy normalised descent from ``start``.
 
-    ``penalty`` computes the gradient of the penalty in units of a user's gradient.
-
-    ``pull`` is the strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm
-    at most 1.
+    ``penalty`` computes the gradient of the penalty in units of a user's gradient. ``pull`` is the strength λ of a
+    public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
     """
     rows, d = as_partitions(data), plan.n_coef
     terms = plan.split.terms
@@ -260,8 +258,10 @@ def adaptive_descent(
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
         if penalty is not None:
-            # Without a clipping radius votes have norm 1, like the gradient of a residual of 1 on a typical row.
-            direction = direction + penalty(w) / (radius or math.sqrt(d))
+            # Without a clipping radius votes have norm 1, like the gradient of a residual of 1 on a typical row. At the
+            # solution the penalty is as long as the mean vote: clipped to norm 1 it has the same one, and no step is
+            # too long.
+            direction = direction + project(penalty(w) / (radius or math.sqrt(d)), 1.0)
         if newton is not None:
             noise = terms.sum_sensitivity * multiplier / plan.n_users
             pulled = direction + pull * (w - centre)
