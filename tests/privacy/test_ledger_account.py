@@ -30,7 +30,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
-from skprivate.privacy.ledger._prices import Price, converted, grouped
+from skprivate.privacy.ledger._prices import Price, converted, exact, grouped
 
 # Units --------------------------------------------------------------------------------------------------------------
 
@@ -486,3 +486,9 @@ def test_epsilon_per_distance_adds_up_in_sums_only(tmp_path, composition, named)
             open_release(**terms, ledger=handle).laplace(3, sensitivity=1.0, epsilon=0.125)
     # What zCDP would have admitted is far from 100·ε at a distance of 100.
     assert compose_epsilon([(LaplaceEvent(1.0), 458)], 1e-6) > 200
+
+
+def test_a_negative_zero_is_not_remembered_for_zero():
+    exact.cache_clear()
+    assert [str(exact(value)) for value in (-0.0, 0.0)] == ["0.0", "0.0"]
+    exact.cache_clear()

@@ -219,10 +219,10 @@ def _parts(price: Price) -> tuple[float, float, float, float]:
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def exact(value: float) -> Decimal:
-    """Return the decimal number that a float prints as: 0.1 is one tenth."""
-    return Decimal(repr(value))
+    """Return the decimal number that a float prints as: 0.1 is one tenth. −0.0, which equals 0.0, is 0, too."""
+    return Decimal(repr(value or 0.0))
 
 
 def round_down(value: Decimal) -> float:
