@@ -210,8 +210,13 @@ class Game:
         return math.exp(-self._peaks[0])
 
     def epsilon_lower_bound(self, level: float) -> float:
-        """Find the largest ε of the family up to which all are refuted at the level."""
-        standing = np.flatnonzero(self._peaks[1:] < -math.log(level))
+        """Find the largest ε of the family up to which all are refuted at the level.
+
+        What refutes the claim refutes every stronger one.
+        """
+        stronger = (self._bets.deltas[1:] <= self._bets.deltas[0] * (1.0 + 1e-9)).all(axis=1)
+        peaks = np.where(stronger, np.maximum(self._peaks[1:], self._peaks[0]), self._peaks[1:])
+        standing = np.flatnonzero(peaks < -math.log(level))
         first = standing[0] if standing.size else self.epsilons.size
         return float(self.epsilons[first - 1]) if first else 0.0
 
