@@ -82,14 +82,11 @@ class Descent(DescentRules):
             least = self.split.at_least(n_users)
             rows, frame = self.standardisation.run(rows, least, release)
             found = self.standardisation.decides(least)
-            scale_missed = self.standardisation.target and not found
-            if row_norm is not None and found:
-                row_norm = frame.row_norm
+            scale_missed = self.standardisation.target is not None and not found
             if self.whitening_share:
                 matrix, norm = whitening(
                     rows,
                     self._n_whitened,
-                    row_norm=frame.row_norm,
                     constant=self.objective.fit_intercept,
                     multiplier=self.whitening_multiplier,
                     n_users=n_users,
@@ -107,7 +104,7 @@ class Descent(DescentRules):
                 means = row_means(
                     rows,
                     self.objective.n_features,
-                    row_norm=frame.row_norm,
+                    row_norm=math.sqrt(self._n_whitened),
                     multiplier=self.means_multiplier,
                     n_users=n_users,
                     terms=self.terms,

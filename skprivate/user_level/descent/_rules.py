@@ -41,9 +41,7 @@ from skprivate.user_level.scaling._frame import (
     MEANS_SHARE,
     MOST_LEVEL,
     MOST_LEVEL_TWO,
-    n_moments,
     relative_noise,
-    sees_common_mean,
 )
 from skprivate.user_level.scaling._standardise import Standardisation
 
@@ -300,8 +298,7 @@ class DescentRules(Mechanism):
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps)
-            + n_moments(self._n_whitened),
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps) + self._n_whitened**2,
             scales=int(self.select_scale),
             clip=self.select_clip,
             tail=self.select_clip and self.follow_tail and self._tail_matters,
@@ -380,7 +377,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or self.standardisation.draws_nothing or d > MOST_WHITENED:
+        if self.standardisation is None or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
@@ -409,8 +406,6 @@ class DescentRules(Mechanism):
             return 0.0
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
-        if not self.standardisation.by_column:
-            quiet = sees_common_mean(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property
@@ -422,7 +417,7 @@ class DescentRules(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         moments: list[tuple[PrivacyEvent, int]] = []
         if self.whitening_share:
-            moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
+            moments = [(GaussianEvent(self.whitening_multiplier, self._n_whitened**2), 1)]
         elif self.means_share:
             moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
         sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
