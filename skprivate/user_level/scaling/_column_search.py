@@ -54,17 +54,20 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NARROW_DEVIATION = 0.5
 #: Chance from which a column counts as narrow, before and after all have been refined.
 NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
+#: Part of normal numbers beyond one deviation; where noise is far below it, quantiles say more than hypotheses.
+TAIL = 0.16
 #: Half length of the next histogram about a centre, in cells, for narrow columns.
 ZOOM = 1.25
 #: The same for the others, in scales.
 REFINED_WIDTH = 6.0
 #: Part of the prior that columns do not share, and iterations towards the shared one.
-OWN_PRIOR, SHARED_STEPS = 0.1, 8
+OWN_PRIOR, SHARED_STEPS = 0.03, 8
 #: ρ n² for each column: above the first nothing is missed, below the second all columns together are. The target has no
 #: others to be like.
 ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE = 200.0, 5.0, 100.0
-#: Rates of other values than 0 in columns without a scale.
-RATES = (0.25, 0.08, 0.02)
+#: Rates of other values than 0 in columns without a scale, and how much less likely these are a priori unless they
+#: are of order 1.
+RATES, UNIT_PRIOR = (0.25, 0.08, 0.02), 0.001
 #: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
 LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
 #: Centres and deviations that pass for 0 and 1: targets are not normal.
@@ -107,6 +110,14 @@ class Histogram(NamedTuple):
         gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
         return gain / self.noise**2
 
+    def quantiles(self, column: int) -> tuple[float, float]:
+        """Return the median and half the distance of the quantiles one deviation from that of normal numbers."""
+        below = np.maximum.accumulate(np.cumsum(self.shares[column]))[:-1]
+        low, middle, high = np.interp((TAIL, 0.5, 1.0 - TAIL), below, self.edges[column]).tolist()
+        return middle, max(
+            0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0])
+        )
+
     def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
         """Compute the log-likelihood of normal numbers with these centres and deviations."""
         if not self.sought[column]:
@@ -119,7 +130,7 @@ class ColumnSearch:
     """Joint histograms of all columns for a share of the budget (in zCDP).
 
     Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standard`` a column that
-    may well have centre 0 and deviation 1 is taken to have them.
+    may well have centre 0 and deviation 1 is taken to have them, unless users are more than enough.
     """
 
     terms: Terms
@@ -155,6 +166,10 @@ class ColumnSearch:
         least = LEAST_SIGNAL_OF_ONE if self.assume_standard else LEAST_SIGNAL
         return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
 
+    def decides_all(self, n_users: float) -> bool:
+        """Return True if ``n_users`` are more than enough to tell every column from noise."""
+        return self.share * signal(self.terms, n_users, self.n_columns) > ENOUGH_SIGNAL * (1.0 + 1e-9)
+
     def run(self, rows: Partitions, n_users: float, release: Any) -> Columns:
         """Release centres and scales of the columns."""
         d = self.n_columns
@@ -162,7 +177,8 @@ class ColumnSearch:
         edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
         seen = [self._histogram(rows, edges, sought, 0, n_users, release)]
         shapes = _magnitudes()
-        best = _posterior(seen[0].support(shapes.shares), np.ones(len(shapes.shares))).argmax(axis=1)
+        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
+        best = _posterior(seen[0].support(shapes.shares), prior).argmax(axis=1)
         middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
         sought = halves > 0.0
         for k, count in enumerate(self._cells):
@@ -194,9 +210,12 @@ class ColumnSearch:
             # Where the centre is uncertain, so is the distance from it.
             squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
             scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
+            if k >= REFINED_ROUND and 3.0 * seen[-1].noise * math.sqrt(count) < TAIL:
+                for j in chosen[~within].tolist():
+                    middles[j], scales[j] = seen[-1].quantiles(j)
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
-        if self.assume_standard:
+        if self.assume_standard and not self.decides_all(n_users):
             kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
         if not self.centred:
@@ -251,6 +270,7 @@ def plan_search(
     return search if terms.n_users is None or search.decides(terms.n_users) else None
 
 
+@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def _counts(
     data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
@@ -279,7 +299,7 @@ def _counts(
 
 def _octaves(column: FloatArray) -> IntArray:
     """Find the cells of the first histogram."""
-    _, exponents = np.frexp(np.abs(column) * 2.0 ** (0.5 * FOLD))
+    _, exponents = np.frexp(np.minimum(np.abs(column), 2.0**1000) * 2.0 ** (0.5 * FOLD))
     cells: IntArray = np.clip((exponents - 1) // FOLD + len(MAGNITUDES) // 2, 0, len(MAGNITUDES))
     cells[column == 0.0] = 0
     return cells
@@ -303,7 +323,8 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     own = prior / prior.sum()
     chances: FloatArray = likelihood
     shared = np.zeros((1, len(own)))
-    shared[0, (support.sum(axis=0) + np.log(own)).argmax()] = 1.0
+    alike = (1.0 - OWN_PRIOR) * likelihood + OWN_PRIOR * (likelihood @ own)[:, None]
+    shared[0, (np.log(alike).sum(axis=0) + np.log(own)).argmax()] = 1.0
     for _ in range(SHARED_STEPS):
         chances = likelihood * (OWN_PRIOR * own + (1.0 - OWN_PRIOR) * shared)
         chances /= chances.sum(axis=1, keepdims=True)
@@ -370,7 +391,7 @@ def _magnitudes() -> Shapes:
     units = [np.ones(sum(len(distances) for _, distances in parts))]
     for rate in RATES:
         parts.append(((1.0 - rate) * one[:1] + rate * one[1:-1], np.zeros(len(tops))))
-        units.append(tops * 2.0 ** (-0.5 * FOLD))
+        units.append(np.exp2(FOLD * np.arange(-20.0, 21.0)))
     shares, distances = (np.concatenate([part[k] for part in parts]) for k in range(2))
     return Shapes(shares, distances, np.concatenate(units))
 

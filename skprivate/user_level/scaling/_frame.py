@@ -274,6 +274,7 @@ def sum_of_squares(data: UserData, constant: bool, radius: float) -> npt.NDArray
     return exact_sum(products())
 
 
+@np.errstate(all="ignore")
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     """Map rows, in order, to the coordinates Wᵀz.
 

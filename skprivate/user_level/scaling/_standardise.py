@@ -197,14 +197,17 @@ class Standardisation:
     ) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units = found
-        factor = row_bound_factor(
-            FEATURE_RANGE if self.target is None else frame.prediction_range, self._level(n_users)
-        )
+        level = self._level(n_users)
+        factor = FEATURE_RANGE if self.target is None else frame.prediction_range
+        # Without noise nothing is clipped.
+        factor = row_bound_factor(factor, level) * max(1.0, RANGE_LEVEL / level)
         rare = scales == 0.0
         if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE:
-            # Prepared already, as it seems. Centres are off by about half a deviation, as much as those of prepared
-            # features; what features share with the intercept is noise in both.
-            centres, scales, rare = centres * self.many_outputs, np.ones(len(scales)), np.zeros_like(rare)
+            # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
+            # are few, centres are off by about half a deviation, and a column may be another than it seems.
+            known = self.features.decides_all(n_users)  # type: ignore[union-attr]
+            centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
+            factor = math.inf if known else factor
         ends = np.where(rare, self._farthest(n_users) * units, factor * scales)
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
