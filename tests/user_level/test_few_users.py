@@ -292,7 +292,7 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     y = (X[:, 0] + rng.logistic(size=8000) > 0).astype(int)
     model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
     np.testing.assert_array_equal(model.feature_scale_, 1.0)
-    np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.3)
+    np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.5)
     # One that is 0 for most seems to have no scale of its own; it is left as it came, too.
     X[:, 3] = np.arange(8000) % 50 == 0
     np.testing.assert_array_equal(fitted(model, X, y).feature_scale_, 1.0)

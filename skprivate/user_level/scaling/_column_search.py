@@ -54,7 +54,7 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NARROW_DEVIATION = 0.5
 #: Chance from which a column counts as narrow, before and after all have been refined.
 NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
-#: Part of normal numbers beyond one deviation; where noise is far below it, quantiles say more than hypotheses.
+#: Part of normal numbers beyond one deviation, on either side.
 TAIL = 0.16
 #: Half length of the next histogram about a centre, in cells, for narrow columns.
 ZOOM = 1.25
@@ -65,6 +65,8 @@ OWN_PRIOR, SHARED_STEPS = 0.03, 8
 #: ρ n² for each column: above the first nothing is missed, below the second all columns together are. The target has no
 #: others to be like.
 ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE = 200.0, 5.0, 100.0
+#: The same above which a column's histograms can be taken at their word.
+PLENTY_OF_SIGNAL = 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely these are a priori unless they
 #: are of order 1.
 RATES, UNIT_PRIOR = (0.25, 0.08, 0.02), 0.001
@@ -168,7 +170,7 @@ class ColumnSearch:
 
     def decides_all(self, n_users: float) -> bool:
         """Return True if ``n_users`` are more than enough to tell every column from noise."""
-        return self.share * signal(self.terms, n_users, self.n_columns) > ENOUGH_SIGNAL * (1.0 + 1e-9)
+        return self.share * signal(self.terms, n_users, self.n_columns) > PLENTY_OF_SIGNAL
 
     def run(self, rows: Partitions, n_users: float, release: Any) -> Columns:
         """Release centres and scales of the columns."""
@@ -210,7 +212,7 @@ class ColumnSearch:
             # Where the centre is uncertain, so is the distance from it.
             squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
             scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
-            if k >= REFINED_ROUND and 3.0 * seen[-1].noise * math.sqrt(count) < TAIL:
+            if self.assume_standard and k >= REFINED_ROUND and self.decides_all(n_users):
                 for j in chosen[~within].tolist():
                     middles[j], scales[j] = seen[-1].quantiles(j)
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])

@@ -199,8 +199,7 @@ class Standardisation:
         centres, scales, units = found
         level = self._level(n_users)
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
-        # Without noise nothing is clipped.
-        factor = row_bound_factor(factor, level) * max(1.0, RANGE_LEVEL / level)
+        factor = row_bound_factor(factor, level)
         rare = scales == 0.0
         if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
