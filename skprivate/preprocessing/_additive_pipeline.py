@@ -198,7 +198,7 @@ def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
     if any(ledger is not None for ledger in ledgers) or not _nearly_gaussian(model):
         return 1.0 - KNOTS_SHARE
     n_knots = splines.n_knots
-    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
+    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else min(KNOTS)
     return model_share(*_budget_of(model), fewest)
 
 
