@@ -139,7 +139,11 @@ def _without_splines(knots: Any, X: Any) -> Any:
             for name, step, columns in knots.transformers
         ]
         rest = knots.remainder if knots.remainder == "passthrough" else "drop"
-        rows = ColumnTransformer(kept, remainder=rest).fit_transform(X)
+        chosen = ColumnTransformer(kept, remainder=rest, verbose_feature_names_out=False)
+        library = type(X).__module__.partition(".")[0]
+        if library in ("pandas", "polars") and not any(str(kind).startswith("Sparse") for kind in X.dtypes):
+            chosen.set_output(transform=library)  # errors then name the columns
+        rows = chosen.fit_transform(X)
         if rows.shape[1]:
             return rows
     return np.zeros((_num_samples(X), 1))
@@ -198,7 +202,7 @@ def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
     if any(ledger is not None for ledger in ledgers) or not _nearly_gaussian(model):
         return 1.0 - KNOTS_SHARE
     n_knots = splines.n_knots
-    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
+    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else min(KNOTS)
     return model_share(*_budget_of(model), fewest)
 
 

@@ -140,10 +140,9 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
         levels = self.references_
         for j in range(table.shape[1]):
             landmarks, values = self.quantiles_[:, j], table[:, j]
-            # From both sides, so that a number that several landmarks share gets the middle of their levels.
-            upper = np.interp(values, landmarks, levels)
-            lower = -np.interp(-values, -landmarks[::-1], -levels[::-1])
-            mapped[:, j] = 0.5 * (upper + lower)
+            mapped[:, j] = np.interp(values, landmarks, levels)
+            for shared in np.unique(landmarks[1:][np.diff(landmarks) == 0]):
+                mapped[values == shared, j] = levels[landmarks == shared].mean()  # the middle of their levels
         return ndtri(np.clip(mapped, *self._ends())) if self.output_distribution == "normal" else mapped
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:

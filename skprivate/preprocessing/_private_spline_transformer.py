@@ -21,12 +21,13 @@ from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_sp
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.draws import MOST_BINS
 
-#: Knots of "auto", the most first, and those if the number of units is private.
-KNOTS, DEFAULT_KNOTS = (17, 9, 5), 9
-#: A quantile is found up to about a quarter of the units that a median needs: intervals hold three times that.
-UNITS_PER_INTERVAL = 0.8
-#: The fewest knots need this many times the units of a median: with fewer units a linear model predicts better.
-LEAST_UNITS = 1.5
+#: Knots of "auto", the most first, and how many times the units of a median they need: with fewer units fewer knots,
+#: or none, predict better.
+KNOTS = {17: 12.8, 9: 1.9, 5: 1.5}
+#: Knots if the number of units is private.
+DEFAULT_KNOTS = 9
+#: From here on units grow with the number of columns, not its root: the noise of all functions hides a line sooner.
+MANY_COLUMNS = 20
 #: Units for each function, with the fewest knots and with more: below, the fit is too close even without noise.
 UNITS_PER_FUNCTION, UNITS_PER_MORE = 10, 30
 #: Deviation of a bounded line beside an unbounded one (``passthrough``).
@@ -170,13 +171,12 @@ class PrivateSplineTransformer(PrivateColumns):
             return with_knots(int(self.n_knots))
         if n_units is None:
             return with_knots(DEFAULT_KNOTS)
-        for n_knots in KNOTS:
+        for n_knots, medians in KNOTS.items():
             mechanism = with_knots(n_knots)
-            fewest = n_knots == KNOTS[-1]
-            per_median = LEAST_UNITS if fewest else UNITS_PER_INTERVAL * (n_knots - 1)
-            per_function = UNITS_PER_FUNCTION if fewest else UNITS_PER_MORE
+            found = medians * mechanism.least_units * max(1.0, self.n_features_in_ / MANY_COLUMNS) ** 0.5
+            per_function = UNITS_PER_FUNCTION if n_knots == min(KNOTS) else UNITS_PER_MORE
             fitted = per_function * (n_knots - 1) * self.n_features_in_
-            if n_units >= max(per_median * mechanism.least_units, fitted):
+            if n_units >= max(found, fitted):
                 return mechanism
         return with_knots()
 

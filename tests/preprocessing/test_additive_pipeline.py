@@ -7,6 +7,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -208,6 +209,21 @@ def test_columns_that_get_splines():
     assert names[:2] == ["bent", "bent_sp_0"] and names[-1] == "flag" and len(names) == 18
     np.testing.assert_array_equal(by_name["model"].coef_, by_slice["model"].coef_)
     assert guarantee_of(by_name).epsilon <= 1.0
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_that_hold_no_numbers_are_named(frame):
+    X = frame({"purpose": ["car"] * 6_000, "amount": np.arange(6_000.0), "age": np.ones(6_000)})
+    model = make_additive_pipeline(UserLevelSGDRegressor(), columns=["amount"])
+    with pytest.raises(ValueError, match="columns? 'purpose' of X must hold numbers"):
+        model.fit(X, np.arange(6_000.0))
+
+
+def test_a_frame_whose_columns_are_numbered():
+    X, y = bent(6_000, 2, 0)
+    model = make_additive_pipeline(UserLevelSGDRegressor(random_state=0), columns=[0])
+    found = model.fit(pd.DataFrame(X), y)["model"].coef_
+    np.testing.assert_array_equal(found, model.fit(X, y)["model"].coef_)
 
 
 def test_users_and_a_ledger():

@@ -1,5 +1,6 @@
 """Splines on private knots."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
-from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning
+from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning, make_additive_pipeline
 from skprivate.preprocessing._spline_basis import LINE_END, OUTER_GAPS, b_splines, edges_of, smooth_splines
 
 SEEDS = range(5)
@@ -188,13 +189,22 @@ def test_knots_by_public_numbers():
     rng = np.random.default_rng(0)
     found = {
         n: PrivateSplineTransformer(random_state=0).fit(rng.normal(size=(n, 2))).n_outputs_ + 1
-        for n in (1_000, 2_000, 5_000, 20_000)
+        for n in (500, 1_000, 5_000, 20_000)
     }
-    assert list(found.values()) == [5, 5, 9, 17]
+    assert list(found.values()) == [5, 9, 9, 17]
     X = rng.normal(size=(20_000, 2))
     assert PrivateSplineTransformer(adjacency="add-remove", random_state=0).fit(X).n_outputs_ == 8
     # Whatever the rows are: what a model behind it pays follows from its number of columns.
     assert PrivateSplineTransformer(random_state=0).fit(np.zeros((20_000, 2))).n_outputs_ == 16
+
+
+@pytest.mark.parametrize("n_units", [4_075, 9_000])
+def test_many_columns_need_more_units(n_units):
+    """A model on four functions each of 85 columns, rare labels, AUC .54 at 4 000 rows where the line has .59."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TooFewUnitsWarning)
+        model = PrivateSplineTransformer(0.9, delta=5e-7, random_state=0).fit(np.zeros((n_units, 85)))
+    assert model.n_outputs_ == {4_075: 1, 9_000: 4}[n_units]
 
 
 def test_too_few_rows():
@@ -220,6 +230,17 @@ def test_too_few_rows_for_any_knots_pay_for_none(basis):
     with pytest.warns(TooFewUnitsWarning, match="spends nothing"):
         other = PrivateSplineTransformer(0.1, basis=basis).fit(np.zeros((300, 3)))
     assert other.privacy_guarantee_.epsilon == 0.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_peaks_in_a_day(seed):
+    # In 30 runs R² was .66 with a deviation of .013; .49 and .013 on five knots. A line has .46.
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.integers(0, 24, 6_000), rng.normal(size=(6_000, 9))])
+    rush = np.exp(-(((X[:, 0] - 8) / 1.5) ** 2)) + np.exp(-(((X[:, 0] - 17) / 1.5) ** 2))
+    y = 3.0 * rush + 0.1 * X[:, 0] + X[:, 1] + rng.normal(size=6_000)
+    model = make_additive_pipeline(UserLevelSGDRegressor(2.0, random_state=seed)).fit(X, y)
+    assert model.score(X, y) > 0.57
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -107,11 +107,13 @@ def test_weights_are_sums_of_what_each_unit_alone_has(rows, total, random):
     assert whole == as_counter(weigh(cells[order], units[order], total))
 
 
-def test_weights_of_rows_are_those_of_units_with_one_row():
-    cells = np.array([3, 1, 3, -2])
-    assert (
-        as_counter(weigh(cells, None, 5)) == as_counter(weigh(cells, np.arange(4), 5)) == {3: 10, 1: 5, -2: 5}
-    )
+@pytest.mark.parametrize("far", [-3, -(2**40)])
+def test_weights_of_rows_are_those_of_units_with_one_row(far):
+    """Whether cells are counted or sorted."""
+    cells = np.array([3, 1, 3, far, 1, 1])
+    expected = {3: 10, 1: 15, far: 5}
+    assert as_counter(weigh(cells, None, 5)) == as_counter(weigh(cells, np.arange(6), 5)) == expected
+    assert not weigh(cells[:0], None, 5).cells.size
 
 
 def test_a_units_share_is_in_proportion():

@@ -204,7 +204,7 @@ class Draws(MetricDraws):
         epsilon: float,
         rule: SelectionRule = "exponential",
         monotone: bool = False,
-        multiplicity: Sequence[int] | None = None,
+        multiplicity: Sequence[int] | NDArray[Any] | None = None,
         locate: Callable[[int, int], Any] | None = None,
     ) -> Any:
         """Choose an index with a high score.
@@ -274,7 +274,7 @@ class Draws(MetricDraws):
         *,
         sensitivity: float,
         epsilon: float,
-        multiplicity: Sequence[Sequence[int]],
+        multiplicity: Sequence[Sequence[int] | NDArray[Any]],
         locate: Callable[[int, int, int], Any],
     ) -> list[Any]:
         """Choose a candidate for each of several parts of the data by the exponential mechanism, charged once.
@@ -314,8 +314,8 @@ class Draws(MetricDraws):
             _selection.check_selection(costs, counts, "exponential")
             parts.append(costs)
         rate = selection_rate(epsilon, steps, False)
-        options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
-        options |= {"parts": [sum(counts) for counts in multiplicity], "located": True}
+        options = {"monotone": False, "multiplicity": np.concatenate(list(multiplicity))}
+        options |= {"parts": [int(np.sum(counts)) for counts in multiplicity], "located": True}
 
         def chosen() -> list[tuple[int, int]]:
             return [
@@ -360,7 +360,7 @@ class Draws(MetricDraws):
         choose: Callable[..., tuple[int, int]],
         costs: IntArray,
         rate: Fraction,
-        multiplicity: Sequence[int] | None,
+        multiplicity: Sequence[int] | NDArray[Any] | None,
     ) -> tuple[int, int]:
         """Draw a category and a member of it; in a dry run a uniform place in the list of all candidates."""
         if not self.dry_run:

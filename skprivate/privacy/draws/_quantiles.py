@@ -93,6 +93,11 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
     total, and the weight in a cell is the same for every order of the rows. Without ``units`` every row is a unit.
     """
     if units is None:
+        low = int(cells.min(initial=0))
+        if int(cells.max(initial=0)) - low <= len(cells):  # counting is faster than sorting
+            counts = np.bincount(cells - low)
+            occupied = np.flatnonzero(counts)
+            return WeightedCells(occupied + low, counts[occupied] * total)
         occupied, counts = np.unique(cells, return_counts=True)
         return WeightedCells(occupied.astype(np.int64), counts.astype(np.int64) * total)
     order = np.lexsort((cells, units))
@@ -382,7 +387,7 @@ def _split(
         # A unit that is exchanged for another leaves some nodes with its weight and enters some.
         sensitivity=sensitivity * (1 if _monotone(adjacency) else 2),
         epsilon=epsilon,
-        multiplicity=[run.lengths.tolist() for run in runs],
+        multiplicity=[run.lengths for run in runs],
         locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
     )
     return chosen

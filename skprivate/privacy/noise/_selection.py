@@ -42,7 +42,7 @@ _BLOCK = 1 << 17
 MAX_FLIPS = 2 * 10**10
 
 
-def check_selection(costs: Int64Array, multiplicity: Sequence[int] | None, rule: str) -> None:
+def check_selection(costs: Int64Array, multiplicity: Sequence[int] | NDArray[Any] | None, rule: str) -> None:
     """Refuse what a selection cannot be drawn from, before it is paid for."""
     if multiplicity is None:
         return
@@ -120,7 +120,7 @@ def exponential_select(
     costs: ArrayLike,
     rate: float | int | Fraction,
     source: BitSource,
-    multiplicity: Sequence[int] | None = None,
+    multiplicity: Sequence[int] | NDArray[Any] | None = None,
 ) -> tuple[int, int]:
     """Draw from the exponential mechanism exactly: P(member j of category e) ∝ exp(-rate·costs[e]).
 
@@ -298,7 +298,7 @@ def permute_and_flip_select(
     costs: ArrayLike,
     rate: float | int | Fraction,
     source: BitSource,
-    multiplicity: Sequence[int] | None = None,
+    multiplicity: Sequence[int] | NDArray[Any] | None = None,
 ) -> tuple[int, int]:
     """Draw from permute-and-flip (McKenna and Sheldon 2020) exactly.
 
