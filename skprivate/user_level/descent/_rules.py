@@ -19,6 +19,7 @@ from scipy.special import expit, logit, softmax
 from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
+    CONTRIBUTION_STEP,
     GaussianEvent,
     Mechanism,
     PrivacyEvent,
@@ -42,13 +43,16 @@ from skprivate.user_level.scaling._frame import (
     MOST_LEVEL,
     MOST_LEVEL_TWO,
     relative_noise,
+    shrunk,
 )
 from skprivate.user_level.scaling._standardise import Standardisation
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for the counts.
-SHARE = 0.05
+SHARE = 0.03
+#: Noise level from which the intercept of a rare class is far from settled after all steps.
+UNSETTLED_LEVEL = 0.02
 #: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
 #: Largest ratio of class weights.
@@ -74,12 +78,14 @@ class WeightedLoss:
 class ClassCounts:
     """Counts of users of each class; a user with rows of several classes counts in parts.
 
-    Targets are −1 and 1 if ``signed``, and 0 and 1 otherwise.
+    They are for weights that are ``balanced``, or for the intercepts that a descent starts from. Targets are −1 and 1
+    if ``signed``, and 0 and 1 otherwise.
     """
 
     terms: Terms
     n_classes: int
     signed: bool
+    balanced: bool
 
     @property
     def multiplier(self) -> float:
@@ -90,11 +96,32 @@ class ClassCounts:
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         return ((GaussianEvent(self.multiplier, self.n_classes), 1),)
 
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise of a count; two users' shares differ by √2 at most."""
+        return self.terms.acute_sensitivity * self.multiplier
+
     def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
-        """Release the counts; returns class weights, inversely proportional to them, 1 on average over the users."""
+        """Release the counts."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
-        counts = np.asarray(self.terms.release_sum(total, self.multiplier, release), dtype=np.float64)
-        return balanced_weights(counts, _FEWEST * self.terms.sum_sensitivity * self.multiplier)
+        noisy = release.gaussian(
+            total,
+            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            noise_multiplier=self.multiplier,
+            step=CONTRIBUTION_STEP,
+        )
+        return np.asarray(noisy, dtype=np.float64)
+
+    def weights(self, counts: FloatArray) -> FloatArray:
+        """Compute class weights from released counts."""
+        return balanced_weights(counts, _FEWEST * self.noise)
+
+    def intercepts(self, counts: FloatArray, n_users: float) -> FloatArray:
+        """Compute the intercepts of a model without features from released counts, shrunk to classes of one size."""
+        k, mean = len(counts), n_users / len(counts)
+        counts = mean + shrunk(counts - counts.mean(), self.noise**2, k - 1)
+        logs = np.log(np.maximum(counts, min(self.noise, mean)))
+        return np.asarray(logs[1:] - logs[0] if k == 2 else logs - logs.mean())
 
 
 def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
@@ -260,8 +287,8 @@ class DescentRules(Mechanism):
     ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
     a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
     ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
-    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. ``class_weights`` from private counts
-    are among the ``earlier`` events.
+    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Counts of classes are among the ``earlier``
+    events.
     """
 
     terms: Terms

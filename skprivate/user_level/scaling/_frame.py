@@ -172,7 +172,7 @@ def row_means(
     noise = (terms.sum_sensitivity * multiplier * unit) ** 2
     # The common mean is visible where those of single columns are lost in noise.
     common = np.full(n_features, means.mean())
-    return _shrunk(common, noise, 1) + _shrunk(means - common, noise, n_features - 1)
+    return shrunk(common, noise, 1) + shrunk(means - common, noise, n_features - 1)
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
@@ -180,7 +180,7 @@ def norm_without(row_norm: float, means: FloatArray) -> float:
     return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
 
 
-def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
+def shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
     """Shrink a noisy vector with this variance in each of the ``dimensions`` (James and Stein).
 
     It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
