@@ -84,7 +84,7 @@ class Terms:
 
     @property
     def acute_sensitivity(self) -> float:
-        """The same where no two vectors are at an obtuse angle, such as counts and matrices zzᵀ: √2 for an exchange."""
+        """ℓ2 change where no two vectors are at an obtuse angle, as counts and matrices zzᵀ are: √2 for an exchange."""
         return upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property

@@ -27,7 +27,7 @@ def test_a_user_moves_histograms_by_what_is_promised(folded, monkeypatch):
     monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", 4)
     rng = public_generator(0)
     codes = rng.permutation(np.repeat(np.arange(6), [1, 300, 2, 3, 1, 17]))
-    extremes = [0.0, -0.0, 5e-324, 1.5, -1.5, 1.7e308, -1.7e308, 2.0**-1.5]
+    extremes = [0.0, -0.0, 5e-324, 1.5, -1.5, 1.7e308, -1.7e308, 2.0**-1.5, np.nan, np.inf, -np.inf]
     X = rng.choice(extremes, size=(len(codes), 3))
     sought = np.array([True, False, True])
     total = math.isqrt((1 << 60) // 2)

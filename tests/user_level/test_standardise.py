@@ -23,7 +23,11 @@ from skprivate.user_level.scaling._frame import (
     whiten,
     whitening,
 )
-from skprivate.user_level.scaling._standardise import MOST_BEYOND, plan_standardisation
+from skprivate.user_level.scaling._standardise import (
+    MOST_BEYOND,
+    distance_counts,
+    plan_standardisation,
+)
 
 
 def rows(seed, n_users=2000, rows_each=4, d=6):
@@ -186,6 +190,30 @@ def test_a_whitened_row_does_not_depend_on_other_rows():
     for i in range(len(X)):
         np.testing.assert_array_equal(mapped(X[i : i + 1])[0], whole[i])
     np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix, atol=1e-4)
+
+
+def test_a_whitened_row_that_is_not_finite_does_not_depend_on_blocks_or_others(monkeypatch):
+    """Products with infinities overflow in one order of summation and not in another."""
+    rng = public_generator(5)
+    X = rng.choice([0.0, 1.0, -1e300, 1e300, 1e154, 5e-324, np.inf, -np.inf, np.nan], size=(100, 7))
+    matrix = rng.normal(size=(7, 7)) * 1e150
+    whole = whiten(in_order(X, np.arange(100)), matrix, False).X.copy()
+    assert np.isfinite(whole).any() and np.isnan(whole).any()
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", 1)
+    np.testing.assert_array_equal(whiten(in_order(X, np.arange(100)), matrix, False).X, whole)
+    for i in range(100):
+        others = in_order(np.where(np.arange(100)[:, None] == i, X, np.inf), np.arange(100))
+        np.testing.assert_array_equal(whiten(others, matrix, False).X[i], whole[i])
+
+
+def test_distances_that_are_not_numbers_are_counted():
+    """An error would tell that there is one."""
+    codes = np.array([0, 1, 2, 2, 3, 3])
+    y = np.array([np.inf, -np.nan, 1.0, -np.inf, np.nan, 2.0])
+    data = UserData(np.zeros((6, 1)), y, UserGroups(codes), np.arange(4))
+    with np.errstate(all="ignore"):
+        counts = distance_counts(data, 0.5)
+    assert counts.sum() == 4 == counts[-1]
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -308,10 +308,10 @@ def _octaves(column: FloatArray) -> IntArray:
 
 
 def _equal_cells(column: FloatArray, edges: FloatArray) -> IntArray:
-    """Find the cells between equidistant edges, and beyond them."""
+    """Find the cells between equidistant edges, and beyond them; what is not a number is below."""
     count = len(edges) - 1
     places: FloatArray = (column - edges[0]) / ((edges[-1] - edges[0]) / count)
-    np.clip(np.floor(places, out=places), -1.0, count, out=places)
+    np.fmin(np.fmax(np.floor(places, out=places), -1.0, out=places), count, out=places)
     return places.astype(np.int64) + 1
 
 

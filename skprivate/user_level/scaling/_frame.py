@@ -289,7 +289,9 @@ def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     for rows in row_blocks(len(data)):
         z = np.ones((len(matrix), rows.stop - rows.start))
         z[:n_columns] = columns[:, rows]
-        units = np.ldexp(1.0, np.maximum(np.frexp(np.abs(z).max(axis=0))[1], -999) - WHITENED_BITS)
+        peaks = np.abs(z).max(axis=0)
+        units = np.ldexp(1.0, np.maximum(np.frexp(peaks)[1], -999) - WHITENED_BITS)
+        units[~np.isfinite(peaks)] = np.nan  # infinities have no exponent: sums would depend on their order
         np.rint(np.divide(z, units, out=z), out=z)
         np.multiply(weights @ z, units * unit, out=store[: len(weights), rows])
     return replace(data, X=store[: len(weights)].T, store=store)

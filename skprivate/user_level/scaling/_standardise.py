@@ -286,7 +286,8 @@ _MANY = 2.0**40
 
 def distance_counts(data: UserData, centre: float) -> IntArray:
     """Count users by the root mean square distance of their targets to the centre."""
-    cells = EIGHTHS.cells(user_magnitudes(data.y, data.groups, centre))
+    # What is not a number may have a sign, too, and is far away.
+    cells = EIGHTHS.cells(np.abs(user_magnitudes(data.y, data.groups, centre)))
     return np.bincount(cells, minlength=EIGHTHS.last + 1).astype(np.int64)
 
 
