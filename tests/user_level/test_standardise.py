@@ -170,7 +170,6 @@ def test_without_noise_whitened_rows_have_unit_moments():
         multiplier=1e-3,
         n_users=5000,
         terms=terms,
-        floor=0.0,
         release=Exact(),
     )
     white = whiten(data, matrix, True).X

@@ -51,10 +51,6 @@ SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
 #: Noise level below which it grows, as the inverse.
 GROW_LEVEL = 0.1
-#: Noise level up to which a classifier's rows are weighted down from the typical norm on; with more noise from farther
-#: out. Long rows that are clipped at a norm of their own have less noise, and a bias of slopes below the noise matters
-#: less.
-WEIGHT_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,6 @@ class Descent(DescentRules):
                     multiplier=self.whitening_multiplier,
                     n_users=n_users,
                     terms=self.terms,
-                    floor=self.whitening_floor,
                     release=release,
                 )
                 if found:
@@ -133,8 +128,7 @@ class Descent(DescentRules):
             )
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
-            typical = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
-            objective = replace(objective, max_norm=max(typical, plan.clip_radius))
+            objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
         origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))
         if self.objective.fit_intercept:
             origin[:, -1] = intercepts

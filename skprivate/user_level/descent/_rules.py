@@ -287,8 +287,7 @@ class DescentRules(Mechanism):
     ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
     a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
     ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
-    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Counts of classes are among the ``earlier``
-    events.
+    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Counts of classes are ``earlier`` events.
     """
 
     terms: Terms
@@ -315,7 +314,6 @@ class DescentRules(Mechanism):
     first_step: float = FIRST_STEP
     standardisation: Standardisation | None = None
     row_bound: float = math.inf
-    whitening_floor: float = 0.0
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()

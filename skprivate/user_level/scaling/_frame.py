@@ -170,9 +170,7 @@ def row_means(
     unit = row_norm / n_users
     means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = (terms.sum_sensitivity * multiplier * unit) ** 2
-    # The common mean is visible where those of single columns are lost in noise.
-    common = np.full(n_features, means.mean())
-    return shrunk(common, noise, 1) + shrunk(means - common, noise, n_features - 1)
+    return shrunk(means, noise, n_features)
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
@@ -231,13 +229,12 @@ def whitening(
     multiplier: float,
     n_users: float,
     terms: Terms,
-    floor: float,
     release: Any,
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 
-    ``floor`` is the least eigenvalue that is whitened, in units of their mean. A user's matrix has norm 1 at most, and
-    those of two users are at no obtuse angle. Both halves are released, so that the mean of the two has less noise.
+    A user's matrix has norm 1 at most, and those of two users are at no obtuse angle. Both halves are released, so that
+    the mean of the two has less noise.
     """
     clip = d * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
     total = rows.sum(partial(sum_of_squares, constant=constant, radius=math.sqrt(clip)))
@@ -249,7 +246,7 @@ def whitening(
     noise = terms.acute_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
     values, vectors = np.linalg.eigh(0.5 * (second + second.T))
     values = np.maximum(values, 0.0)
-    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    least = max(noise, 1e-9 * float(values.mean()), 1e-300)
     matrix = vectors * (1.0 / np.sqrt(values + least))
     return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
 

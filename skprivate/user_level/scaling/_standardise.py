@@ -22,6 +22,7 @@ from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling._column_search import (
+    FOLD,
     RARE_SHARE,
     Columns,
     ColumnSearch,
@@ -232,10 +233,12 @@ class Standardisation:
     def _farthest(self, n_users: float) -> float:
         """Return the bound of features without a scale about their centre, in their units.
 
-        A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
-        Without noise nothing is clipped.
+        A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1. Where
+        users are many its magnitude is known, up to the next cell. Without noise nothing is clipped.
         """
-        return 1.0 / math.sqrt(MOST_BEYOND) * max(1.0, RANGE_LEVEL / self._level(n_users))
+        known = self.features is not None and self.features.decides_all(n_users)
+        bound = 2.0**FOLD if known else 1.0 / math.sqrt(MOST_BEYOND)
+        return bound * max(1.0, RANGE_LEVEL / self._level(n_users))
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
