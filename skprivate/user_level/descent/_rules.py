@@ -287,7 +287,7 @@ class DescentRules(Mechanism):
     ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
     a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
     ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
-    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Counts of classes are ``earlier`` events.
+    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Class counts are ``earlier`` events.
     """
 
     terms: Terms
