@@ -190,7 +190,7 @@ def _codes(index: CellIndex) -> Any:
 
 
 class FeatureSet(NamedTuple):
-    """What a callable ``submodel`` is told of a set: its columns by position in X, and how many codes each has."""
+    """Feature set that a callable ``submodel`` gets: columns by position in X, and the number of codes of each."""
 
     columns: tuple[int, ...]
     radices: tuple[int, ...]
