@@ -318,9 +318,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            size = (self.n_features_in_ + 1) * (1 if n_classes == 2 else n_classes)
-            loud = terms.n_users is not None and terms.level(terms.n_users, size) > UNSETTLED_LEVEL
-            if not loud or self.loss != "log_loss" or not self.fit_intercept or self._as_given():
+            level = 0.0 if terms.n_users is None else terms.level(terms.n_users, self.n_features_in_ + 1)
+            learnt = self.fit_intercept and self.loss == "log_loss" and not self._as_given()
+            if n_classes > 2 or level <= UNSETTLED_LEVEL or not learnt:
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

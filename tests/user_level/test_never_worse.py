@@ -12,6 +12,7 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
 from skprivate.user_level import TooFewUsersWarning
 from skprivate.user_level._plan import Terms
+from skprivate.user_level.descent._rules import ClassCounts
 
 EPSILONS = [0.1, 0.5, 1.0, 3.0]
 SEEDS = range(4)
@@ -87,3 +88,14 @@ def test_a_rare_class_without_signal_has_its_chance(n, d, epsilon):
         constant = np.full(3000, y[:n].mean())
         excess.append(log_loss(y[n:], model.predict_proba(X[n:])[:, 1]) - log_loss(y[n:], constant))
     assert np.mean(excess) < 0.06, excess
+
+
+def test_a_class_count_that_is_all_noise_changes_nothing():
+    counts = ClassCounts(Terms(0.1, 1e-6, Adjacency.REPLACE_ONE, 40), 2, signed=True, balanced=False)
+    assert counts.noise > 40
+    for found in ([500.0, -700.0], [-300.0, 20.0], [0.0, 0.0]):
+        assert counts.intercept(np.array(found), 40.0) == 0.0
+    few = ClassCounts(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 3000), 2, signed=True, balanced=False)
+    assert few.intercept(np.array([2850.0, 150.0]), 3000.0) == pytest.approx(np.log(150 / 2850))
+    assert few.intercept(np.array([150.0, 2850.0]), 3000.0) == pytest.approx(np.log(2850 / 150))
+    assert few.intercept(np.array([2000.0, 1000.0]), 3000.0) == 0.0

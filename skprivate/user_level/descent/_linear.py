@@ -71,14 +71,14 @@ class Descent(DescentRules):
             frame = frame._replace(row_bound=self.row_bound)
             rows = rows.map(partial(clip_data, frame=frame))
         scale_missed = self.select_scale
-        intercepts = np.zeros(self.objective.n_outputs)
+        intercept = 0.0
         class_weights: FloatArray | None = None
         if not isinstance(self.class_weights, ClassCounts):
             class_weights = self.class_weights
         elif self.class_weights.balanced:
             class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
-            intercepts = self.class_weights.intercepts(self.class_weights.run(rows, release), n_users)
+            intercept = self.class_weights.intercept(self.class_weights.run(rows, release), n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
             least = self.split.at_least(n_users)
@@ -131,7 +131,7 @@ class Descent(DescentRules):
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
         origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))
         if self.objective.fit_intercept:
-            origin[:, -1] = intercepts
+            origin[:, -1] = intercept
         if matrix is not None:
             origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
         course = self._descend(objective, rows, plan, level, origin.ravel(), release)

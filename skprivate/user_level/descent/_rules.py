@@ -43,7 +43,6 @@ from skprivate.user_level.scaling._frame import (
     MOST_LEVEL,
     MOST_LEVEL_TWO,
     relative_noise,
-    shrunk,
 )
 from skprivate.user_level.scaling._standardise import Standardisation
 
@@ -51,8 +50,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for the counts.
 SHARE = 0.03
-#: Noise level from which the intercept of a rare class is far from settled after all steps.
-UNSETTLED_LEVEL = 0.02
+#: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
+#: class.
+UNSETTLED_LEVEL, RARE = 0.02, 0.2
 #: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
 #: Largest ratio of class weights.
@@ -78,7 +78,7 @@ class WeightedLoss:
 class ClassCounts:
     """Counts of users of each class; a user with rows of several classes counts in parts.
 
-    They are for weights that are ``balanced``, or for the intercepts that a descent starts from. Targets are −1 and 1
+    They are for weights that are ``balanced``, or for the intercept that a descent starts from. Targets are −1 and 1
     if ``signed``, and 0 and 1 otherwise.
     """
 
@@ -116,12 +116,15 @@ class ClassCounts:
         """Compute class weights from released counts."""
         return balanced_weights(counts, _FEWEST * self.noise)
 
-    def intercepts(self, counts: FloatArray, n_users: float) -> FloatArray:
-        """Compute the intercepts of a model without features from released counts, shrunk to classes of one size."""
-        k, mean = len(counts), n_users / len(counts)
-        counts = mean + shrunk(counts - counts.mean(), self.noise**2, k - 1)
-        logs = np.log(np.maximum(counts, min(self.noise, mean)))
-        return np.asarray(logs[1:] - logs[0] if k == 2 else logs - logs.mean())
+    def intercept(self, counts: FloatArray, n_users: float) -> float:
+        """Compute the intercept of a model of two classes without features from released counts; 0 if neither is rare.
+
+        Where users are clipped, those of the larger class have more to say than they should have, from 0 on as well.
+        """
+        share = 0.5 + 0.5 * float(counts[1] - counts[0]) / n_users
+        least = min(self.noise / n_users, 0.5)
+        share = min(max(share, least), 1.0 - least)
+        return math.log(share / (1.0 - share)) if min(share, 1.0 - share) < RARE else 0.0
 
 
 def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:

@@ -170,7 +170,7 @@ def row_means(
     unit = row_norm / n_users
     means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = (terms.sum_sensitivity * multiplier * unit) ** 2
-    return shrunk(means, noise, n_features)
+    return _shrunk(means, noise, n_features)
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
@@ -178,7 +178,7 @@ def norm_without(row_norm: float, means: FloatArray) -> float:
     return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
 
 
-def shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
+def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
     """Shrink a noisy vector with this variance in each of the ``dimensions`` (James and Stein).
 
     It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
