@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate._networks import fit_submodels, tried_submodels
+from skprivate.aggregate._networks import FACTOR_DEFAULTS, check_options, fit_submodels, tried_submodels
 from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
+from skprivate.aggregate.additive._factors import Factors
 from skprivate.aggregate.tables._aggregation import (
     KeyCounter,
     Membership,
@@ -58,7 +59,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     ],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
-    "submodel": [StrOptions({"crosses", "mlp"}), callable],
+    "submodel": [StrOptions({"crosses", "factors", "mlp"}), callable],
     "submodel_options": [dict, None],
     "categorical_features": [StrOptions({"from_dtype", "all"}), "array-like"],
     "n_bins": [Interval(Integral, 2, None, closed="left"), None],
@@ -229,9 +230,13 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self._learn(codes, membership.indexes, report, networks)
 
     def _networks(self, indexes: list[CellIndex], n_outputs: int) -> Any:
-        """Make and try the networks of the sets; None where there are none."""
+        """Make and try the factors or networks of the sets; None where there are none."""
         if self.submodel == "crosses":
             return None
+        if self.submodel == "factors":
+            return Factors(
+                indexes, n_outputs, check_options(self.submodel_options, FACTOR_DEFAULTS)["embedding"]
+            )
         seed = int(public_generator(self.random_state).integers(2**31))
         return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
 
@@ -260,21 +265,30 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         centre, scale = problem.units()
         seed = int(public_generator(self.random_state).integers(2**31))
 
-        def train(sums: FloatArray) -> FloatArray:
+        def train(
+            sums: FloatArray, spread: float, learn: Callable[[LabelSums, float], tuple[FloatArray, int]]
+        ) -> FloatArray:
             scaled = (sums - problem.design.counts * centre[:, np.newaxis]) / scale
-            coef, self.n_iter_ = fit_submodels(
-                LabelSums(problem.design, problem.loss, scaled, problem.noise / scale**2),
-                indexes,
-                networks=networks,
-                options=self.submodel_options,
-                random_state=seed,
+            coef, self.n_iter_ = learn(
+                LabelSums(problem.design, problem.loss, scaled, problem.noise / scale**2), spread
             )
             coef = scale * coef
             coef[:, -1] += centre
             return coef
 
+        if isinstance(networks, Factors):
+            decays = check_options(self.submodel_options, FACTOR_DEFAULTS)["weight_decays"]
+            ways = [partial(networks.fit, decay=decay, random_state=seed) for decay in decays]
+        else:
+
+            def learn(scaled: LabelSums, _: float) -> tuple[FloatArray, int]:
+                return fit_submodels(
+                    scaled, indexes, networks=networks, options=self.submodel_options, random_state=seed
+                )
+
+            ways = [learn]
         self.penalties_ = None
-        return guarded_fit(train, problem)
+        return guarded_fit([partial(train, learn=way) for way in ways], problem)
 
     def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
@@ -287,7 +301,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self.penalties_ = np.where(order == 1, float(main), float(cross))
         ridge = np.append(self.penalties_[problem.design.set_of_cell()], 0.0)
 
-        def solve(sums: FloatArray) -> FloatArray:
+        def solve(sums: FloatArray, _: float) -> FloatArray:
             linear = replace(problem, sums=sums).possible()
             solution = fit_tables(
                 problem.design, problem.loss, linear, ridge, tol=self.tol, max_iter=self.max_iter
@@ -295,7 +309,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             self.n_iter_ = solution.n_passes
             return solution.coef
 
-        return guarded_fit(solve, problem)
+        return guarded_fit([solve], problem)
 
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags

@@ -51,12 +51,15 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
     penalty : "evidence", float, or (float, float), default="evidence"
         ℓ2 penalties. "evidence" estimates one per feature set from the (noisy) label sums by marginal likelihood,
         the noise variance being known: post-processing, which costs no budget. A pair is for (columns, crosses).
-    submodel : {"crosses", "mlp"} or callable, default="crosses"
-        "crosses": a table of coefficients per set. "mlp": a network on embeddings of the set's columns (needs torch).
-        A callable makes a ``torch.nn.Module`` for a set, see ``submodel_options``.
+    submodel : {"crosses", "factors", "mlp"} or callable, default="crosses"
+        "crosses": a table of coefficients per set. "factors": tables of columns; a cross is the inner product of
+        embeddings of its columns, which all crosses share. "mlp": a network on embeddings of the set's columns (needs
+        torch). A callable makes, once a set, a ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs: it gets
+        the set (``columns`` by position in X, ``radices``, the number of codes of each) and the number of outputs.
     submodel_options : dict, optional
-        For networks: ``hidden`` (16,), ``embedding`` 8, ``shared_embeddings`` False, ``weight_decay`` 1.0, ``epochs``
-        300, ``learning_rate`` 0.01.
+        For factors: ``embedding`` 4, ``weight_decays`` (4, 12, 36, 108), of which the released sums choose. For
+        networks: ``hidden`` (16,), ``embedding`` 8, ``shared_embeddings`` False, ``weight_decay`` 1.0, ``epochs`` 300,
+        ``learning_rate`` 0.01.
     classes : sequence, optional
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
@@ -89,7 +92,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Log-odds, or logits of the classes, where all tables are 0.
     penalties_ : ndarray of shape (n_sets,)
-        None for networks.
+        None for factors and networks.
     bags_ : CuratedBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
@@ -133,7 +136,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
-        submodel: Literal["crosses", "mlp"] | Callable[..., Any] = "crosses",
+        submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
         classes: ArrayLike | None = None,
         categorical_features: ArrayLike = "from_dtype",

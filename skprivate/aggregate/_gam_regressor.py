@@ -110,7 +110,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
-        submodel: Literal["crosses", "mlp"] | Callable[..., Any] = "crosses",
+        submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
         categorical_features: ArrayLike = "from_dtype",
         n_bins: int | None = None,

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,8 @@ CURATED_DEFAULTS: dict[str, Any] = {
     "epochs": 300,
     "learning_rate": 0.01,
 }
+#: Factors need no torch; the best of the decays is taken.
+FACTOR_DEFAULTS: dict[str, Any] = {"embedding": 4, "weight_decays": (4.0, 12.0, 36.0, 108.0)}
 RANDOM_DEFAULTS: dict[str, Any] = {
     "hidden": (32,),
     "weight_decay": 1.0,
@@ -64,7 +66,7 @@ def import_torch() -> Any:
         import torch
     except ImportError:
         raise ImportError(
-            "submodels other than 'crosses' and 'linear' need torch: pip install 'skprivate[torch]'."
+            "submodels other than 'crosses', 'factors' and 'linear' need torch: pip install 'skprivate[torch]'."
         ) from None
     return torch
 
@@ -100,6 +102,10 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "embedding": (lambda v: _is_whole(v, 1), "an integer >= 1"),
     "shared_embeddings": (lambda v: isinstance(v, (bool, np.bool)), "True or False"),
     "weight_decay": (_is_number, "a finite number >= 0"),
+    "weight_decays": (
+        lambda v: isinstance(v, (list, tuple)) and len(v) > 0 and all(_is_number(decay) for decay in v),
+        "a tuple of finite numbers >= 0",
+    ),
     "epochs": (lambda v: _is_whole(v, 1), "an integer >= 1"),
     "learning_rate": (lambda v: _is_number(v) and v > 0, "a finite number > 0"),
     "batch_size": (lambda v: v is None or _is_whole(v, 1), "None or an integer >= 1, a number of bags"),
@@ -183,18 +189,28 @@ def _codes(index: CellIndex) -> Any:
     return import_torch().as_tensor(index.keys.astype(np.int64) + 1)
 
 
+class FeatureSet(NamedTuple):
+    """Feature set that a callable ``submodel`` gets: columns by position in X, and the number of codes of each."""
+
+    columns: tuple[int, ...]
+    radices: tuple[int, ...]
+
+
 def make_submodels(
     indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]
 ) -> Any:
     """Make a ``ModuleList`` with one network per feature set, in double precision.
 
-    A callable ``submodel`` gets the number of codes of each column of a set and the number of outputs, and returns a
-    ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
+    A callable ``submodel`` gets a `FeatureSet` and the number of outputs, and returns a ``torch.nn.Module`` from codes
+    (n_bags, n_columns) to outputs (n_bags, n_outputs).
     """
     torch = import_torch()
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
     if submodel != "mlp":
-        made = [submodel([radix[c] + 1 for c in index.columns], n_outputs) for index in indexes]
+        made = [
+            submodel(FeatureSet(index.columns, tuple(radix[c] + 1 for c in index.columns)), n_outputs)
+            for index in indexes
+        ]
         for module in made:
             _check_module(module)
         return torch.nn.ModuleList(made).double()

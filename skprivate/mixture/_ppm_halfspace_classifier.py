@@ -34,8 +34,8 @@ from skprivate.privacy.noise import MAX_FLIPS
 #: Default number of halfspaces of a search.
 MOST_HALFSPACES = 5
 #: "auto" takes a descent if the largest principal variances, as many as a search has halfspaces, hold less than the
-#: first part of all, and if it loses less than the second part of the others.
-SEEN, LOST = 0.5, 0.5
+#: first part of all (in 10 columns or fewer they hold more), and if it loses less than the second part.
+SEEN, LOST = 0.5, 0.9
 
 
 def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
@@ -101,8 +101,8 @@ def _about(count: int) -> str:
 
 def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
     """Return True if public points vary in more directions than a few halfspaces can have, and a descent can."""
-    unseen = 1.0 - float(descent.shares[:n_halfspaces].sum())
-    return unseen > 1.0 - SEEN and descent.plan.loss < LOST * unseen
+    seen = float(descent.shares[:n_halfspaces].sum())
+    return seen < SEEN and descent.plan.loss < LOST
 
 
 def make_search(

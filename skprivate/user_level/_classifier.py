@@ -43,7 +43,7 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._sgd import BaseUserLevelSGD, CheckedRows, by_user, labels, read_rows
-from skprivate.user_level.descent._rules import ClassCounts, given_weights
+from skprivate.user_level.descent._rules import UNSETTLED_LEVEL, ClassCounts, given_weights
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
@@ -314,15 +314,19 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         )
 
     def _class_weights(self, classes: list[Any], terms: Terms) -> tuple[Terms, Any]:
-        """Return the class weights, or the mechanism that finds them, and the terms of all later draws."""
+        """Return the class weights, or the mechanism that counts classes, and the terms of all later draws."""
+        n_classes = len(classes)
+        signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            return terms, None
-        if not isinstance(self.loss, str):
+            level = 0.0 if terms.n_users is None else terms.level(terms.n_users, self.n_features_in_ + 1)
+            learnt = self.fit_intercept and self.loss == "log_loss" and not self._as_given()
+            if n_classes > 2 or level <= UNSETTLED_LEVEL or not learnt:
+                return terms, None
+        elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")
-        if not isinstance(self.class_weight, str):
+        elif not isinstance(self.class_weight, str):
             return terms, given_weights(self.class_weight, classes)
-        signed = len(classes) == 2 or self.loss == "smoothed_hinge"
-        counts = ClassCounts(terms, len(classes), signed)
+        counts = ClassCounts(terms, n_classes, signed, balanced=self.class_weight is not None)
         return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
     def _assumptions(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from skprivate.privacy import (
     Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
+    upper_root,
 )
 from skprivate.user_level._ranges import (
     COARSE_SCALES,
@@ -80,6 +81,11 @@ class Terms:
     def sum_sensitivity(self) -> float:
         """ℓ2 change of a sum of vectors of norm at most 1: 1 for a user more or less, 2 for an exchange."""
         return 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    @property
+    def acute_sensitivity(self) -> float:
+        """ℓ2 change where no two vectors are at an obtuse angle, as counts and matrices zzᵀ are: √2 for an exchange."""
+        return upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
     def multiplier(self) -> float:

@@ -39,9 +39,6 @@ LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
 #: variance, and in the others, which momentum speeds up, gradients are noise. Not beside functions of features, which
 #: vary less by design.
 MOST_MOMENTUM_RECORDS = 0.65
-#: Part of the average second moment below which directions are not whitened: there a few distant rows may be, which
-#: clipping hides.
-WHITENING_FLOOR = 0.1
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
 
@@ -279,7 +276,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             follow_tail=self.aggregation == "auto",
             select_scale=True,
             radius=UNIT_RADIUS,
-            whitening_floor=WHITENING_FLOOR,
             most_momentum=MOST_MOMENTUM_RECORDS
             if record_level and not self._prepared_features
             else MOST_MOMENTUM,

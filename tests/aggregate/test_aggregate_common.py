@@ -18,6 +18,8 @@ VARIANTS = [
     CuratedBagGAMClassifier(delta=0.0, categorical_features=[]),
     CuratedBagGAMRegressor(loss="poisson", penalty=(1.0, 10.0), feature_sets="singles"),
     CuratedBagGAMRegressor(epsilon=None, feature_sets="singles"),
+    CuratedBagGAMClassifier(submodel="factors"),
+    CuratedBagGAMRegressor(submodel="factors", feature_sets="pairs", label_bounds=(-2, 2)),
     RandomBagClassifier(loss="debiased"),
     RandomBagRegressor(epsilon=None, label_release="mean", disjoint=False, bag_size=2),
 ]
@@ -26,6 +28,8 @@ NETWORKS = (
     [
         RandomBagClassifier(submodel="mlp", submodel_options=_FEW),
         RandomBagRegressor(submodel="mlp", submodel_options=_FEW, bag_size=3, label_bounds=(-2, 2)),
+        CuratedBagGAMClassifier(submodel="mlp", submodel_options={"epochs": 10}),
+        CuratedBagGAMRegressor(submodel="mlp", submodel_options={"epochs": 10}, label_bounds=(-2, 2)),
     ]
     if find_spec("torch")
     else []
@@ -57,6 +61,7 @@ def positive(estimator, rng, n_rows):
         CuratedBagGAMClassifier(mechanism="discrete_gaussian", penalty=1.0, feature_sets="singles"),
         CuratedBagGAMRegressor(mechanism="gaussian", label_bounds=(-2, 2)),
         CuratedBagGAMRegressor(loss="poisson", delta=0.0),
+        CuratedBagGAMClassifier(submodel="factors", feature_sets="pairs"),
         RandomBagClassifier(disjoint=False, bag_size=3),
         RandomBagRegressor(label_bounds=(-2, 2), bag_size=3, loss="squared"),
         *NETWORKS,

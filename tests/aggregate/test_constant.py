@@ -180,7 +180,7 @@ def test_a_fit_to_noise_is_drawn_to_the_constant_and_says_so():
     design, linear, noise, true = noisy_table(1, 100.0, (8, 50), [(0, 1)])
     ridge = np.append(np.full(design.n_cells, 0.01), 0.0)
 
-    def fit(sums):
+    def fit(sums, _=1.0):
         return fit_tables(design, "squared", np.column_stack([sums, linear[:, -1]]), ridge).coef
 
     def risk(coef):
@@ -188,7 +188,7 @@ def test_a_fit_to_noise_is_drawn_to_the_constant_and_says_so():
 
     constant = constant_start(design, "squared", linear)
     with pytest.warns(ConvergenceWarning, match="worse than a constant"):
-        kept = guarded_fit(fit, LabelSums(design, "squared", linear[:, :-1], noise))
+        kept = guarded_fit([fit], LabelSums(design, "squared", linear[:, :-1], noise))
     assert risk(fit(linear[:, :-1])) > risk(constant) + 100
     assert risk(kept) < risk(constant) + 5
 
@@ -199,7 +199,7 @@ def test_a_good_fit_is_left_alone():
     fit = fit_tables(design, "squared", linear, ridge).coef
     problem = LabelSums(design, "squared", linear[:, :-1], noise)
     assert no_worse_than_constant(problem, fit, 5.0, 0.25) is fit
-    kept = guarded_fit(lambda _: fit, problem)
+    kept = guarded_fit([lambda *_: fit], problem)
     assert kept is fit
 
 

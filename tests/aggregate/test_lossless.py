@@ -54,6 +54,29 @@ def test_design_is_the_one_hot_matrix(n, seed, merged, n_outputs):
     units = np.eye(design.n_cells, design.n_cells + 1)
     gram = [design.scatter(weight * multiplicity * design.scores(unit[None]))[0, :-1] for unit in units]
     np.testing.assert_allclose(design.gram(weight), gram, atol=1e-10)
+    kept = np.flatnonzero(rng.random(len(sets)) < 0.5)
+    cells = design.cells_of(kept)
+    part = design.restricted(kept)
+    np.testing.assert_allclose(part.gram(weight), np.array(gram)[np.ix_(cells, cells)], atol=1e-10)
+    np.testing.assert_array_equal(part.counts, design.counts[cells])
+
+
+@pytest.mark.parametrize("most", [0, 90, 1000])
+def test_few_passes_where_a_factor_of_all_cells_costs_too_much(most, monkeypatch):
+    """Columns are nearly sums of their pairs' cells: the part of the sets shrunk least takes care of it."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, size=(3000, 14))
+    sets = [*itertools.combinations(range(14), 1), *itertools.combinations(range(14), 2)]
+    design, _ = design_of(X, sets)
+    y = (rng.random(design.n_rows) < 1 / (1 + np.exp(2 - X[:, 0] / 2))).astype(float)
+    linear = design.scatter(y[None])
+    ridge = np.append(np.where(design.set_of_cell() < 14, 0.1, 300.0), 0.0)
+    exact = fit_tables(design, "log", linear, ridge, tol=1e-9)
+    monkeypatch.setattr(design_module, "_SECONDS_PER_FLOP", 1.0)
+    monkeypatch.setattr(design_module, "_PART_CELLS", most)
+    found = fit_tables(design, "log", linear, ridge, tol=1e-6)
+    assert found.n_passes < (40 if most else 100)
+    np.testing.assert_allclose(design.scores(found.coef), design.scores(exact.coef), atol=2e-3)
 
 
 @pytest.mark.parametrize("span", [1, 30, 1 << 16])

@@ -307,18 +307,18 @@ def test_networks_below_tables_are_made_and_tried_before_anything_is_paid_for(to
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
 
     class Codes(torch.nn.Module):
-        def __init__(self, radices, n_outputs, change=1.0):
+        def __init__(self, feature_set, n_outputs, change=1.0):
             super().__init__()
-            self.layer, self.change = torch.nn.Linear(len(radices), n_outputs), change
+            self.layer, self.change = torch.nn.Linear(len(feature_set.columns), n_outputs), change
 
         def forward(self, codes):
             return self.layer(codes.double()) * self.change
 
     made = []
 
-    def once(radices, n_outputs):
-        made.append(radices)
-        return Codes(radices, n_outputs)
+    def once(feature_set, n_outputs):
+        made.append(feature_set)
+        return Codes(feature_set, n_outputs)
 
     ledger = PrivacyLedger(epsilon=9.0, delta=0.1, unit="label")
     model = kind(ledger=ledger, feature_sets="singles")
@@ -328,11 +328,15 @@ def test_networks_below_tables_are_made_and_tried_before_anything_is_paid_for(to
         ("mlp", {"embedding": 0.5}, r"\['embedding'\] must be"),
         ("mlp", {"shared_embeddings": 1}, r"\['shared_embeddings'\] must be"),
         ("mlp", {"hidden": 3}, r"\['hidden'\] must be"),
-        (lambda radices, n_outputs: 3, None, "must return a torch.nn.Module, got int"),
-        (lambda radices, n_outputs: Codes([1] * 5, n_outputs), None, "from codes .* to scores"),
-        (lambda radices, n_outputs: Codes(radices, n_outputs + 1), None, "got .*, 2"),
-        (lambda radices, n_outputs: Codes(radices, n_outputs, np.nan), None, "got NaN or infinity"),
-        (lambda radices, n_outputs: Codes(radices, n_outputs, 1j), None, "complex128"),
+        (lambda feature_set, n_outputs: 3, None, "must return a torch.nn.Module, got int"),
+        (
+            lambda feature_set, n_outputs: Codes(feature_set._replace(columns=(0,) * 5), n_outputs),
+            None,
+            "from codes .* to scores",
+        ),
+        (lambda feature_set, n_outputs: Codes(feature_set, n_outputs + 1), None, "got .*, 2"),
+        (lambda feature_set, n_outputs: Codes(feature_set, n_outputs, np.nan), None, "got NaN or infinity"),
+        (lambda feature_set, n_outputs: Codes(feature_set, n_outputs, 1j), None, "complex128"),
     ]:
         with pytest.raises((TypeError, ValueError), match=match):
             model.set_params(submodel=submodel, submodel_options=options).fit(X, y)

@@ -246,6 +246,18 @@ def test_auto_descends_only_with_delta_where_public_rows_are_wide():
     assert chosen(wide, delta=1e-6, max_halfspaces=25) == "greedy"
 
 
+def test_auto_descends_in_many_rare_categories():
+    """A descent sees a part of them only, but a search sees less."""
+    rng = np.random.default_rng(0)
+    codes = rng.geometric(0.2, size=(3000, 12)).clip(1, 8)
+    X = (codes[:, :, None] == np.arange(1, 9)).reshape(3000, -1).astype(float)
+    y = (rng.random(3000) < 0.1).astype(int)
+    model = PPMHalfspaceClassifier(
+        1.0, delta=1e-6, private_label=1, class_weight="balanced", max_candidates=1000, random_state=0
+    )
+    assert model.fit(X, y).strategy_ == "gradient"
+
+
 def test_the_guarantee_and_what_a_descent_does_not_have():
     X, private = make_rows()
     y = private.astype(int)

@@ -297,7 +297,7 @@ def test_without_noise_bends_are_penalised_as_sixteen_times_a_line(seed, monkeyp
         F = Z / np.where(np.arange(Z.shape[1]) < 3, 1.0, np.sqrt(ridge))
         known = LogisticRegression(C=1 / (model.alpha_ * len(X)), max_iter=5000, tol=1e-10).fit(F, y)
         away[ridge] = np.std(known.decision_function(F) - model.decision_function(splines.transform(X)))
-    assert away[16] < 0.01 < 0.03 < min(away[4], away[64])
+    assert away[16] < 0.015 < 0.03 < min(away[4], away[64])
 
 
 @pytest.mark.parametrize("seed", range(3, 6))

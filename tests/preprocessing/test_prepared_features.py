@@ -71,5 +71,5 @@ def test_noise_is_that_of_all_columns():
     terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 5000)
     options = {"n_features": 8, "centred": True, "target": True}
     beside = plan_standardisation(terms, **options, prepared=(True,) * 6 + (False,) * 2)
-    assert beside.n_features == 2
+    assert beside.features.n_columns == 2
     assert beside._level(5000.0) == plan_standardisation(terms, **options)._level(5000.0)

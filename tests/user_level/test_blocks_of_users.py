@@ -62,9 +62,7 @@ def test_no_digit_depends_on_the_size_of_blocks_or_the_layout(kind, options, mon
     expected = fitted(kind, X, y, users, **options)
     np.testing.assert_array_equal(fitted(kind, np.asfortranarray(X), y, users, **options), expected)
     for block in (5, 100):
-        for module in ("_problems",):
-            monkeypatch.setattr(f"skprivate.user_level.{module}.BLOCK_ROWS", block)
-        monkeypatch.setattr("skprivate.user_level.scaling._frame._BLOCK", 8 * block)
+        monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", block)
         # Users one after the other, and their rows among those of others.
         order = np.argsort(np.random.default_rng(block).random(len(users)))
         for user in range(N_USERS):

@@ -11,11 +11,14 @@ from sklearn.linear_model import LinearRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
-from skprivate.privacy.draws._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
+from skprivate.privacy.draws._quantiles import EIGHTHS
 from skprivate.user_level._plan import Terms
-from skprivate.user_level.scaling._column_search import last_zero_cell, select_distance
 from skprivate.user_level.scaling._frame import PREDICTION_RANGE
-from skprivate.user_level.scaling._standardise import PREDICTION_NOISE, plan_standardisation
+from skprivate.user_level.scaling._standardise import (
+    PREDICTION_NOISE,
+    plan_standardisation,
+    select_distance,
+)
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])
@@ -40,8 +43,9 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
     assert plan._prediction_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
     light, noise = max(0.0, 1.0 - (reach - 6.0) / 3.0), min(1.0, plan._level(n_users) / 1e-3)
-    assert plan._row_bound(reach, n_users) == pytest.approx(reach - 3.0 * light * noise, rel=1e-9)
-    assert replace(plan, tail_epsilon=None)._row_bound(reach, n_users) == reach, "nobody looked"
+    far = 0.08 / np.sqrt(plan._level(n_users))
+    assert plan._row_bound(reach, n_users) == pytest.approx(max(reach - 3.0 * light * noise, far), rel=1e-9)
+    assert replace(plan, tail_epsilon=None)._row_bound(reach, n_users) == max(reach, far), "nobody looked"
 
 
 @pytest.mark.parametrize("law", [stats.gamma(2.0), stats.lognorm(0.8)], ids=["gamma", "lognormal"])
@@ -56,12 +60,12 @@ def test_predictions_of_a_skewed_target_end_beyond_it_by_degrees(law):
         low, high = model.fit(rng.normal(size=(6_000, 3)), law.rvs(6_000, random_state=rng)).target_range_
         ends.append(0.5 * (high - low) / last)
         reaches.append(model._frame.prediction_range)
-    assert min(ends) > 0.9 and max(ends) < 4.0, ends
+    assert min(ends) > 0.8 and max(ends) < 4.0, ends
     assert len(np.unique(reaches)) >= 5, reaches
 
 
-@pytest.mark.parametrize(("n_users", "searched"), [(6_000, False), (800, True)])
-def test_rows_end_at_three_norms_where_the_tail_is_light(n_users, searched):
+@pytest.mark.parametrize("n_users", [6_000, 800])
+def test_rows_end_at_three_norms_where_the_tail_is_light(n_users):
     """Rows of six typical norms had the say of many where no target goes as far, and their noise. Columns end where
     predictions do: a row of d of them is as long as one that goes √d times as far alone."""
     rng = np.random.default_rng(0)
@@ -70,14 +74,13 @@ def test_rows_end_at_three_norms_where_the_tail_is_light(n_users, searched):
     model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
     low, high = model.feature_range_
     plan = model._mechanism(4, model._terms(n_users), True).standardisation
-    assert (plan.search is not None) == searched
     np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * PREDICTION_RANGE)
-    typical = np.sqrt(5.0)  # of four columns of deviation 1 and a constant, on a grid of half octaves
+    typical = np.sqrt(5.0)  # of four columns of deviation 1 and a constant
     reach = 6.0 if plan.tail_epsilon is None else 3.0
-    assert reach * 2.0**-0.5 < model.row_bound_ / typical < reach * 2.0**0.5
+    assert reach * 0.99 < model.row_bound_ / typical < reach * 1.2
     labels = UserLevelSGDClassifier(1.0, random_state=0).fit(X, y > 0)
-    assert 2.0 * 2.0**-0.5 < labels.row_bound_ / typical < 2.0 * 2.0**0.5
-    assert (np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(8.0)) or searched
+    assert labels.row_bound_ == pytest.approx(2.0 * typical)
+    assert np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("epsilon", [1e4, 1e6])
@@ -90,64 +93,22 @@ def test_without_noise_rows_and_predictions_go_as_far_as_they_like(epsilon):
         y = X @ [1.0, -1.0, 0.5, 0.2] + 0.5 * rng.normal(size=300)
         model = UserLevelSGDRegressor(epsilon, random_state=seed).fit(X, y)
         losses.append(LinearRegression().fit(X, y).score(X, y) - model.score(X, y))
-    assert np.mean(losses) < (0.005 if epsilon == 1e4 else 1e-5), losses
+    assert np.mean(losses) < (0.005 if epsilon == 1e4 else 0.001), losses
 
 
-class Chances:
-    """Keeps the exact probabilities of a selection, and takes the likeliest."""
+class Likeliest:
+    """Takes the likeliest."""
 
-    def select(self, utilities, *, sensitivity, epsilon):
-        exponent = utilities / sensitivity * epsilon / 2.0
-        weights = np.exp(exponent - exponent.max())
-        self.costs, self.chances = -utilities, weights / weights.sum()
-        return int(np.argmax(weights))
+    def select(self, utilities, **_):
+        return int(np.argmax(utilities))
 
 
-def chances(cells_of, n_beyond, epsilon, grid, known=None):
-    """Of a column with these numbers on this grid."""
-    counts = np.bincount(grid.cells(cells_of), minlength=grid.last + 1)
-    seen = Chances()
-    known = known and [int(grid.cells(np.array([each]))[0]) for each in known]
-    select_distance(counts, last_zero_cell(0.0, grid), n_beyond, epsilon, seen, known, grid)
-    return seen
-
-
-@pytest.mark.parametrize("share", [0.2, 0.25, 0.3, 0.34, 0.36])
-@pytest.mark.parametrize("known", [None, [1.0]])
-def test_a_finer_grid_finds_no_scale_where_there_is_none(share, known):
-    """Every one of four times the cells between 0 and the first number was as likely as the one that says that most
-    numbers are 0: predictions of 3 fits in 5 were clipped to a point, of 1 in 5 before."""
-    rng = np.random.default_rng(0)
-    numbers = np.where(np.arange(4_000) < share * 4_000, 1e4 * (0.1 + rng.exponential(size=4_000)), 0.0)
-    sought, epsilon = 0.35 * 4_000, 2.0 * (np.log(24.0) + 9.0) / (0.35 * 4_000)
-    coarse, fine = (chances(numbers, sought, epsilon, grid, known) for grid in (OCTAVES, EIGHTHS))
-    far = 1e3  # between 0 and the numbers
-    for grid, seen in ((OCTAVES, coarse), (EIGHTHS, fine)):
-        seen.gap = seen.chances[1 : int(grid.cells(np.array([far]))[0]) - last_zero_cell(0.0, grid)].sum()
-    # The gap is as likely as on the coarse grid, and so is that there is no scale.
-    assert fine.gap == pytest.approx(coarse.gap, rel=0.1, abs=1e-6)
-    assert fine.chances[0] == pytest.approx(coarse.chances[0], rel=0.1, abs=1e-6)
-
-
-@pytest.mark.parametrize("known", [None, [1.0], [1.0, 48.0]])
-def test_grids_have_the_same_prior(known):
-    """Where there is nobody a cell of the coarse grid costs as much on the finer, but for its width."""
-    epsilon = 0.02
-    coarse, fine = (chances(np.zeros(0), 0.0, epsilon, grid, known).costs for grid in (OCTAVES, EIGHTHS))
-    at = [int(EIGHTHS.cells(np.array([OCTAVES.value(k)]))[0]) for k in range(70, 200)]
-    least = [last_zero_cell(0.0, grid) for grid in (OCTAVES, EIGHTHS)]
-    unit = UNIT_WEIGHT * 2.0 / epsilon
-    more = fine[np.array(at) - least[1]] - coarse[np.arange(70, 200) - least[0]]
-    assert more / unit == pytest.approx(np.full(130, np.log(4.0)), abs=1e-3)
-
-
-def test_a_constant_target_has_no_scale():
-    """About the centre of one all distances are the error of its grid, which is finer than reaches are."""
+def test_a_constant_target_is_predicted():
+    """All distances from its centre are errors of a grid."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         y = np.full(2_000, 10.0 ** rng.uniform(-6.0, 6.0))
         model = UserLevelSGDRegressor(1.0, random_state=seed).fit(rng.normal(size=(2_000, 3)), y)
-        assert model.target_range_ == (-np.inf, np.inf)
         assert model.predict(np.zeros((1, 3))) == pytest.approx(y[:1], rel=0.2, abs=1e-4)
 
 
@@ -157,16 +118,16 @@ def test_a_reach_is_found_to_an_eighth():
     for octave in np.linspace(-20.0, 20.0, 81):
         distances = 2.0**octave * np.linspace(0.0, 1.0, 2_001)
         cells = np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1)
-        reach = select_distance(cells, last_zero_cell(0.0, EIGHTHS), 700.0, 1.0, Chances(), grid=EIGHTHS)
+        reach = select_distance(cells, 0.0, 700.0, 1.0, Likeliest())
         assert reach == pytest.approx(0.65 * 2.0**octave, rel=0.075)
 
 
 def test_rows_end_at_two_norms_where_no_feature_has_a_scale():
-    """The target's range says nothing of features that are divided by one number all."""
+    """The target's range says nothing of features that are left as they are."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 30))
+    X = rng.normal(size=(120, 30))
     model = UserLevelSGDRegressor(1.0, random_state=0)
-    plan = model._mechanism(30, model._terms(300), True).standardisation
-    assert plan.target and not plan.by_column
-    model.fit(X, 100.0 + 10.0 * X[:, 0] + 10.0 * rng.normal(size=300))
+    plan = model._mechanism(30, model._terms(120), True).standardisation
+    assert plan.target is not None and plan.features is None
+    model.fit(X, 100.0 + 10.0 * X[:, 0] + 10.0 * rng.normal(size=120))
     assert model.row_bound_ == pytest.approx(2.0 * np.sqrt(31.0))

@@ -13,7 +13,6 @@ from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import tail_factor
 from skprivate.user_level._regressor import MOST_MOMENTUM_RECORDS
-from skprivate.user_level.descent import _descent
 from skprivate.user_level.descent import _linear as _linear_descent
 from skprivate.user_level.descent._descent import adaptive_descent, average
 from skprivate.user_level.descent._rules import MOST_MOMENTUM
@@ -31,9 +30,11 @@ def seen(monkeypatch):
         _linear_descent.shrink_functions,
     )
 
-    def descending(self, objective, rows, plan, level, release):
+    def descending(self, objective, rows, plan, level, origin, release):
         found.update(
-            plan=plan, objective=objective, course=descend(self, objective, rows, plan, level, release)
+            plan=plan,
+            objective=objective,
+            course=descend(self, objective, rows, plan, level, origin, release),
         )
         return found["course"]
 
@@ -133,33 +134,6 @@ def test_times_are_those_of_the_iterates_that_are_averaged():
     directions = np.where(iterates < 20, 1.0, 0.0)  # a start that noise does not explain
     course = average(iterates, directions, 1e-3, 1.0, np.arange(40.0))
     assert 0 < len(course.times) < 25 and course.times.mean() == course.coef[0]
-
-
-def test_steps_after_the_search_are_longer_by_the_root_of_what_is_allowed(monkeypatch):
-    n = 4000
-    found = []
-    monkeypatch.setattr(_descent, "_REFINE_GAIN", 0.0)  # nor by what directions say
-    monkeypatch.setattr(_descent, "_OVERSHOT", -math.inf)
-    for stretch in (0.5, 1.0, 16.0, 256.0):
-        monkeypatch.setattr(_descent, "_selected_radius", lambda *_, s=stretch: (1.0, s))
-        X, y = rows(n)
-        model, times = UserLevelSGDRegressor(3.0, random_state=0), []
-        monkeypatch.setattr(_descent, "average", lambda *args, t=times: t.append(args[-1]) or average(*args))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X, y)
-        found.append(times[0][0])
-    assert found[0] == found[1]  # never shorter
-    assert (found[3] - found[1]) / (found[2] - found[1]) == pytest.approx(15.0 / 3.0, rel=1e-6)
-
-
-def test_steps_of_a_mean_are_not_longer_in_noise(monkeypatch):
-    """Three medians that are asked for are not what noise allows: R² was .39 for .49 in sixty columns."""
-    found, select = [], _descent._selected_radius
-    monkeypatch.setattr(_descent, "_selected_radius", lambda *args: found.append(select(*args)) or found[0])
-    X, y = rows(4000)
-    UserLevelSGDRegressor(0.5, aggregation="mean", random_state=0).fit(X, y)
-    assert found[0][0] > 0.0 and found[0][1] <= 1.0
 
 
 def test_clipping_where_most_are_predicted_exactly():

@@ -15,9 +15,19 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
-from skprivate.user_level.scaling._column_search import DISTANCE_CANDIDATES, MOST_BEYOND
-from skprivate.user_level.scaling._frame import Frame, SecondMoments, bounded_columns, public_bound, whiten
-from skprivate.user_level.scaling._standardise import _row_norms, plan_standardisation
+from skprivate.user_level.scaling._frame import (
+    Frame,
+    bounded_columns,
+    public_bound,
+    sum_of_squares,
+    whiten,
+    whitening,
+)
+from skprivate.user_level.scaling._standardise import (
+    MOST_BEYOND,
+    distance_counts,
+    plan_standardisation,
+)
 
 
 def rows(seed, n_users=2000, rows_each=4, d=6):
@@ -104,66 +114,67 @@ def test_a_plan_costs_a_part_of_the_budget_and_decides(adjacency, n_users):
 def test_coefficients_go_back_to_the_features_as_they_came():
     rng = public_generator(1)
     X, coef = rng.normal(size=(5, 3)), rng.normal(size=(1, 4))
-    frame = Frame(np.array([1.0, -2.0, 3.0]), np.array([0.5, 2.0, 4.0]), 7.0, 3.0, 1.0)
+    frame = Frame(np.array([1.0, -2.0, 3.0]), np.array([0.5, 2.0, 4.0]), 7.0, 3.0)
     mapped = (X - frame.centres) / frame.scales
     expected = 7.0 + 3.0 * (mapped @ coef[0, :3] + coef[0, 3])
     back = frame.coefficients(coef, True)[0]
     np.testing.assert_allclose(X @ back[:3] + back[3], expected)
 
 
-def test_second_moments_are_sums_of_what_each_user_contributes_alone():
-    rng = public_generator(2)
-    sizes = np.array([1, 3, 1, 2, 5])
-    columns = rng.normal(size=(4, sizes.sum())) * 10.0 ** rng.integers(-3, 4, size=(4, 1))
-    ends = np.cumsum(sizes)
-    groups = UserGroups(np.repeat(np.arange(5), sizes))
-    whole = SecondMoments(columns, groups).contribution_sum(np.zeros(0), 2.0)
-    alone = [
-        SecondMoments(columns[:, end - size : end], UserGroups(np.zeros(size, dtype=int))).contribution_sum(
-            np.zeros(0), 2.0
-        )
-        for size, end in zip(sizes, ends, strict=True)
-    ]
-    np.testing.assert_array_equal(whole, np.sum(alone, axis=0))
-    assert all(sum(int(v) ** 2 for v in each) <= 2**60 for each in alone)
-    # The norm of the vector is that of the matrix.
-    z = columns[:, :1]
-    (_, vectors), *_ = SecondMoments(z, UserGroups(np.zeros(1, dtype=int))).gradient_blocks(np.zeros(0))
-    assert np.linalg.norm(vectors) == pytest.approx(float(z[:, 0] @ z[:, 0]))
+def extreme_rows(seed):
+    """Users with one row to a thousand, in any order, of normal or extreme numbers that a row may have."""
+    rng = public_generator(seed)
+    codes = rng.permutation(np.repeat(np.arange(9), [1, 1000, 1, 2, 3, 1, 17, 130, 1]))
+    extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300]
+    size = (len(codes), 3)
+    return codes, rng.normal(size=size) if seed < 3 else rng.choice(extremes, size=size)
 
 
-def own_statistics(X, groups, matrix, centre, scale):
-    """All that users contribute to a map of features and to whitening, before and after it."""
-    columns = groups.columns(X)
-    data = UserData((X - centre) / scale, np.zeros(len(X)), groups, np.arange(groups.n_users))
-    ordered = UserData(data.groups.columns(data.X).T, data.y, groups.sorted(), data.names)
-    white = SecondMoments(whiten(ordered, matrix, False).X.T, ordered.groups)
-    sums = [SecondMoments(columns, groups).contribution_sum(np.zeros(0), 2.0)]
-    sums.append(white.contribution_sum(np.zeros(0), 2.0))
-    return sums, [_row_norms(columns, ordered.groups, True), white.gradient_norms(np.zeros(0))]
+def in_order(X, codes, weight_cap=1):
+    groups = UserGroups(codes, weight_cap)
+    return UserData(groups.columns(X).T, np.zeros(len(X)), groups.sorted(), np.arange(groups.n_users))
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_statistic_of_a_user_depends_on_who_else_is_there(seed, monkeypatch):
-    """Extreme numbers, maps that overflow, a user with 1000 rows, blocks of any size, rows in any order."""
-    rng = public_generator(seed)
-    monkeypatch.setattr("skprivate.user_level.scaling._frame._BLOCK", [4, 300, 1 << 22][seed % 3])
+@pytest.mark.parametrize("weight_cap", [1, 20])
+def test_second_moments_are_sums_of_what_each_user_contributes_alone(seed, weight_cap, monkeypatch):
     monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", [8192, 4][seed % 2])
-    codes = rng.permutation(np.repeat(np.arange(9), [1, 1000, 1, 2, 3, 1, 17, 130, 1]))
-    extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300, 1.7e308, -1.7e308]
-    size = (len(codes), 3)
-    X = rng.normal(size=size) if seed < 3 else rng.choice(extremes, size=size)
-    public = rng.normal(size=(3, 3)), rng.normal(size=3), 10.0 ** rng.integers(-19, 19, size=3)
-    with np.errstate(all="ignore"):
-        sums, numbers = own_statistics(X, UserGroups(codes), *public)
-        for user in range(9):
-            own = codes == user
-            alone, mine = own_statistics(X[own], UserGroups(np.zeros(own.sum(), np.int64)), *public)
-            assert all(sum(int(v) ** 2 for v in each) <= 2**60 for each in alone)
-            sums = [total - each for total, each in zip(sums, alone, strict=True)]
-            for together, single in zip(numbers, mine, strict=True):
-                np.testing.assert_array_equal(together[user], single[0])
-    assert not np.any(sums)
+    codes, X = extreme_rows(seed)
+    matrices, total = [], sum_of_squares(in_order(X, codes, weight_cap), True, 2.0)
+    for user in range(9):
+        own = codes == user
+        alone = sum_of_squares(in_order(X[own], np.zeros(own.sum(), np.int64), weight_cap), True, 2.0)
+        assert sum(int(v) ** 2 for v in alone.ravel()) <= 2**72
+        matrices.append([[int(v) for v in row] for row in alone])
+        total = total - alone
+    assert not np.any(total)
+    for one in matrices:  # no two at an obtuse angle
+        for other in matrices:
+            assert sum(a * b for p, q in zip(one, other, strict=True) for a, b in zip(p, q, strict=True)) >= 0
+
+
+class Exact:
+    def gaussian(self, total, *, step, **_):
+        return np.asarray(total, dtype=float) * step
+
+
+def test_without_noise_whitened_rows_have_unit_moments():
+    rng = public_generator(2)
+    X = rng.normal(size=(5000, 3)) @ rng.normal(size=(3, 3)) + [1.0, 0.0, -1.0]
+    data = in_order(X, np.arange(5000))
+    terms = Terms(1e4, 1e-6, Adjacency.REPLACE_ONE, 5000)
+    matrix, norm = whitening(
+        InMemory(data),
+        4,
+        constant=True,
+        multiplier=1e-3,
+        n_users=5000,
+        terms=terms,
+        release=Exact(),
+    )
+    white = whiten(data, matrix, True).X
+    np.testing.assert_allclose(white.T @ white / 5000, np.eye(4), atol=0.03)
+    assert norm == pytest.approx(2.0, abs=0.02)
 
 
 def test_a_whitened_row_does_not_depend_on_other_rows():
@@ -177,7 +188,31 @@ def test_a_whitened_row_does_not_depend_on_other_rows():
     whole = mapped(X)
     for i in range(len(X)):
         np.testing.assert_array_equal(mapped(X[i : i + 1])[0], whole[i])
-    np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix)
+    np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix, atol=1e-4)
+
+
+def test_a_whitened_row_that_is_not_finite_does_not_depend_on_blocks_or_others(monkeypatch):
+    """Products with infinities overflow in one order of summation and not in another."""
+    rng = public_generator(5)
+    X = rng.choice([0.0, 1.0, -1e300, 1e300, 1e154, 5e-324, np.inf, -np.inf, np.nan], size=(100, 7))
+    matrix = rng.normal(size=(7, 7)) * 1e150
+    whole = whiten(in_order(X, np.arange(100)), matrix, False).X.copy()
+    assert np.isfinite(whole).any() and np.isnan(whole).any()
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", 1)
+    np.testing.assert_array_equal(whiten(in_order(X, np.arange(100)), matrix, False).X, whole)
+    for i in range(100):
+        others = in_order(np.where(np.arange(100)[:, None] == i, X, np.inf), np.arange(100))
+        np.testing.assert_array_equal(whiten(others, matrix, False).X[i], whole[i])
+
+
+def test_distances_that_are_not_numbers_are_counted():
+    """An error would tell that there is one."""
+    codes = np.array([0, 1, 2, 2, 3, 3])
+    y = np.array([np.inf, -np.nan, 1.0, -np.inf, np.nan, 2.0])
+    data = UserData(np.zeros((6, 1)), y, UserGroups(codes), np.arange(4))
+    with np.errstate(all="ignore"):
+        counts = distance_counts(data, 0.5)
+    assert counts.sum() == 4 == counts[-1]
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -200,8 +235,12 @@ def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
     data = InMemory(UserData(X, y, UserGroups(users), np.arange(20)))
     release = recording_release()
     same, frame = plan.run(data, at_least, release)
-    assert not frame.target_found and (frame.scales == 1.0).all() and frame.row_bound == public_bound(6)
-    np.testing.assert_array_equal(same.block.X, bounded_columns(X.T, public_bound(6)).T)
+    assert (
+        not frame.target_found
+        and (frame.scales == 1.0).all()
+        and frame.row_bound == pytest.approx(6.0 * np.sqrt(7.0))
+    )
+    np.testing.assert_array_equal(same.block.X, bounded_columns(X.T, frame.row_bound).T)
     np.testing.assert_array_equal(same.block.y, y)
     assert len(release.draws) == sum(count for _, count in plan.events)
 
@@ -239,18 +278,20 @@ def test_the_draws_do_not_depend_on_the_data():
     assert seen[0] == seen[1] == seen[2]
 
 
-@pytest.mark.parametrize(("epsilon", "low", "about"), [(5.0, 0.0, (0.9, 1.1)), (1e4, -0.04, (0.3, 0.8))])
+@pytest.mark.parametrize(("epsilon", "low", "about"), [(5.0, 0.0, (0.1, 1.1)), (1e4, -0.04, (0.01, 0.1))])
 def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
-    """Their distances to the centre are the error of its grid, or any number below the other value."""
+    """Some of them have a scale, and others are rare."""
     n, rare = 4000, 30
-    terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n)
-    plan = plan_standardisation(terms, n_features=3 + rare, centred=True, target=False)
-    sought = min(DISTANCE_CANDIDATES * 2.0 / (plan.distance_epsilon * n), MOST_BEYOND)
     rng = public_generator(9)
     X = rng.normal(size=(n, 3 + rare))
-    shares = sought * np.linspace(*about, rare)
+    shares = MOST_BEYOND * np.linspace(*about, rare)
     X[:, 3:] = np.where(rng.uniform(size=(n, rare)) < shares, 1.0, low)
-    labels = (X[:, :3].sum(axis=1) + 3.0 * X[:, 3:].sum(axis=1) + rng.logistic(size=n) > 0).astype(int)
+    labels = (
+        X[:, :3].sum(axis=1)
+        + 3.0 * (X[:, 3:].sum(axis=1) - X[:, 3:].sum(axis=1).mean())
+        + rng.logistic(size=n)
+        > 0
+    ).astype(int)
     reference = roc_auc_score(labels, LogisticRegression().fit(X, labels).decision_function(X))
     X[:, 0] *= 1000.0  # features are not left as they are
     model = fitted(UserLevelSGDClassifier(epsilon, random_state=0), X, labels)

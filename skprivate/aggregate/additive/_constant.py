@@ -4,12 +4,12 @@ The loss of scores ŷ over the rows, less that of the constant, is Σ b(ŷ) − 
 z. Noisy sums that θ was fitted to make it too small. For θ linear in sums of covariance G + N this optimism is the
 trace of ∂θ/∂z (G + N) (Stein). With it added, the estimate is unbiased for the loss of new labels, and the noise gives
 its error. For any other fit noise is halved: with our own b ~ N(0, G + N), s + b and s − b have independent noise.
-The fit to the first, which is a little worse, is rated by the second.
+The fit to the first, which is a little worse, is rated by the second; so are several fits, of which the best is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -188,27 +188,50 @@ def no_worse_than_constant(
     return coef if share == 1.0 else problem.constant + share * change
 
 
-def guarded_fit(fit: Callable[[FloatArray], FloatArray], problem: LabelSums) -> FloatArray:
-    """Fit by any deterministic method, and shrink towards the constant where the fit follows the noise.
+def guarded_fit(fits: Sequence[Callable[[FloatArray, float], FloatArray]], problem: LabelSums) -> FloatArray:
+    """Fit by the best of some deterministic methods, and shrink towards the constant where it follows the noise.
 
-    ``fit`` maps sums to coefficients (n_outputs, n_cells + 1). It is called twice where there is noise.
+    Each maps sums, and by what their variance is multiplied, to coefficients (n_outputs, n_cells + 1).
     """
-    coef = fit(problem.sums)
-    if not problem.is_noisy:
-        return coef
+    if len(fits) == 1 and not problem.is_noisy:
+        return fits[0](problem.sums, 1.0)
     own = problem.simulate_noise(problem.constant, problem.dispersion)
-    change = fit(problem.sums + own) - problem.constant
     linear = problem.linear
     linear[:, :-1] -= own
+    changes = [fit(problem.sums + own, 2.0) - problem.constant for fit in fits]
+    best = int(np.argmin([_new_loss(problem, linear, change)(1.0) for change in changes]))
+    coef = fits[best](problem.sums, 1.0)
+    if not problem.is_noisy:
+        return coef
     share = _share(
         problem,
         linear,
         2.0 * problem.noise,
-        change,
+        changes[best],
         2.0 * problem.dispersion,
         margin=GIVEN_PENALTY_MARGIN,
     )
     return coef if share == 1.0 else problem.constant + share * (coef - problem.constant)
+
+
+def _new_loss(
+    problem: LabelSums, linear: FloatArray, change: FloatArray, optimism: float = 0.0
+) -> Callable[[float], float]:
+    """Estimate the loss of new labels above the constant's, of a share of the way from it by ``change``."""
+    design, loss, multiplicity = problem.design, problem.loss, problem.multiplicity
+    first, way = design.scores(problem.constant), design.scores(change)
+    start, mean = partition(loss, first)
+    # About the constant: of labels far from 0 the parts would cancel.
+    pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
+
+    def estimate(share: float) -> float:
+        if loss == "squared":
+            rise = 0.5 * share**2 * np.sum(way**2, axis=0)
+        else:
+            rise = partition(loss, first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
+        return float(rise @ multiplicity) + share * (optimism - pull)
+
+    return estimate
 
 
 def _share(
@@ -223,23 +246,14 @@ def _share(
     margin: float,
 ) -> float:
     """Choose the step from the constant by ``change``, as sums of this noise and dispersion rate it."""
-    design, loss, multiplicity = problem.design, problem.loss, problem.multiplicity
-    first, way = design.scores(problem.constant), design.scores(change)
-    start, mean = partition(loss, first)
-    # About the constant: of labels far from 0 the parts would cancel.
-    pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
-
-    def estimate(share: float) -> float:
-        if loss == "squared":
-            rise = 0.5 * share**2 * np.sum(way**2, axis=0)
-        else:
-            rise = partition(loss, first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
-        return float(rise @ multiplicity) + share * (optimism - pull)
-
-    spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * multiplicity))
+    design, loss = problem.design, problem.loss
+    _, mean = partition(loss, design.scores(problem.constant))
+    way = design.scores(change)
+    spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * problem.multiplicity))
     error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
     gain = design.n_samples * _largest_gain(loss, mean[:, 0], dispersion)
     advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
+    estimate = _new_loss(problem, linear, change, optimism)
     return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
 
 

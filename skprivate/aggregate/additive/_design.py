@@ -12,10 +12,10 @@ the tables into row scores, and *scatter* row residuals back into cells. Two exa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sparse
@@ -79,23 +79,51 @@ class CellDesign:
 
     def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
         """Merge cells of the same set: ``cell_of_cell`` is the new cell of each, numbered through all sets."""
-        merged = copy(self)
-        merged.offsets = offsets
-        merged._groups = []
-        for group in self._groups:
-            cells = []
-            for j, sub in group.members:
-                local = (cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]).astype(np.intp)
-                cells.append(local if sub is None else local[sub])
-            # Joint values that differ only in merged cells become one.
-            joint, renumber = np.unique(np.stack(cells), axis=1, return_inverse=True)
-            codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
-            members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))
-            merged._groups.append(_Group(codes, joint.shape[1], members))
+        every = np.arange(self.offsets.size - 1)
+        own = [
+            (cell_of_cell[start:stop] - first).astype(np.intp)
+            for start, stop, first in zip(self.offsets[:-1], self.offsets[1:], offsets[:-1], strict=True)
+        ]
+        merged = self._regrouped(every, offsets, lambda j, cells: own[j][cells])
         merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
             np.float64, copy=False
         )
         return merged
+
+    def restricted(self, sets: NDArray[np.intp]) -> CellDesign:
+        """Keep some sets only, which are in order."""
+        ends = np.cumsum(np.diff(self.offsets)[sets])
+        part = self._regrouped(sets, np.append(0, ends), lambda _, cells: cells)
+        part.counts = self.counts[self.cells_of(sets)]
+        return part
+
+    def cells_of(self, sets: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Number the cells of some sets, which are in order."""
+        return np.flatnonzero(np.isin(self.set_of_cell(), sets))
+
+    def _regrouped(
+        self,
+        sets: NDArray[np.intp],
+        offsets: NDArray[np.int64],
+        renumber: Callable[[int, NDArray[np.intp]], NDArray[np.intp]],
+    ) -> CellDesign:
+        """Keep ``sets`` with other cells, whose ``offsets`` are given, and joint values that still differ."""
+        place = {int(j): new for new, j in enumerate(sets)}
+        regrouped = copy(self)
+        regrouped.offsets = offsets
+        regrouped._groups = []
+        for group in self._groups:
+            kept = [
+                (j, np.arange(group.span) if sub is None else sub) for j, sub in group.members if j in place
+            ]
+            if not kept:
+                continue
+            cells = np.stack([renumber(j, sub) for j, sub in kept])
+            joint, code = np.unique(cells, axis=1, return_inverse=True)
+            members = tuple((place[j], own) for (j, _), own in zip(kept, joint, strict=True))
+            codes = _narrow(code.reshape(-1)[group.codes], joint.shape[1])
+            regrouped._groups.append(_Group(codes, joint.shape[1], members))
+        return regrouped
 
     def scores(self, coef: FloatArray) -> FloatArray:
         """Score the distinct rows (n_outputs, n_rows) by coefficients (n_outputs, n_cells + 1), the intercept last."""
@@ -298,6 +326,8 @@ def _sum_by_code(codes: NDArray[Any], values: FloatArray, span: int) -> FloatArr
 _SECONDS_PER_FLOP = 1e-10
 _SECONDS_PER_GATHER = 1e-8
 _PASSES_SAVED = 100
+#: Most cells of a factor that leaves others out.
+_PART_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +360,8 @@ def fit_tables(
 
     The variables are transformed by the Hessian at the constant model. Where its Cholesky factor costs less than the
     passes it saves, the whole matrix is used, because overlapping feature sets are strongly collinear. Otherwise it
-    is the diagonal. ``tol`` bounds the scaled gradient of the mean objective.
+    is the part of the sets that the penalty shrinks least, and the diagonal of the others. ``tol`` bounds the scaled
+    gradient of the mean objective.
     """
     n = max(design.n_samples, 1)
     first = constant_start(design, loss, linear) if start is None else start
@@ -359,19 +390,24 @@ def fit_tables(
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """Change of variables coef = R⁻¹ u, for an upper triangular R with RᵀR ≈ Hessian; a vector is a diagonal R."""
+    """Change of variables coef = R⁻¹ u with RᵀR ≈ Hessian: an upper triangle for some cells, a diagonal for others."""
 
     factor: FloatArray
+    cells: Any
+    diagonal: FloatArray
 
     def to_coef(self, u: FloatArray) -> FloatArray:
-        if self.factor.ndim == 1:
-            return u / self.factor
-        return solve_triangular(self.factor, u.T, check_finite=False).T
+        return self._solve(u, 0)
 
     def to_gradient(self, gradient: FloatArray) -> FloatArray:
-        if self.factor.ndim == 1:
-            return gradient / self.factor
-        return solve_triangular(self.factor, gradient.T, trans="T", check_finite=False).T
+        return self._solve(gradient, 1)
+
+    def _solve(self, right: FloatArray, trans: Literal[0, 1]) -> FloatArray:
+        out: FloatArray = right / self.diagonal
+        if self.factor.size:
+            part = right[:, self.cells].T
+            out[:, self.cells] = solve_triangular(self.factor, part, trans=trans, check_finite=False).T
+        return out
 
 
 def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray) -> _Change:
@@ -379,19 +415,27 @@ def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, 
     size = design.n_cells + 1
     _, mean = partition(loss, start[:, -1:])
     weight = float(np.mean(variance(loss, mean)))
-    counts = np.append(design.counts, n)
-    floor = 1e-10 * n
-    if (
-        size**3 / 3 * _SECONDS_PER_FLOP
-        < _PASSES_SAVED * design.n_rows * design.n_groups * _SECONDS_PER_GATHER + 0.1
-    ):
-        hessian = np.empty((size, size))
-        hessian[:-1, :-1] = design.gram(np.ones(design.n_rows))
-        hessian[-1, :] = hessian[:, -1] = counts
-        hessian *= weight
-        hessian[np.diag_indices(size)] += ridge + floor
-        try:
-            return _Change(cholesky(hessian / n, overwrite_a=True, check_finite=False))
-        except LinAlgError:
-            pass
-    return _Change(np.sqrt((weight * counts + ridge + floor) / n))
+    information = weight * np.append(design.counts, n)
+    full = information + ridge + 1e-10 * n
+    diagonal = np.sqrt(full / n)
+    saved = _PASSES_SAVED * design.n_rows * design.n_groups * _SECONDS_PER_GATHER + 0.1
+    part, cells = design, np.arange(size)
+    if size**3 / 3 * _SECONDS_PER_FLOP >= saved:
+        sets = _strongest_sets(design, (information / full)[:-1])
+        part, cells = design.restricted(sets), np.append(design.cells_of(sets), size - 1)
+    hessian = np.empty((cells.size, cells.size))
+    hessian[:-1, :-1] = part.gram(np.full(design.n_rows, weight))
+    hessian[-1, :] = hessian[:, -1] = information[cells]
+    hessian[np.diag_indices(cells.size)] = full[cells]
+    try:
+        factor = cholesky(hessian / n, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        factor = np.empty((0, 0))
+    return _Change(factor, cells, diagonal)
+
+
+def _strongest_sets(design: CellDesign, share: FloatArray) -> NDArray[np.intp]:
+    """Choose sets of up to a thousand cells, by the share of a cell's curvature that is not the penalty's."""
+    set_of_cell, sizes = design.set_of_cell(), np.diff(design.offsets)
+    order = np.argsort(-np.bincount(set_of_cell, share) / sizes, kind="stable")
+    return np.sort(order[np.cumsum(sizes[order]) <= _PART_CELLS])

@@ -52,6 +52,8 @@ _START_VARIANCE = (0.5, 0.005)
 _SCALE_PRIOR = 0.25
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
+#: Steps to the mode between two updates for more cells: the next update goes on from there.
+_STEPS_PER_UPDATE = 8
 #: Prior scores of standard deviation 3, in place of a free intercept where label sums are noisy.
 _INTERCEPT_VARIANCE = 9.0
 #: Bound on the error of all coefficients together, in prior standard deviations.
@@ -248,12 +250,14 @@ def _optimism(problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersio
 def _diagonal_posterior(
     problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersion: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Find the posterior mode of exact sums, and variances from the diagonal of the information."""
+    """Step towards the posterior mode of exact sums; and variances from the diagonal of the information."""
     design, loss = problem.design, problem.loss
     _, mean = partition(loss, design.scores(coef))
     own = design.scatter(variance(loss, mean) * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
-    new = fit_tables(design, loss, problem.linear, penalty, tol=1e-4, start=coef).coef
+    new = fit_tables(
+        design, loss, problem.linear, penalty, tol=1e-4, max_iter=_STEPS_PER_UPDATE, start=coef
+    ).coef
     return new, 1.0 / (own + ridge)
 
 

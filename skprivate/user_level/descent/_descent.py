@@ -199,15 +199,9 @@ def average(
 _SEARCH_GROWTH = 0.3
 _SEARCH_DECAY = 0.8
 _REFINE_GAIN = 0.15
-#: A vote below this, rare for noise alone, is an overshoot: the step shrinks at once and momentum restarts.
-_OVERSHOT = -0.8
 #: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
 #: that −0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Power of the growth of the clipping radius, in median gradient norms, by which steps are longer after the search. In
-#: the search each gradient counts as one of norm 1, later by its norm over that radius. A power of 1 is right near the
-#: solution, but too long where a few gradients are large.
-STRETCH_POWER = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 
@@ -250,8 +244,7 @@ def adaptive_descent(
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.split.clip_epsilon is not None:
-            radius, stretch = _selected_radius(rows, w, plan, release)
-            step *= max(1.0, stretch) ** STRETCH_POWER
+            radius = _selected_radius(rows, w, plan, release)
             if plan.quiet and radius:
                 newton = QuasiNewton(step, 2.0 * plan.radius)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
@@ -271,9 +264,6 @@ def adaptive_descent(
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
             if searching:
                 step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * plan.search_gain * vote)
-            elif vote < _OVERSHOT:
-                step *= math.exp(_SEARCH_DECAY * vote)
-                velocity = np.zeros(d)
             else:
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
@@ -297,8 +287,8 @@ def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
     return quantile_counts(problem.gradient_norms(w))
 
 
-def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
-    """Select the clipping radius of the refinement; returns its growth over the median norm, too.
+def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> float:
+    """Select the clipping radius of the refinement.
 
     The selection is drawn in any case, whether users are enough or not.
     """
@@ -313,7 +303,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
     )
     if rank and split.at_least(plan.n_users) > 2 * rank:
         growth = tail_factor(median, upper, growth, rank / plan.n_users)
-    return (max(plan.clip_factor, growth) * median, growth) if plan.clip_decides else (plan.clip_radius, 1.0)
+    return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:

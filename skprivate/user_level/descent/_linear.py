@@ -8,6 +8,7 @@ and its λ = (G/R)·max(1/√n, noise) is public.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,10 +51,6 @@ SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
 #: Noise level below which it grows, as the inverse.
 GROW_LEVEL = 0.1
-#: Noise level up to which a classifier's rows are weighted down from the typical norm on; with more noise from farther
-#: out. Long rows that are clipped at a norm of their own have less noise, and a bias of slopes below the noise matters
-#: less.
-WEIGHT_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
@@ -74,27 +71,28 @@ class Descent(DescentRules):
             frame = frame._replace(row_bound=self.row_bound)
             rows = rows.map(partial(clip_data, frame=frame))
         scale_missed = self.select_scale
-        class_weights = self.class_weights
-        if isinstance(class_weights, ClassCounts):
-            class_weights = class_weights.run(rows, release)
+        intercept = 0.0
+        class_weights: FloatArray | None = None
+        if not isinstance(self.class_weights, ClassCounts):
+            class_weights = self.class_weights
+        elif self.class_weights.balanced:
+            class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
+        else:
+            intercept = self.class_weights.intercept(self.class_weights.run(rows, release), n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
             least = self.split.at_least(n_users)
             rows, frame = self.standardisation.run(rows, least, release)
             found = self.standardisation.decides(least)
-            scale_missed = self.standardisation.target and not found
-            if row_norm is not None and found:
-                row_norm = frame.row_norm
+            scale_missed = self.standardisation.target is not None and not found
             if self.whitening_share:
                 matrix, norm = whitening(
                     rows,
                     self._n_whitened,
-                    row_norm=frame.row_norm,
                     constant=self.objective.fit_intercept,
                     multiplier=self.whitening_multiplier,
                     n_users=n_users,
                     terms=self.terms,
-                    floor=self.whitening_floor,
                     release=release,
                 )
                 if found:
@@ -107,7 +105,7 @@ class Descent(DescentRules):
                 means = row_means(
                     rows,
                     self.objective.n_features,
-                    row_norm=frame.row_norm,
+                    row_norm=math.sqrt(self._n_whitened),
                     multiplier=self.means_multiplier,
                     n_users=n_users,
                     terms=self.terms,
@@ -130,9 +128,13 @@ class Descent(DescentRules):
             )
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
-            typical = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
-            objective = replace(objective, max_norm=max(typical, plan.clip_radius))
-        course = self._descend(objective, rows, plan, level, release)
+            objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
+        origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))
+        if self.objective.fit_intercept:
+            origin[:, -1] = intercept
+        if matrix is not None:
+            origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
+        course = self._descend(objective, rows, plan, level, origin.ravel(), release)
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.select_scale and not scale_missed else radius
@@ -224,11 +226,22 @@ class Descent(DescentRules):
         return shrink_functions(coef, self.functions, estimate)
 
     def _descend(
-        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
+        self,
+        objective: Objective,
+        rows: Partitions,
+        plan: DescentPlan,
+        level: float,
+        origin: FloatArray,
+        release: Any,
     ) -> Course:
         return adaptive_descent(
-            problems(objective, rows), plan, release, penalty=objective.penalty if objective.alpha else None
+            problems(objective, rows), plan, release, start=origin, penalty=_penalty(objective, origin)
         )
+
+
+def _penalty(objective: Objective, origin: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+    """Return the gradient of the penalty on the distance from the origin, if there is one."""
+    return (lambda w: objective.penalty(w - origin)) if objective.alpha else None
 
 
 def problems(objective: Objective, rows: Partitions) -> Partitions:
@@ -275,14 +288,20 @@ class PhasedDescent(Descent):
         return super().n_draws + (count - 1) * self.n_steps
 
     def _descend(
-        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
+        self,
+        objective: Objective,
+        rows: Partitions,
+        plan: DescentPlan,
+        level: float,
+        origin: FloatArray,
+        release: Any,
     ) -> Course:
         count = n_phases(level)
         key = release.public_rng.bytes(32)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
         distance = plan.radius if math.isfinite(plan.radius) else 1.0
         base = max(1.0 / math.sqrt(plan.n_users), level) / distance
-        w: FloatArray | None = None
+        w = origin
         for s, branch in enumerate(branches):
             part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
             phase = replace(
@@ -299,9 +318,8 @@ class PhasedDescent(Descent):
                 branch,
                 start=w,
                 pull=pull,
-                penalty=objective.penalty if objective.alpha else None,
+                penalty=_penalty(objective, origin),
             )
             w = found.coef
-        assert w is not None
         # Directions of a phase with its own pull do not show if the whole has converged.
         return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

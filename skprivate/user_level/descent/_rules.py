@@ -19,6 +19,7 @@ from scipy.special import expit, logit, softmax
 from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
+    CONTRIBUTION_STEP,
     GaussianEvent,
     Mechanism,
     PrivacyEvent,
@@ -41,16 +42,17 @@ from skprivate.user_level.scaling._frame import (
     MEANS_SHARE,
     MOST_LEVEL,
     MOST_LEVEL_TWO,
-    n_moments,
     relative_noise,
-    sees_common_mean,
 )
 from skprivate.user_level.scaling._standardise import Standardisation
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for the counts.
-SHARE = 0.05
+SHARE = 0.03
+#: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
+#: class.
+UNSETTLED_LEVEL, RARE = 0.02, 0.2
 #: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
 #: Largest ratio of class weights.
@@ -76,12 +78,14 @@ class WeightedLoss:
 class ClassCounts:
     """Counts of users of each class; a user with rows of several classes counts in parts.
 
-    Targets are −1 and 1 if ``signed``, and 0 and 1 otherwise.
+    They are for weights that are ``balanced``, or for the intercept that a descent starts from. Targets are −1 and 1
+    if ``signed``, and 0 and 1 otherwise.
     """
 
     terms: Terms
     n_classes: int
     signed: bool
+    balanced: bool
 
     @property
     def multiplier(self) -> float:
@@ -92,11 +96,35 @@ class ClassCounts:
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         return ((GaussianEvent(self.multiplier, self.n_classes), 1),)
 
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise of a count; two users' shares differ by √2 at most."""
+        return self.terms.acute_sensitivity * self.multiplier
+
     def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
-        """Release the counts; returns class weights, inversely proportional to them, 1 on average over the users."""
+        """Release the counts."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
-        counts = np.asarray(self.terms.release_sum(total, self.multiplier, release), dtype=np.float64)
-        return balanced_weights(counts, _FEWEST * self.terms.sum_sensitivity * self.multiplier)
+        noisy = release.gaussian(
+            total,
+            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            noise_multiplier=self.multiplier,
+            step=CONTRIBUTION_STEP,
+        )
+        return np.asarray(noisy, dtype=np.float64)
+
+    def weights(self, counts: FloatArray) -> FloatArray:
+        """Compute class weights from released counts."""
+        return balanced_weights(counts, _FEWEST * self.noise)
+
+    def intercept(self, counts: FloatArray, n_users: float) -> float:
+        """Compute the intercept of a model of two classes without features from released counts; 0 if neither is rare.
+
+        Where users are clipped, those of the larger class have more to say than they should have, from 0 on as well.
+        """
+        share = 0.5 + 0.5 * float(counts[1] - counts[0]) / n_users
+        least = min(self.noise / n_users, 0.5)
+        share = min(max(share, least), 1.0 - least)
+        return math.log(share / (1.0 - share)) if min(share, 1.0 - share) < RARE else 0.0
 
 
 def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
@@ -262,8 +290,7 @@ class DescentRules(Mechanism):
     ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
     a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
     ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
-    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. ``class_weights`` from private counts
-    are among the ``earlier`` events.
+    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Class counts are ``earlier`` events.
     """
 
     terms: Terms
@@ -290,7 +317,6 @@ class DescentRules(Mechanism):
     first_step: float = FIRST_STEP
     standardisation: Standardisation | None = None
     row_bound: float = math.inf
-    whitening_floor: float = 0.0
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
@@ -300,8 +326,7 @@ class DescentRules(Mechanism):
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps)
-            + n_moments(self._n_whitened),
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps) + self._n_whitened**2,
             scales=int(self.select_scale),
             clip=self.select_clip,
             tail=self.select_clip and self.follow_tail and self._tail_matters,
@@ -380,7 +405,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or self.standardisation.draws_nothing or d > MOST_WHITENED:
+        if self.standardisation is None or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
@@ -409,8 +434,6 @@ class DescentRules(Mechanism):
             return 0.0
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
-        if not self.standardisation.by_column:
-            quiet = sees_common_mean(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property
@@ -422,7 +445,7 @@ class DescentRules(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         moments: list[tuple[PrivacyEvent, int]] = []
         if self.whitening_share:
-            moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
+            moments = [(GaussianEvent(self.whitening_multiplier, self._n_whitened**2), 1)]
         elif self.means_share:
             moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
         sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums

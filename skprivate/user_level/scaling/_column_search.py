@@ -1,16 +1,15 @@
 """Coarse centres and scales of many columns at once, by a few joint histograms that zoom in.
 
-A selection for each column costs in proportion to the square of the logarithm of its candidates. Counts of all columns
-in one vector, with Gaussian noise, cost in proportion to that logarithm, and logarithms of likelihoods add up over
-columns that are alike.
+Counts of all columns in one vector, with Gaussian noise, cost in proportion to the logarithm of what is told apart, and
+logarithms of likelihoods add up over columns that are alike.
 
 The first histogram has cells of `FOLD` octaves of magnitude. The next has cells of equal width up to that magnitude on
 both sides of 0. A third looks within the cell of those columns that are in one cell almost entirely. Then all columns
-are refined once, and at last those that are still narrow, such as degrees of longitude in a town.
+are refined once, and at last those that are still narrow, such as degrees of longitude in a town. A column whose own
+cells are lost in noise is taken to be like most others.
 
-A selection misses what fewer than a share β of the users have, such as a rare category. The mean square of the distance
-to the centre shows it as soon as noise allows, and one sum over all such columns costs little, because a row has few
-rare values at a time.
+Columns that are 0 for most users, such as a rare category, have no scale. The mean square of their values shows it as
+soon as noise allows, and one sum over all such columns costs little, because a row has few rare values at a time.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ from skprivate.privacy import (
     PrivacyEvent,
     ball_contributions,
     exact_sum,
-    upper_root,
 )
-from skprivate.privacy.draws import OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, reach_costs
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 
@@ -57,27 +54,48 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NARROW_DEVIATION = 0.5
 #: Chance from which a column counts as narrow, before and after all have been refined.
 NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
+#: Part of normal numbers beyond one deviation, on either side.
+TAIL = 0.16
 #: Half length of the next histogram about a centre, in cells, for narrow columns.
 ZOOM = 1.25
 #: The same for the others, in scales.
 REFINED_WIDTH = 6.0
 #: Part of the prior that columns do not share, and iterations towards the shared one.
-OWN_PRIOR, SHARED_STEPS = 0.1, 8
-#: ρ n² for each column: below the first most columns are missed, above the second hardly one is.
-LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
+OWN_PRIOR, SHARED_STEPS = 0.03, 8
+#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. The target has no
+#: others to be like.
+ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE = 200.0, 5.0, 100.0
+#: The same above which a column's histograms can be taken at their word.
+PLENTY_OF_SIGNAL = 2000.0
+#: Rates of other values than 0 in columns without a scale, and how much less likely these are a priori unless they
+#: are of order 1.
+RATES, UNIT_PRIOR = (0.25, 0.08, 0.02), 0.001
 #: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
 LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
 #: Centres and deviations that pass for 0 and 1: targets are not normal.
 STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
-#: Share of the budget that hardly matters; more is spent where it is needed.
-LEAST_SHARE = 0.08
+#: Share of the budget that hardly matters; more is spent where it is needed, up to the second. Share where the number
+#: of users is private.
+LEAST_SHARE, MOST_SHARE, SHARE_PRIVATE_COUNT = 0.08, 0.25, 0.12
 
 
 class Shapes(NamedTuple):
-    """Hypotheses about a first histogram: shares of its cells, and the distance from 0 that holds about all numbers."""
+    """Hypotheses about a first histogram: shares of its cells, and the distance from 0 that holds about all numbers.
+
+    Those that are seldom another than 0 have distance 0, and a unit.
+    """
 
     shares: FloatArray
-    deviations: FloatArray
+    distances: FloatArray
+    units: FloatArray
+
+
+class Columns(NamedTuple):
+    """Centres and scales of columns; where the scale is 0, most values are the centre and others of order ``units``."""
+
+    centres: FloatArray
+    scales: FloatArray
+    units: FloatArray
 
 
 class Histogram(NamedTuple):
@@ -94,6 +112,14 @@ class Histogram(NamedTuple):
         gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
         return gain / self.noise**2
 
+    def quantiles(self, column: int) -> tuple[float, float]:
+        """Return the median and half the distance of the quantiles one deviation from that of normal numbers."""
+        below = np.maximum.accumulate(np.cumsum(self.shares[column]))[:-1]
+        low, middle, high = np.interp((TAIL, 0.5, 1.0 - TAIL), below, self.edges[column]).tolist()
+        return middle, max(
+            0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0])
+        )
+
     def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
         """Compute the log-likelihood of normal numbers with these centres and deviations."""
         if not self.sought[column]:
@@ -103,10 +129,10 @@ class Histogram(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnSearch:
-    """Joint histograms of all columns, for a public number of users and a share of the budget (in zCDP).
+    """Joint histograms of all columns for a share of the budget (in zCDP).
 
     Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standard`` a column that
-    may well have centre 0 and deviation 1 is taken to have them.
+    may well have centre 0 and deviation 1 is taken to have them, unless users are more than enough.
     """
 
     terms: Terms
@@ -137,22 +163,31 @@ class ColumnSearch:
             for multiplier, count in zip(self.multipliers, cells, strict=True)
         ]
 
-    def run(self, rows: Partitions, release: Any) -> tuple[FloatArray, FloatArray]:
-        """Release centres and scales of the columns; the scale of a column that is 0 for most users is 0."""
+    def decides(self, n_users: float) -> bool:
+        """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
+        least = LEAST_SIGNAL_OF_ONE if self.assume_standard else LEAST_SIGNAL
+        return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
+
+    def decides_all(self, n_users: float) -> bool:
+        """Return True if ``n_users`` are more than enough to tell every column from noise."""
+        return self.share * signal(self.terms, n_users, self.n_columns) > PLENTY_OF_SIGNAL
+
+    def run(self, rows: Partitions, n_users: float, release: Any) -> Columns:
+        """Release centres and scales of the columns."""
         d = self.n_columns
         sought = np.ones(d, dtype=bool)
         edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
-        seen = [self._histogram(rows, edges, sought, 0, release)]
+        seen = [self._histogram(rows, edges, sought, 0, n_users, release)]
         shapes = _magnitudes()
-        support = seen[0].support(shapes.shares)
-        best = _posterior(support, np.ones(support.shape[1])).argmax(axis=1)
-        middles, halves, scales = np.zeros(d), shapes.deviations[best], np.zeros(d)
+        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
+        best = _posterior(seen[0].support(shapes.shares), prior).argmax(axis=1)
+        middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
         sought = halves > 0.0
         for k, count in enumerate(self._cells):
             if k == REFINED_ROUND:
                 sought = halves > 0.0
             edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
-            seen.append(self._histogram(rows, edges, sought, k + 1, release))
+            seen.append(self._histogram(rows, edges, sought, k + 1, n_users, release))
             chosen = np.flatnonzero(sought)
             if not len(chosen):
                 continue
@@ -174,25 +209,29 @@ class ColumnSearch:
             chances[within[:, None] != narrow] = 0.0
             chances /= chances.sum(axis=1, keepdims=True)
             middles[chosen] += widths * (chances @ centres)
-            scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
+            # Where the centre is uncertain, so is the distance from it.
+            squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
+            scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
+            if self.assume_standard and k >= REFINED_ROUND and self.decides_all(n_users):
+                for j in chosen[~within].tolist():
+                    middles[j], scales[j] = seen[-1].quantiles(j)
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
-        if self.assume_standard:
+        if self.assume_standard and not self.decides_all(n_users):
             kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
-        return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
-
-    @property
-    def _root(self) -> float:
-        """ℓ2 sensitivity where a user's vector has norm 1.
-
-        Shares are not negative, so the vectors of two users are at no obtuse angle: exchanging one for the other moves
-        the sum by √2 at most, adding or removing one by 1.
-        """
-        return upper_root(2) if self.terms.adjacency is Adjacency.REPLACE_ONE else 1.0
+        if not self.centred:
+            middles, scales = np.zeros(d), np.hypot(middles, scales)
+        return Columns(middles, scales, shapes.units[best])
 
     def _histogram(
-        self, rows: Partitions, edges: FloatArray, sought: npt.NDArray[np.bool_], k: int, release: Any
+        self,
+        rows: Partitions,
+        edges: FloatArray,
+        sought: npt.NDArray[np.bool_],
+        k: int,
+        n_users: float,
+        release: Any,
     ) -> Histogram:
         """Release the shares of the users in the cells of the sought columns.
 
@@ -204,36 +243,36 @@ class ColumnSearch:
         counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=k == 0))
         noisy = release.gaussian(
             counts.ravel(),
-            sensitivity=self._root / CONTRIBUTION_STEP,
+            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
             noise_multiplier=self.multipliers[k],
             step=CONTRIBUTION_STEP,
         )
-        unit = float(self.terms.n_users or 1) * total * CONTRIBUTION_STEP
+        unit = n_users * total * CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
-        return Histogram(edges, shares, self.multipliers[k] * self._root / unit, sought, k == 0)
+        return Histogram(
+            edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0
+        )
+
+
+def signal(terms: Terms, n_users: float, n_columns: int) -> float:
+    """Return ρ n² for each column with all the budget."""
+    factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 2.0
+    return factor * terms.rho * n_users**2 / n_columns
 
 
 def plan_search(
-    terms: Terms,
-    *,
-    n_columns: int,
-    centred: bool,
-    most: float,
-    assume_standard: bool = False,
+    terms: Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
 ) -> ColumnSearch | None:
-    """Plan a search for at most this share of the budget; None where that shows too little."""
-    if terms.n_users is None:
-        return None
-    factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 0.5
-    # The share at which ρ n² for each column is 1.
-    one = factor * n_columns / (terms.rho * float(terms.n_users) ** 2)
-    if LEAST_SIGNAL * one > most:
-        return None
-    return ColumnSearch(
-        terms, n_columns, centred, min(most, max(LEAST_SHARE, ENOUGH_SIGNAL * one)), assume_standard
-    )
+    """Plan a search; None where a public number of users shows nothing."""
+    share = SHARE_PRIVATE_COUNT
+    if terms.n_users is not None:
+        needed = ENOUGH_SIGNAL / signal(terms, float(terms.n_users), n_columns)
+        share = min(MOST_SHARE, max(LEAST_SHARE, needed))
+    search = ColumnSearch(terms, n_columns, centred, share, assume_standard)
+    return search if terms.n_users is None or search.decides(terms.n_users) else None
 
 
+@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def _counts(
     data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
@@ -245,30 +284,55 @@ def _counts(
     counts = np.zeros((len(edges), n_cells), dtype=np.int64)
     for users, rows in groups.blocks():
         sizes = groups.sizes[users]
-        begins = groups.starts[users] - rows.start
-        place = np.arange(rows.stop - rows.start, dtype=np.int64) - np.repeat(begins, sizes)
-        size = np.repeat(sizes, sizes)
-        # At most 2⁶¹ for up to 2³¹ rows of a user; sums of a block stay below 2⁵³ and are exact.
-        weights = (place + 1) * total // size - place * total // size
+        weights = None
+        if len(sizes) < rows.stop - rows.start:
+            begins = groups.starts[users] - rows.start
+            place = np.arange(rows.stop - rows.start, dtype=np.int64) - np.repeat(begins, sizes)
+            size = np.repeat(sizes, sizes)
+            # At most 2⁶¹ for up to 2³¹ rows of a user; sums of a block stay below 2⁵³ and are exact.
+            weights = (place + 1) * total // size - place * total // size
         for j in np.flatnonzero(sought).tolist():
             column = data.X[rows, j]
-            cells = np.searchsorted(edges[j], np.abs(column) if folded else column)
-            counts[j] += np.bincount(cells, weights, minlength=n_cells).astype(np.int64)
+            cells = _octaves(column) if folded else _equal_cells(column, edges[j])
+            found = np.bincount(cells, weights, minlength=n_cells).astype(np.int64)
+            counts[j] += found * total if weights is None else found
     return counts
 
 
+def _octaves(column: FloatArray) -> IntArray:
+    """Find the cells of the first histogram."""
+    _, exponents = np.frexp(np.minimum(np.abs(column), 2.0**1000) * 2.0 ** (0.5 * FOLD))
+    cells: IntArray = np.clip((exponents - 1) // FOLD + len(MAGNITUDES) // 2, 0, len(MAGNITUDES))
+    cells[column == 0.0] = 0
+    return cells
+
+
+def _equal_cells(column: FloatArray, edges: FloatArray) -> IntArray:
+    """Find the cells between equidistant edges, and beyond them; what is not a number is below."""
+    count = len(edges) - 1
+    places: FloatArray = (column - edges[0]) / ((edges[-1] - edges[0]) / count)
+    np.fmin(np.fmax(np.floor(places, out=places), -1.0, out=places), count, out=places)
+    return places.astype(np.int64) + 1
+
+
 def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
-    """Compute chances of the hypotheses for each column; columns tend to be alike, so they share a prior."""
+    """Compute chances of the hypotheses for each column; columns tend to be alike.
+
+    Most of a column's prior is what the others are: at first the one hypothesis that explains all of them best. What a
+    column's own cells suggest is no evidence for itself.
+    """
     likelihood = np.exp(support - support.max(axis=1, keepdims=True))
     own = prior / prior.sum()
-    shared = own
+    chances: FloatArray = likelihood
+    shared = np.zeros((1, len(own)))
+    alike = (1.0 - OWN_PRIOR) * likelihood + OWN_PRIOR * (likelihood @ own)[:, None]
+    shared[0, (np.log(alike).sum(axis=0) + np.log(own)).argmax()] = 1.0
     for _ in range(SHARED_STEPS):
-        chances = likelihood * shared
+        chances = likelihood * (OWN_PRIOR * own + (1.0 - OWN_PRIOR) * shared)
         chances /= chances.sum(axis=1, keepdims=True)
-        shared = OWN_PRIOR * own + (1.0 - OWN_PRIOR) * chances.mean(axis=0)
-    chances = likelihood * shared
-    result: FloatArray = chances / chances.sum(axis=1, keepdims=True)
-    return result
+        if len(chances) > 1:
+            shared = (chances.sum(axis=0) - chances) / (len(chances) - 1)
+    return chances
 
 
 def _rejects_standard(
@@ -313,91 +377,25 @@ def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _magnitudes() -> Shapes:
-    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, half zeros, and zeros."""
+    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, half zeros, most of them zeros,
+    and zeros.
+    """
     tops = MAGNITUDES[1:]
     deviations = np.exp2(np.arange(-1.0, 2.0) + FOLD * np.arange(-20.0, 21.0)[:, None]).ravel()
     one = np.eye(len(MAGNITUDES) + 1)
-    shares = [_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), one[1:-1]]
-    shares += [0.5 * (one[:1] + one[1:-1]), 0.5 * (one[1:-2] + one[2:-1]), one[:1]]
-    distances = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
-    return Shapes(np.concatenate(shares), np.concatenate(distances))
-
-
-#: Distances up to these, in units of the centre and in the column's own, count as 0. About the centre of a column that
-#: is mostly one value, all distances are errors of the grid. And where about as many users as are sought have another
-#: value than 0, every number between the two is as good a distance.
-LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
-#: A priori the next larger distance is e^−DECAY times as likely.
-DECAY = 1.0 / 24.0
-#: A priori a distance k octaves from a released one, or from 1, is as likely as this power of 1 + k.
-PRIOR_TAIL = 1.5
-#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
-_MANY = 2.0**40
-
-
-def last_zero_cell(centre: float, grid: Grid = OCTAVES) -> int:
-    """Return the last cell of distances that count as 0 about this centre."""
-    return int(grid.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
-
-
-def select_distance(
-    cells: IntArray,
-    least: int,
-    n_beyond: float,
-    epsilon: float,
-    release: Any,
-    known: list[int] | None = None,
-    grid: Grid = OCTAVES,
-) -> float:
-    """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if in ``least`` or below.
-
-    All cells up to ``least`` are one candidate. Distances near ``known`` ones, released cells, are likelier a priori:
-    columns tend to be alike, and one that is not loses no more than by a prior of all scales. Without them a smaller
-    distance is likelier than a larger one.
-    """
-    finer = 2.0 ** (grid.bits - OCTAVES.bits)
-    counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
-    occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _MANY / grid.last) * UNIT_WEIGHT
-    costs = reach_costs(
-        WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
-        penalty=0 if known else math.ceil(DECAY / finer * scale),
-        grid=grid,
-    )
-    if known:
-        steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)) / finer
-        likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
-        costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
-    # A positive distance is as likely as on the coarsest grid, however many there are to choose from.
-    costs[1:] += math.ceil(math.log(finer) * scale)
-    chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
-    return grid.value(least + chosen) if chosen else 0.0
-
-
-#: Part of the price that decides the worst case, where the number of users is private. Usual columns need few digits
-#: for their centres, and one that fails is clipped.
-LEAST_PRICE = 0.45
-#: Largest and smallest part of the users beyond a selected distance; the fewer, the larger the cost.
-MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
-#: Logarithms of the numbers of candidates, and of the chance that a selection fails.
-MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
-LOG_MISS = 9.0
-DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + LOG_MISS
-
-
-def median_price(terms: Terms, n_users: float) -> float:
-    factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
-    return factor * (MEDIAN_CANDIDATES + LOG_MISS) / max(n_users, 1.0)
-
-
-def distance_price(beyond: float, n_users: float) -> float:
-    return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
-
-
-def share_beyond(price: float, n_users: float) -> float:
-    """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
-    return min(2.0 * DISTANCE_CANDIDATES / (price * n_users), MOST_BEYOND)
+    parts = [
+        (_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), 2.5 * deviations),
+        (one[1:-1], tops),
+        (0.5 * (one[:1] + one[1:-1]), tops),
+        (0.5 * (one[1:-2] + one[2:-1]), 2.0 * tops[:-1]),
+        (one[:1], np.zeros(1)),
+    ]
+    units = [np.ones(sum(len(distances) for _, distances in parts))]
+    for rate in RATES:
+        parts.append(((1.0 - rate) * one[:1] + rate * one[1:-1], np.zeros(len(tops))))
+        units.append(np.exp2(FOLD * np.arange(-20.0, 21.0)))
+    shares, distances = (np.concatenate([part[k] for part in parts]) for k in range(2))
+    return Shapes(shares, distances, np.concatenate(units))
 
 
 #: Share of the budget (in zCDP).
@@ -439,9 +437,10 @@ def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) ->
     """Sum the users' mean squares of the rare columns, 0 for the others."""
     groups = data.groups
     total: npt.NDArray[Any] = np.zeros(len(rare), dtype=np.int64)
-    for users, own in groups.blocks():
-        values = np.zeros((len(rare), users.stop - users.start))
+    for users, own in groups.blocks() if rare.any() else ():
         columns = np.ascontiguousarray(data.X[own].T[rare])
-        values[rare] = groups.block_means(columns * columns, users)
-        total = total + exact_sum(ball_contributions(values, radius, weights=groups.weights[users]))
+        squares = groups.block_means(np.square(columns, out=columns), users)
+        block = np.zeros(len(rare), dtype=np.int64)
+        block[rare] = exact_sum(ball_contributions(squares, radius, weights=groups.weights[users]))
+        total = total + block
     return total

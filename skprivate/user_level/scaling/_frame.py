@@ -10,9 +10,8 @@ in skewed columns, they hide the classes' difference until the intercept has bee
 of their own, an offset (pixels, counts, indicators are not negative) lengthens the rows, whose votes all have norm 1,
 and hides what tells rows apart.
 
-For second moments every user contributes the mean of zzᵀ over the user's rows, z = (x, 1), clipped to the square of the
-typical norm of a row. Its eigenvalues are floored at what noise makes of 0, so that directions lost in noise keep their
-scale.
+For second moments every user contributes the mean of zzᵀ over the user's clipped rows, z = (x, 1). Its eigenvalues are
+floored at what noise makes of 0, so that directions lost in noise keep their scale.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import numpy.typing as npt
 from skprivate.partitions import Partitions
 from skprivate.privacy import ball_contributions, exact_sum
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData, UserGroups, UserProblem, row_blocks, vector_norms
+from skprivate.user_level._problems import UserData, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -94,15 +93,13 @@ class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
     Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
-    and predictions to ``prediction_range`` scales about the target's centre. ``row_norm`` is a typical norm after the
-    map, with the constant 1 of an intercept.
+    and predictions to ``prediction_range`` scales about the target's centre.
     """
 
     centres: FloatArray
     scales: FloatArray
     target_centre: float
     target_scale: float
-    row_norm: float
     target_found: bool = False
     row_bound: float = math.inf
     half_ranges: FloatArray | float = math.inf
@@ -139,7 +136,7 @@ class Frame(NamedTuple):
 
 def identity(n_features: int) -> Frame:
     """Make the map that changes nothing."""
-    return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0, math.sqrt(n_features))
+    return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0)
 
 
 #: Share of the Gaussian budget.
@@ -148,18 +145,10 @@ MEANS_SHARE = 0.05
 #: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
 #: classes add up to 0.
 MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
-#: The same for the common mean of all columns, where columns have no centres.
-MOST_COMMON_LEVEL = 0.06
 #: Deviations of noise that do not count as a mean.
 NOISE_DEVIATIONS = 2.0
 #: Least part of a row's mean square without the means.
 LEAST_LEFT = 0.1
-
-
-def sees_common_mean(terms: Terms) -> bool:
-    """Return True if users are enough to estimate what all columns have in common."""
-    alone = terms.sum_sensitivity * terms.multiplier
-    return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
 
 
 def row_means(
@@ -181,9 +170,7 @@ def row_means(
     unit = row_norm / n_users
     means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = (terms.sum_sensitivity * multiplier * unit) ** 2
-    # The common mean is visible where those of single columns are lost in noise.
-    common = np.full(n_features, means.mean())
-    return _shrunk(common, noise, 1) + _shrunk(means - common, noise, n_features - 1)
+    return _shrunk(means, noise, n_features)
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
@@ -221,43 +208,8 @@ def shifted(data: UserData, centres: FloatArray) -> UserData:
     return replace(data, X=columns.T, store=store)
 
 
-#: Numbers of a block of users.
-_BLOCK = 1 << 20
-
-
-class SecondMoments(UserProblem):
-    """Upper triangle of each user's mean zzᵀ, off the diagonal times √2, so that its norm is that of the matrix.
-
-    Rows are sorted by user; with ``constant``, z has a last entry 1.
-    """
-
-    def __init__(self, columns: FloatArray, groups: UserGroups, constant: bool = False) -> None:
-        self.columns = columns
-        self.groups = groups
-        self.constant = constant
-        self.n_coef = n_moments(len(columns) + constant)
-
-    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        n_columns = len(self.columns)
-        d = n_columns + self.constant
-        for users, rows in self.groups.blocks(max(1, _BLOCK // self.n_coef)):
-            z = np.ones((d, rows.stop - rows.start))
-            z[:n_columns] = self.columns[:, rows]
-            products = np.empty(z.shape)
-            vectors = np.empty((self.n_coef, users.stop - users.start))
-            k = 0
-            for i in range(d):
-                scaled = z[i] * math.sqrt(2.0)
-                np.multiply(z[i], z[i], out=products[i])
-                np.multiply(z[i + 1 :], scaled, out=products[i + 1 :])
-                vectors[k : k + d - i] = self.groups.block_means(products[i:], users)
-                k += d - i
-            yield users, vectors
-
-
-def n_moments(d: int) -> int:
-    """Count the distinct entries of zzᵀ."""
-    return d * (d + 1) // 2
+#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
+MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
 
 
 def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
@@ -266,57 +218,77 @@ def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> f
     Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
     norm √(2d) times that.
     """
-    return terms.sum_sensitivity * multiplier * d * math.sqrt(2.0 * d) / n_users
+    return terms.acute_sensitivity * multiplier * d * math.sqrt(2.0 * d) / n_users
 
 
 def whitening(
     rows: Partitions,
     d: int,
     *,
-    row_norm: float,
     constant: bool,
     multiplier: float,
     n_users: float,
     terms: Terms,
-    floor: float,
     release: Any,
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 
-    ``floor`` is the least eigenvalue that is whitened, in units of their mean.
+    A user's matrix has norm 1 at most, and those of two users are at no obtuse angle. Both halves are released, so that
+    the mean of the two has less noise.
     """
-    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
-    total = rows.sum(partial(_second_moments, constant=constant, clip=clip))
-    noisy = terms.release_sum(total, multiplier, release)
-    upper = np.triu_indices(d)
-    second = np.zeros((d, d))
-    second[upper] = noisy * (clip / n_users) / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    second = second + np.triu(second, 1).T
-    noise = terms.sum_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
-    values, vectors = np.linalg.eigh(second)
+    clip = d * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
+    total = rows.sum(partial(sum_of_squares, constant=constant, radius=math.sqrt(clip)))
+    step = 2.0 ** (-2 * MOMENT_BITS)
+    noisy = release.gaussian(
+        total.ravel(), sensitivity=terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
+    )
+    second = np.asarray(noisy, dtype=np.float64).reshape(d, d) * (clip / n_users)
+    noise = terms.acute_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(0.5 * (second + second.T))
     values = np.maximum(values, 0.0)
-    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    least = max(noise, 1e-9 * float(values.mean()), 1e-300)
     matrix = vectors * (1.0 / np.sqrt(values + least))
     return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
 
 
-def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[Any]:
-    return SecondMoments(data.groups.columns(data.X), data.groups, constant).contribution_sum(
-        np.zeros(0), clip
-    )
+def sum_of_squares(data: UserData, constant: bool, radius: float) -> npt.NDArray[Any]:
+    """Sum over users the mean zzᵀ of their rows, clipped to a radius, in steps of 2⁻³⁶.
+
+    A user's m rows are integers of norm 2¹⁸/√m at most, so their matrices add up to norm 2³⁶ at most.
+    """
+    groups, n_columns = data.groups, data.X.shape[1]
+    columns = groups.columns(data.X)
+    weights = np.repeat(np.sqrt(groups.weights / groups.sizes), groups.sizes)
+
+    def products() -> Iterator[npt.NDArray[Any]]:
+        yield np.zeros((n_columns + constant,) * 2 + (1,), dtype=np.int64)
+        for rows in row_blocks(groups.n_rows):
+            z = np.ones((n_columns + constant, rows.stop - rows.start))
+            z[:n_columns] = columns[:, rows]
+            whole = ball_contributions(z, radius, weights=weights[rows], bits=MOMENT_BITS, out=z)
+            yield (whole @ whole.T).astype(np.int64)[..., None]
+
+    return exact_sum(products())
 
 
+@np.errstate(all="ignore")
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
-    """Map rows, in order, to the coordinates Wᵀz, each from that row alone, column by column."""
+    """Map rows, in order, to the coordinates Wᵀz.
+
+    Rows and W are rounded to integers whose products and sums float64 holds exactly, so that what a row becomes depends
+    on that row alone.
+    """
+    n_columns = data.X.shape[1]
     columns = data.groups.columns(data.X)
     store = data.writable(matrix.shape[1])
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - MATRIX_BITS)
+    weights = np.rint(matrix.T / unit)
     for rows in row_blocks(len(data)):
-        block = columns[:, rows]
-        whitened = np.empty((matrix.shape[1], block.shape[1]))
-        product = np.empty(block.shape[1])
-        for out, weights in zip(whitened, matrix.T.tolist(), strict=True):
-            out[:] = weights[-1] if constant else 0.0
-            for column, weight in zip(block, weights, strict=False):
-                out += np.multiply(column, weight, out=product)
-        store[: len(whitened), rows] = whitened
-    return replace(data, X=store[: matrix.shape[1]].T, store=store)
+        z = np.ones((len(matrix), rows.stop - rows.start))
+        z[:n_columns] = columns[:, rows]
+        peaks = np.abs(z).max(axis=0)
+        units = np.ldexp(1.0, np.maximum(np.frexp(peaks)[1], -999) - WHITENED_BITS)
+        units[~np.isfinite(peaks)] = np.nan  # infinities have no exponent: sums would depend on their order
+        np.rint(np.divide(z, units, out=z), out=z)
+        np.multiply(weights @ z, units * unit, out=store[: len(weights), rows])
+    return replace(data, X=store[: len(weights)].T, store=store)
