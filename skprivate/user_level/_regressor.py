@@ -250,7 +250,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
         if self._uses_moments(n_features + self.fit_intercept, terms):
             objective = Objective(SquaredLoss(), n_features, 1, self.fit_intercept)
-            terms, standardisation = self._standardisation(objective, terms)
+            terms, standardisation = self._standardisation(objective, terms, not record_level)
             return MomentsRegression(
                 terms,
                 n_features,
@@ -276,6 +276,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             follow_tail=self.aggregation == "auto",
             select_scale=True,
             radius=UNIT_RADIUS,
+            several=not record_level,
             most_momentum=MOST_MOMENTUM_RECORDS
             if record_level and not self._prepared_features
             else MOST_MOMENTUM,

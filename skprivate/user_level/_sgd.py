@@ -100,12 +100,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
 
-    def _descent(self, objective: Objective, terms: Terms, *, radius: float, **defaults: Any) -> Descent:
+    def _descent(
+        self, objective: Objective, terms: Terms, *, radius: float, several: bool = False, **defaults: Any
+    ) -> Descent:
         """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
         if self.solver == "phased" or self.radius is not None:
             defaults["select_clip"] &= self.solver != "phased"
             defaults["select_scale"] &= self.radius is None
-        terms, standardisation = self._standardisation(objective, terms)
+        terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
             defaults["select_scale"] = False
         elif not self._as_given():
@@ -139,7 +141,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         """Columns that an earlier step has made of features."""
         return tuple(each and Function(*each) for each in self._prepared_features)
 
-    def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
+    def _standardisation(
+        self, objective: Objective, terms: Terms, several: bool
+    ) -> tuple[Terms, Standardisation | None]:
         """Plan the centring and scaling of features; returns the terms of all later draws, too."""
         if self._as_given():
             return terms, None
@@ -148,6 +152,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_features=objective.n_features,
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
+            several=several,
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(each is not None for each in self._prepared_features),
         )

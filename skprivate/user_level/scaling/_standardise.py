@@ -119,6 +119,7 @@ class Standardisation:
     features: ColumnSearch | None
     target: ColumnSearch | None
     tail_epsilon: float | None
+    scale_epsilon: float | None
     width: int
     many_outputs: bool
     prepared: tuple[bool, ...]
@@ -131,7 +132,14 @@ class Standardisation:
             events.append((GaussianEvent(self.rare_multiplier, self.features.n_columns), 1))
         if self.tail_epsilon is not None:
             events.append((BoundedRangeEvent(self.tail_epsilon), 1))
+        if self.scale_epsilon is not None:
+            events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
         return tuple(events)
+
+    @property
+    def n_scales(self) -> int:
+        """Number of columns whose scales are selected."""
+        return (self.features.n_columns if self.features else 0) + (self.target is not None)
 
     @property
     def rare_multiplier(self) -> float:
@@ -152,13 +160,15 @@ class Standardisation:
         n_users = max(n_users, 1.0)
         useful, frame = self.decides(n_users), identity(self.width)
         if self.target is not None:
-            found = self.target.run(rows.map(target_as_column), n_users, release)
-            tail = self._tail(rows, found, n_users, release)
+            column = rows.map(target_as_column)
+            found = self._scaled(column, self.target.run(column, n_users, release), n_users, release)
+            tail = self._tail(column, found, n_users, release)
             if useful:
                 frame = self._with_target(frame, found, tail, n_users)
         rare = np.zeros(0, dtype=bool)
         if self.features is not None:
-            found = self.features.run(self._sought(rows), n_users, release)
+            sought = self._sought(rows)
+            found = self._scaled(sought, self.features.run(sought, n_users, release), n_users, release)
             rare = np.zeros(self.features.n_columns, dtype=bool)
             if useful:
                 frame, rare = self._with_features(frame, found, n_users)
@@ -207,7 +217,7 @@ class Standardisation:
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
-            factor = math.inf if known else factor
+            factor = math.inf if known or self.scale_epsilon is not None else factor
         ends = np.where(rare, self._farthest(n_users) * units, factor * scales)
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
@@ -250,12 +260,24 @@ class Standardisation:
         light = max(0.0, 1.0 - (prediction_range - PREDICTION_RANGE) / ROW_SHORT)
         return row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
 
+    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Any) -> Columns:
+        """Select scales among the users' root mean square distances to the centres: tails within users count."""
+        if self.scale_epsilon is None:
+            return found
+        share = share_beyond(self.scale_epsilon, n_users)
+        counts = rows.sum(partial(distance_counts, centres=found.centres))
+        distances = [
+            select_distance(cells, centre, share * n_users, self.scale_epsilon, release)
+            for cells, centre in zip(counts, found.centres.tolist(), strict=True)
+        ]
+        return found._replace(scales=np.array(distances) / -float(ndtri(0.5 * share)))
+
     def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Any) -> float:
         """Select the scale of the target's tail: that of normal numbers as far away; 0 if it is not looked for."""
         if self.tail_epsilon is None:
             return 0.0
         share, centre = share_beyond(self.tail_epsilon, n_users), float(target.centres[0])
-        counts = rows.sum(partial(distance_counts, centre=centre))
+        (counts,) = rows.sum(partial(distance_counts, centres=target.centres))
         distance = select_distance(counts, centre, share * n_users, self.tail_epsilon, release)
         return distance / -float(ndtri(0.5 * share))
 
@@ -281,17 +303,24 @@ LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
 DECAY = 1.0 / 24.0
 #: Logarithms of the number of candidates, and of the chance that a selection fails.
 DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
+#: Largest share of the budget for scales of users with several rows.
+SCALES_SHARE = 0.15
 #: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: Largest number of users in targets and penalties: sums of costs stay far from overflow.
 _MANY = 2.0**40
 
 
-def distance_counts(data: UserData, centre: float) -> IntArray:
-    """Count users by the root mean square distance of their targets to the centre."""
+def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
+    """Count users by the root mean square distance of their rows to the centre, in each column."""
     # What is not a number may have a sign, too, and is far away.
-    cells = EIGHTHS.cells(np.abs(user_magnitudes(data.y, data.groups, centre)))
-    return np.bincount(cells, minlength=EIGHTHS.last + 1).astype(np.int64)
+    counts = [
+        np.bincount(
+            EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1
+        )
+        for column, centre in zip(data.X.T, centres.tolist(), strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)
 
 
 def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Any) -> float:
@@ -329,21 +358,25 @@ def plan_standardisation(
     n_features: int,
     centred: bool,
     target: bool,
+    several: bool = False,
     many_outputs: bool = False,
     prepared: tuple[bool, ...] = (),
 ) -> Standardisation | None:
-    """Divide the budget for standardisation by public numbers; None if ``n_users`` is too small."""
+    """Divide the budget for standardisation by public numbers; None if ``n_users`` is too small.
+
+    Users may have ``several`` rows.
+    """
     left = n_features - sum(prepared)
     features = plan_search(terms, n_columns=left, centred=centred) if left else None
-    sought, tail = None, None
-    if target:
-        sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True)
-        if sought is None:
-            return None
-        if terms.n_users is not None and features is not None:
-            n = float(terms.n_users)
-            price = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_price(LEAST_TAIL, n))
-            tail = price if price >= distance_price(MOST_TAIL, n) else None
-    if features is None and sought is None:
+    sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
+    if (target and sought is None) or (not target and features is None):
         return None
-    return Standardisation(terms, centred, features, sought, tail, n_features, many_outputs, prepared)
+    plan = Standardisation(terms, centred, features, sought, None, None, n_features, many_outputs, prepared)
+    if terms.n_users is None:
+        return plan
+    n, tail, scale = float(terms.n_users), None, distance_price(MOST_BEYOND, float(terms.n_users))
+    if target and features is not None:
+        price = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_price(LEAST_TAIL, n))
+        tail = price if price >= distance_price(MOST_TAIL, n) else None
+    affordable = several and plan.n_scales * scale**2 <= 8.0 * SCALES_SHARE * terms.rho
+    return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
