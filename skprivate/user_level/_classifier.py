@@ -85,10 +85,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Public set of labels. By default the labels of ``y``, which is then stated as an assumption of the guarantee.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
-        the inverse of a private count, for a twentieth of the budget: for rare classes whose members should be found.
+        the inverse of a private count, for 3 % of the budget: for rare classes whose members should be found. By
+        default two classes are counted at that price where noise is loud, and the fit starts from a rare one's share.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
-        keep their units. By default found privately where features are standardised, and √n_features elsewhere.
+        keep their units. By default √n_features.
     solver : {"auto", "sgd", "phased"}, default="auto"
         See `UserLevelSGDRegressor`; "phased" serves its theorem.
     aggregation : {"auto", "robust", "mean"}, default="auto"
@@ -140,13 +141,13 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the private
-        typical norm, more where there is hardly any noise, and 2 √n_features where users are too few to find one.
-        Infinite where features keep their units.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the typical
+        norm √(n_features + 1), more where there is hardly any noise, and 2 √n_features where users are too few to scale
+        features. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
         Ends to which features are clipped, in fitting and in predicting: four scales from their centres, more where
         there is hardly any noise, and less for features that are one value for most rows. Infinite where features
-        keep their units.
+        keep their units or seem to be prepared already, if users are enough to tell.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -157,9 +158,10 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     Notes
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
-    alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted attributes are
-    released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are refused.
+    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
+    computed from the user's own rows alone. A custom loss has to treat every row by itself
+    (`skprivate.user_level.CustomLoss`). All fitted attributes are released values, except ``classes_`` where
+    ``classes`` is not given. Labels outside ``classes`` are refused.
 
     Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
     `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.

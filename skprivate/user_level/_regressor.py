@@ -78,9 +78,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         as far where a private quantile of the gradient norms shows a tail. So it tends to the minimiser of the mean
         objective.
     standardize : bool, default=True
-        Centre and scale features and target by private medians and quantiles where users are enough (public numbers
-        decide), unless features seem to be prepared already, and whiten them by private second moments where the
-        noise allows. Not done with ``radius`` and with a custom loss.
+        Centre and scale features and target by private histograms where users are enough (public numbers decide),
+        unless features seem to be prepared already, and whiten them by private second moments where the noise allows.
+        A column that noise hides is taken to be like most others. Not done with ``radius`` and with a custom loss.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -123,13 +123,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting. It has as many
-        private typical norms as ``feature_range_`` has scales, but three where the tail of the target is light and
-        there is noise; two where no feature has a scale of its own, and 2 √n_features where users are too few to find
-        a norm. Infinite where features keep their units.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting, in typical norms
+        √(n_features + 1): as many as ``feature_range_`` has scales, but three where the tail of the target is light
+        and there is noise, and two where users are too few to scale features. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
         Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
-        the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units.
+        the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units or seem
+        to be prepared already, if users are enough to tell.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -140,9 +140,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     Notes
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
-    alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom loss has to
-    treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
+    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
+    computed from the user's own rows alone, and selections by the exponential mechanism. All fitted attributes are
+    released values. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee
+    states that.
 
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
     Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to

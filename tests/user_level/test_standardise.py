@@ -15,6 +15,8 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.descent._rules import ClassCounts
+from skprivate.user_level.descent._rules import _shares as class_shares
 from skprivate.user_level.scaling._frame import (
     Frame,
     bounded_columns,
@@ -326,3 +328,23 @@ def test_columns_of_one_scale_get_it_at_the_least_price():
         scales = np.broadcast_to(model.feature_scale_, 10)
         wrong += int((np.abs(np.log2(scales / np.median(scales))) > 3).sum())
     assert wrong == 0
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
+def test_sums_of_vectors_at_no_obtuse_angle_have_their_sensitivity(adjacency, recording_release):
+    """Two users differ by √2 at most, and by that where they have nothing in common."""
+    terms = Terms(1.0, 1e-6, adjacency, 8)
+    labels = np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
+    counts = ClassCounts(terms, 2, signed=True, balanced=False)
+    release = recording_release()
+    rows = UserData(np.eye(6), labels, UserGroups(np.array([0, 1, 2, 2, 3, 3])), np.arange(4))
+    counts.run(InMemory(rows), release)
+    whitening(InMemory(rows), 6, constant=False, multiplier=2.0, n_users=4, terms=terms, release=release)
+    classes, moments = release.draws
+    users = [rows.subset(np.array([u])) for u in range(4)]
+    shares = [class_shares(user, signed=True).astype(float) for user in users]
+    squares = [sum_of_squares(user, False, 1.0).astype(float) for user in users]
+    for draw, own in ((classes, shares), (moments, squares)):
+        apart = max(np.linalg.norm(one - other) for one in own for other in own)
+        moved = apart if adjacency is Adjacency.REPLACE_ONE else max(map(np.linalg.norm, own))
+        assert moved <= draw["sensitivity"] < 1.001 * moved

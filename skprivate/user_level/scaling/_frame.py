@@ -6,9 +6,7 @@ meaning far beyond them.
 
 A descent in whitened coordinates needs few steps. Where second moments are too noisy for that, means help: a
 classifier's first gradients show what features have in common with the common class. Where the means are far from 0, as
-in skewed columns, they hide the classes' difference until the intercept has been found. Where columns have no centres
-of their own, an offset (pixels, counts, indicators are not negative) lengthens the rows, whose votes all have norm 1,
-and hides what tells rows apart.
+in skewed columns, they hide the classes' difference until the intercept has been found.
 
 For second moments every user contributes the mean of zzᵀ over the user's clipped rows, z = (x, 1). Its eigenvalues are
 floored at what noise makes of 0, so that directions lost in noise keep their scale.
@@ -271,7 +269,7 @@ def sum_of_squares(data: UserData, constant: bool, radius: float) -> npt.NDArray
     return exact_sum(products())
 
 
-@np.errstate(all="ignore")
+@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     """Map rows, in order, to the coordinates Wᵀz.
 

@@ -2,7 +2,8 @@
 
 Joint histograms find the centres and scales of all features, and others those of the target (`ColumnSearch`). They need
 not be exact: they only have to make all directions alike, so nothing has a range. One more sum shows how rare the rare
-values are, and one selection how long the tail of the target is.
+values are, and one selection how long the tail of the target is. Where users have several rows, a selection for each
+column finds its scale: rows far away, such as long delays, are few in a histogram of all rows.
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 class Standardisation:
     """Prices and options of finding a `Frame`.
 
-    Without ``features`` they are left as they are, without ``target`` there is none. With ``many_outputs`` a coarse
-    centre is better than none. ``prepared`` marks columns that earlier releases have scaled; they are left alone.
+    Without ``features`` they are left as they are, without ``target`` there is none. ``scale_epsilon`` and
+    ``tail_epsilon`` are None where scales and the tail are not selected. With ``many_outputs`` a coarse centre is
+    better than none. ``prepared`` marks columns that earlier releases have scaled; they are left alone.
     """
 
     terms: Terms
