@@ -186,17 +186,13 @@ def selection_epsilon(
 _ONSET = 96.0
 #: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
-#: Largest noise of a ball over the sampling noise: of gradients, whose median is as good a centre as their mean unless
-#: they have a tail, and of means.
-GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
-#: Factor on a noisy ratio of distances: less about half its deviation.
-DISTANCE_ERROR = 0.9
-#: Largest ratio of distances; beyond it the nearer one counts as 0.
-MOST_RATIO = 1e30
+#: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
+#: they have a tail.
+GRADIENT_NOISE_PART = 0.5
+#: Least index of a tail: that of a law which just has no variance.
+LEAST_INDEX = 2.0
 #: Median of the absolute value of a normal number.
 NORMAL_MEDIAN = float(chi.median(1))
-#: Power by which a radius grows from the tail towards what noise allows.
-QUIET_POWER = 0.6
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:
@@ -236,41 +232,35 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
-def tracked_radius(usual: float, far: float, quiet: float) -> float:
-    """Compute a radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
-
-    A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
-    whose noise is no louder than sampling, if that is nearer. From there it grows towards ``quiet`` by the power .6, so
-    that neither noise nor bias is left in the limit. Where most users are at one place, h is .9 far/usual: sampling
-    noise is that of the others.
-    """
-    ratio = min(DISTANCE_ERROR * far / usual, MOST_RATIO)
-    heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
-    tail, allowed = far * math.sqrt(heavy), quiet * max(heavy, ratio)
-    return allowed if allowed <= tail else tail * (allowed / tail) ** QUIET_POWER
-
-
-def tail_radius(
-    median: float,
-    upper: float,
-    level: float,
-    n_features: int,
-    beyond: float | None = None,
-    quiet: float = 0.0,
+def balanced_radius(
+    median: float, upper: float, growth: float, level: float, n_features: int, beyond: float
 ) -> float:
+    """Compute the radius about which a mean's bias by a tail is as large as its noise, from two released quantiles.
+
+    Beyond ``upper``, which a share p of the users exceed, the share falls as (C/upper)^−a with the mean index a between
+    the median and ``upper``. So a ball of radius C moves the mean by at most p·C/(a − 1)·(C/upper)^−a. Its noise is νC:
+    C = upper·(p/((a − 1)ν))^(1/a). As p and ν are of order 1/n, C grows as ``upper`` does, and the noise falls as 1/n
+    where users are bounded. It is limited as in `tail_factor`, unless ``upper`` is farther.
+    """
+    if not upper > median:
+        return upper
+    share = min(beyond, 0.5)
+    index = max(LEAST_INDEX, math.log(0.5 / share) / math.log(upper / median))
+    balanced = upper * math.pow(share / ((index - 1.0) * level), 1.0 / index)
+    heavy = heaviness(median, upper, n_features, beyond) * median
+    most = growth * max(heavy, NORMAL_MEDIAN * math.sqrt(share) * upper)
+    return min(balanced, max(upper, most))
+
+
+def tail_radius(median: float, upper: float, level: float, n_features: int) -> float:
     """Compute a radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
     The ratio of the quantiles measures the tail, and the ball goes as far again. It is at least ``upper``, so that the
-    bias vanishes as the rank does, and at most min(ν^−½, h√d/(96ν)) medians unless ``upper`` is: the second keeps the
-    noise, radius times ν, from growing with the number of users. h is 1, or `heaviness` where ``beyond`` is given.
-    ``quiet`` medians (`quiet_growth`) are allowed in any case. They are the radius where no upper quantile was found
-    (``upper`` = 0).
+    bias vanishes as the rank does, and at most min(ν^−½, √d/(96ν)) medians unless ``upper`` is: the second keeps the
+    noise, radius times ν, from growing with the number of users.
     """
-    heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
     # The bias of any law with a finite mean vanishes with ν^−½ medians, as does their noise.
-    most = max(1.0, quiet, min(1.0 / math.sqrt(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
-    if upper == 0.0:
-        return median * max(1.0, quiet)
+    most = max(1.0, min(1.0 / math.sqrt(level), math.sqrt(n_features) / (_ONSET * level)))
     return max(upper, median, min(upper * (upper / median), most * median))
 
 

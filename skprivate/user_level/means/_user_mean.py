@@ -3,10 +3,10 @@
 Derived in docs/user_level.md. One ℓ2 ball about a private centre takes the place of Algorithm 3's intervals per rotated
 coordinate, Gaussian that of Laplace noise, and the radius is found privately.
 
-Centre and spread are found together, by a clipped descent whose clip tracks quantiles of the distances. A user
-contributes its clipped offset and two more coordinates, the signs of two distances less the tracked quantiles: together
-a vector of norm at most 1. So nothing is selected, no number of users is too small to begin with, and the spread is
-known as well as the noise allows.
+Centre and spread are found together, by a clipped descent whose clip tracks a quantile of the distances. A user
+contributes its clipped offset and one more coordinate, the sign of its distance less the tracked quantile: together a
+vector of norm at most 1. So no number of users is too small to begin with, and the spread is known as well as the noise
+allows.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, s
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
 from skprivate.user_level._ranges import (
     FINE_SCALES,
-    MEAN_NOISE_PART,
     SCALES,
+    balanced_radius,
     n_bins,
     quantile_counts,
     quiet_growth,
@@ -48,7 +48,6 @@ from skprivate.user_level._ranges import (
     selection_epsilon,
     tail_radius,
     tail_rank,
-    tracked_radius,
 )
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
@@ -57,25 +56,22 @@ FloatArray = npt.NDArray[np.float64]
 #: Draws of a mean, and the first of them, whose steps are as long as the clip; part of the budget of the latter.
 DRAWS, TRAVEL = 20, 5
 TRAVEL_SHARE = 0.1
-#: Parts of the users beyond the two tracked distances.
-PARTS = BEYOND, FAR_BEYOND = 0.4, 0.1
-#: Length of a sign coordinate during the travel, and at most and at least after.
+#: Part of the users beyond the tracked distance.
+BEYOND = 0.4
+#: Length of the sign coordinate during the travel, and at most and at least after.
 TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
-#: Sufficient noise of the part of users beyond either distance, in one draw with all of the budget.
-SIDE_NOISE, FAR_NOISE = 0.1, 0.03
+#: Sufficient noise of the part of users beyond the distance, in one draw with all of the budget.
+SIDE_NOISE = 0.1
 #: Clip in tracked distances during the travel, and what one dimension adds to it.
 LEAST_CLIP, ONE_DIMENSION = 0.8, 0.4
 #: Noise of a step, in units of its clip, above which steps are shortened.
 STEP_NOISE = 0.5
 #: Factor on steps after the travel, which are one over their number as in an average.
 AVERAGING = 1.2
-#: Change of the part beyond the nearer distance with its logarithm: .54 for normal numbers, more for vectors. For the
-#: farther one a factor on the change for normal vectors.
-SLOPE, FAR_SLOPE = 0.7, 0.8
-#: Variance of the logarithm of the distance: at first, and added by a step during and after the travel; at first of the
-#: farther one over it.
+#: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
+SLOPE = 0.7
+#: Variance of the logarithm of the distance: at first, and added by a step during and after the travel.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
-FAR_VARIANCE = 0.16
 
 
 def least_clip(n_features: int) -> float:
@@ -83,14 +79,9 @@ def least_clip(n_features: int) -> float:
     return LEAST_CLIP + ONE_DIMENSION / math.sqrt(n_features)
 
 
-def far_ratio(n_features: int) -> float:
-    """Return the farther distance over the nearer one, for normal vectors."""
-    return float(chi.isf(FAR_BEYOND, n_features) / chi.isf(BEYOND, n_features))
-
-
-def draw_side(noise: float, enough: float = SIDE_NOISE) -> float:
-    """Return the length of a sign coordinate: as short as the noise of all draws together allows."""
-    return min(MOST_SIDE, max(LEAST_SIDE, noise / enough))
+def draw_side(noise: float) -> float:
+    """Return the length of the sign coordinate: as short as the noise of all draws together allows."""
+    return min(MOST_SIDE, max(LEAST_SIDE, noise / SIDE_NOISE))
 
 
 def draw_multipliers(multiplier: float) -> tuple[float, float]:
@@ -109,32 +100,28 @@ def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, i
     return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
 
 
-def _with_sides(
-    users: MeanProblem,
-    w: FloatArray,
-    clip: float,
-    distances: tuple[float, ...],
-    sides: tuple[float, ...],
+def _with_side(
+    users: MeanProblem, w: FloatArray, clip: float, distance: float, side: float | None
 ) -> npt.NDArray[Any]:
-    """Sum weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …) over users.
+    """Sum weight_u·(√(1 − side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side) over users; without the sign if it is None.
 
-    A sign is positive for users beyond that distance. The side of the others is so much shorter that all add up to 0
+    The sign is positive for users beyond the distance. The side of the others is so much shorter that all add up to 0
     where the part beyond is as it should be.
     """
-    n_numbers = users.n_coef + len(sides)
+    n_numbers = users.n_coef + (side is not None)
 
     def contributions() -> Iterator[FloatArray]:
         yield np.zeros((n_numbers, 0))
         for of, offsets in users.gradient_blocks(w):
             norms = vector_norms(offsets)
             vectors = np.empty((n_numbers, offsets.shape[1]))
-            length = -math.sqrt(1.0 - sum(side * side for side in sides))
+            length = -math.sqrt(1.0 - (side or 0.0) ** 2)
             divisor = np.maximum(norms, clip)
             for row, offset in zip(vectors, offsets, strict=False):
                 np.divide(offset, divisor, out=row)
                 row *= length
-            for k, (distance, side, part) in enumerate(zip(distances, sides, PARTS, strict=False)):
-                vectors[users.n_coef + k] = np.where(norms > distance, side, -side * part / (1.0 - part))
+            if side is not None:
+                vectors[-1] = np.where(norms > distance, side, -side * BEYOND / (1.0 - BEYOND))
             yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
 
     return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
@@ -145,16 +132,14 @@ class TrackedQuantile:
     """Tracked quantile: logarithm of a distance that a part of the users exceed, by a Kalman filter of one number."""
 
     distance: float
-    variance: float
-    part: float
-    slope: float
+    variance: float = FIRST_VARIANCE
 
     def observe(self, excess: float, noise: float, drift: float) -> None:
         """Update by one step; ``excess`` is the observed part beyond less its target."""
-        slope = min(self.slope, 0.5 / math.sqrt(self.variance))
+        slope = min(SLOPE, 0.5 / math.sqrt(self.variance))
         gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
         # Limits are equal above and below: noise cut on one side only would push the distance to the other.
-        most = max(self.part, 1.0 - self.part)
+        most = max(BEYOND, 1.0 - BEYOND)
         excess = min(most, max(-most, excess))
         self.distance = min(max(self.distance * math.exp(gain * excess), 1e-280), 1e280)
         self.variance *= 1.0 - gain * slope
@@ -165,8 +150,7 @@ class TrackedQuantile:
 class TrackedCentre:
     """State of the descent: all that was released so far.
 
-    ``multiplier`` is that of one draw with all of the budget. ``near`` is None where the clip is public; ``far`` is
-    None during the travel, and where it is not wanted.
+    ``multiplier`` is that of one draw with all of the budget. ``near`` is None where the clip is public.
     """
 
     terms: Terms
@@ -174,13 +158,12 @@ class TrackedCentre:
     multiplier: float
     w: FloatArray
     near: TrackedQuantile | None
-    far: TrackedQuantile | None = None
-    uses_sides: bool = True
+    uses_side: bool = True
     n_steps: int = 0
 
     @property
     def distance(self) -> float:
-        """The nearer distance."""
+        """The tracked distance."""
         return math.inf if self.near is None else self.near.distance
 
     @property
@@ -194,47 +177,29 @@ class TrackedCentre:
         return self.terms.sum_sensitivity * self.draw_multiplier / self.n_users
 
     @property
-    def sides(self) -> tuple[float, ...]:
-        """Lengths of the sign coordinates in this draw, 0 where a sign is not used."""
+    def side(self) -> float | None:
+        """Length of the sign coordinate in this draw, 0 where the sign is not used, None where there is none."""
         if self.near is None:
-            return ()
-        if not self.uses_sides:
-            return 0.0, 0.0
+            return None
+        if not self.uses_side:
+            return 0.0
         if self.n_steps < TRAVEL:
-            return TRAVEL_SIDE, 0.0
-        noise = self.terms.sum_sensitivity * self.multiplier / self.n_users
-        return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far else 0.0
-
-    def begin_far(self, upper: float, beyond: float | None) -> None:
-        """Track the farther distance, at first as if users were normal.
-
-        It starts at ``upper`` if that is farther and at least the same part of the users is ``beyond``.
-        """
-        if self.near is not None:
-            d = len(self.w)
-            far = chi.isf(FAR_BEYOND, d)
-            # The part of normal vectors beyond a distance changes by this much with its logarithm.
-            slope = FAR_SLOPE * float(far * chi.pdf(far, d))
-            first = self.near.distance * far_ratio(d)
-            if beyond is not None and beyond >= FAR_BEYOND:
-                first = max(first, upper)
-            self.far = TrackedQuantile(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
+            return TRAVEL_SIDE
+        return draw_side(self.terms.sum_sensitivity * self.multiplier / self.n_users)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Sum the users' contributions at the centre, exactly."""
-        distances = self.distance, math.inf if self.far is None else self.far.distance
-        return users.sum(partial(_with_sides, w=self.w, clip=clip, distances=distances, sides=self.sides))
+        return users.sum(partial(_with_side, w=self.w, clip=clip, distance=self.distance, side=self.side))
 
     def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
-        """Release that sum as a mean of the users' votes, and update the distances by the sign coordinates."""
+        """Release that sum as a mean of the users' votes, and update the distance by the sign coordinate."""
         noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
-        sides = self.sides
-        drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
-        for k, (each, side) in enumerate(zip((self.near, self.far), sides, strict=False)):
-            if each is not None and side > 0.0:
-                unit = (1.0 - each.part) / side
-                each.observe(noisy[len(self.w) + k] * unit, self.noise * unit, drift)
-        return noisy[: len(self.w)] / math.sqrt(1.0 - sum(side * side for side in sides))
+        side = self.side or 0.0
+        if self.near is not None and side > 0.0:
+            unit = (1.0 - BEYOND) / side
+            drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
+            self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
+        return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
     def step(self, users: Partitions, clip: float, release: Any) -> None:
         """Move the centre towards the users, and the distances towards their quantiles, by one draw."""
@@ -256,8 +221,6 @@ CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 #: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
 #: the centre.
 FEWEST = 32.0
-#: Part of the quiet radius (`quiet_growth`) for a ball whose tail was selected.
-TAIL_PART = 0.7
 #: Part of the shares of selections where the number of users is private, because few users would decide none.
 PRIVATE_SHARES = 0.5
 #: Range of public radii and bounds.
@@ -326,7 +289,7 @@ def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.N
 class UserMean(Mechanism):
     """Mean of one vector per user by a tracked centre and a sum about it.
 
-    With ``follows_tail`` the ball covers the tail of the users (`tracked_radius`). ``tau`` is a public radius of the
+    With ``follows_tail`` the ball covers the tail of the users (`balanced_radius`). ``tau`` is a public radius of the
     users' means about their centre, None to select it. ``bound`` is a public range [−B, B] of the centre, None if that
     is near the origin. ``least_radius`` is in units of the users' median distance.
     """
@@ -359,8 +322,8 @@ class UserMean(Mechanism):
 
     @property
     def n_drawn(self) -> int:
-        """Numbers of one draw: a vector, and the signs of two distances unless the radius is known."""
-        return self.n_features + 2 * (self.tau is None)
+        """Numbers of one draw: a vector, and the sign of the distance unless the radius is known."""
+        return self.n_features + (self.tau is None)
 
     @property
     def multiplier(self) -> float:
@@ -394,21 +357,19 @@ class UserMean(Mechanism):
         zero = np.zeros(self.n_features)
         scale = split.select_scale(users, partial(_norm_counts, w=zero), n_users, release) or 1.0
         known = None if self.tau is None else 2.0 * self.tau
-        near = None if known else TrackedQuantile(scale, FIRST_VARIANCE, BEYOND, SLOPE)
+        near = None if known else TrackedQuantile(scale)
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.distance, release)
         tail = self._tail(users, centre, n_users, release)
-        if self.follows_far(n_users):
-            centre.begin_far(*tail)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
-            centre.step(users, known or self.radius(centre, n_users, tail), release)
-        radius = known or self.radius(centre, n_users, tail)
+            centre.step(users, known or self.radius(centre.distance, n_users, *tail), release)
+        radius = known or self.radius(centre.distance, n_users, *tail)
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
-            centre.uses_sides = False
+            centre.uses_side = False
             total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
             offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
             noise_scale = centre.noise / math.sqrt(n_left) * radius
@@ -454,36 +415,21 @@ class UserMean(Mechanism):
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
-    def quiet(self, n_users: float) -> float:
-        """Return the radius in median distances whose noise is no louder than sampling."""
-        return quiet_growth(self.split.level(n_users, self.n_features), n_users, MEAN_NOISE_PART)
-
-    def follows_far(self, n_users: float) -> bool:
-        """Return True if noise allows to track the farther distance; otherwise users count as normal."""
-        noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
-        return self.follows_tail and noise <= FAR_NOISE * MOST_SIDE
-
-    def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
-        """Compute the radius of the ball from the tracked distances, and a selected one with the part beyond it."""
-        return self.radius_of(
-            centre.distance, None if centre.far is None else centre.far.distance, n_users, *tail
-        )
-
-    def radius_of(
-        self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
+    def radius(
+        self, distance: float, n_users: float, upper: float = 0.0, beyond: float | None = None
     ) -> float:
-        """Compute the radius; ``far`` is None where unknown, ``upper`` 0 and ``beyond`` None without a selection."""
+        """Compute the radius of the ball from the tracked distance, and a selected one with the part beyond it."""
         d = self.n_features
-        median = float(chi.median(d) / chi.isf(BEYOND, d)) * near  # of normal vectors
+        median = float(chi.median(d) / chi.isf(BEYOND, d)) * distance  # of normal vectors
+        least = self.least_radius * median
         if not self.follows_tail:
-            return self.least_radius * median
-        level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
-        usual = far_ratio(self.n_features) * near
-        found = tracked_radius(usual, far or usual, quiet * median)
-        if upper:
-            selected = tail_radius(median, upper, level, self.n_features, beyond, TAIL_PART * quiet)
-            found = max(found, selected)
-        return max(found, least_clip(self.n_features) * near, self.least_radius * median)
+            return least
+        level = self.split.level(n_users, d)
+        growth = quiet_growth(level, n_users, 1.0)
+        radius = growth * median
+        if beyond is not None:
+            radius = balanced_radius(median, upper, growth, level, d, beyond)
+        return max(radius, least_clip(d) * distance, least)
 
 
 #: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.

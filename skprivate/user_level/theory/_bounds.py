@@ -21,8 +21,6 @@ from skprivate.user_level._ranges import FINE_SCALES, tail_rank
 from skprivate.user_level.means._user_mean import (
     BEYOND,
     CENTRE_PART,
-    FAR_BEYOND,
-    FAR_NOISE,
     TRAVEL_SHARE,
     UserMean,
     draw_side,
@@ -206,12 +204,11 @@ def _privacy_error(
 ) -> float:
     """Predict the privacy error in deviations of normal users."""
     plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
-    far = float(chi.isf(FAR_BEYOND, d)) if plan.follows_far(n) else None
     upper, beyond = 0.0, None
     if plan.split.tail_epsilon is not None:
         beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
         upper = float(chi.isf(beyond, d))
-    radius = plan.radius_of(float(chi.isf(BEYOND, d)), far, n, upper, beyond)
+    radius = plan.radius(float(chi.isf(BEYOND, d)), n, upper, beyond)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
     if plan.sums(n):
@@ -220,9 +217,8 @@ def _privacy_error(
         error = math.hypot(of_centre / jacobian / math.sqrt(CENTRE_PART), math.sqrt(1.0 - CENTRE_PART))
     else:
         error = 1.0 / jacobian
-    noise = plan.terms.sum_sensitivity * plan.split.multiplier / n
-    sides = draw_side(noise), draw_side(noise, FAR_NOISE) if far else 0.0
-    length = math.sqrt(1.0 - sides[0] ** 2 - sides[1] ** 2)
+    side = draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
+    length = math.sqrt(1.0 - side**2)
     return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - TRAVEL_SHARE)
 
 
