@@ -33,8 +33,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         for every coordinate, with noise that grows as d in place of √d; for "replace-one" and ``weight_cap=1`` only.
     aggregation : {"mean", "robust"}, default="mean"
         Users are clipped to a ball about the private centre. "mean": its radius follows the private tail of the users'
-        distances as far as bias exceeds noise, so that the bias vanishes for any law with a mean, and noise as 1/n. "robust": it is the median
-        distance, for half the noise or less and a result between mean and spatial median.
+        distances as far as bias exceeds noise, so that the bias vanishes for any law with a mean. "robust": it is the
+        median distance, for less noise and a result between mean and spatial median.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional

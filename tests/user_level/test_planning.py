@@ -1,14 +1,18 @@
 """Predictions beside simulations, lower bounds beside exact computations."""
 
+import itertools
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from skprivate import UserLevelMean
+from skprivate.privacy import open_release
 from skprivate.user_level import user_level_lower_bound, user_level_mean_errors, user_level_sample_size
+from skprivate.user_level._selection import DifferenceSelection, VoteSelection
 from skprivate.user_level.theory._bounds import _moved
 
 
@@ -98,6 +102,90 @@ def test_lower_bound_has_the_rates_of_theorem_6():
     assert far[1] / far[0] == pytest.approx(math.exp(-2.5), rel=0.02)
 
 
+@pytest.mark.parametrize(("n", "k", "epsilon"), [(1, 3, 0.7), (1, 5, 2.0), (2, 3, 0.4), (3, 2, 0.5)])
+def test_lower_bound_of_a_choice_by_linear_programming(n, k, epsilon):
+    """Users who are known exactly, each for one of k candidates: the best of all private choices, written out."""
+    data = list(itertools.product(range(k), repeat=n))
+    pairs = [
+        (a, b) for a, b in itertools.permutations(range(len(data)), 2) if differ_in_one(data[a], data[b])
+    ]
+    private = np.zeros((len(pairs) * k, len(data) * k))
+    for row, ((a, b), chosen) in enumerate(itertools.product(pairs, range(k))):
+        private[row, a * k + chosen], private[row, b * k + chosen] = 1.0, -math.exp(epsilon)
+    agreed = np.zeros(len(data) * k)
+    agreed[[data.index((v,) * n) * k + v for v in range(k)]] = -1.0 / k
+    best = linprog(
+        agreed,
+        A_ub=private,
+        b_ub=np.zeros(len(private)),
+        A_eq=np.kron(np.eye(len(data)), np.ones(k)),
+        b_eq=np.ones(len(data)),
+    )
+    bound = user_level_lower_bound(n, math.inf, epsilon=epsilon, radius=0.5, n_candidates=k)
+    assert bound == pytest.approx((k - 1) / (math.exp(n * epsilon) + k - 1))
+    if n == 1:  # randomised response
+        assert 1.0 + best.fun == pytest.approx(bound, abs=1e-7)
+    assert bound <= 1.0 + best.fun + 1e-7 < 1.3 * bound
+
+
+def differ_in_one(one, other):
+    return sum(a != b for a, b in zip(one, other, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "delta", "k"),
+    [(50, 0.05, 0.0, 4), (50, 0.05, 1e-3, 4), (140, 5.0, 0.0, 16), (30, 0.3, 0.0, 2)],
+)
+def test_lower_bound_of_a_choice_by_enumeration(n, epsilon, delta, k):
+    """All numbers of exchanges of many sizes; without privacy the least of k sums, by another integral."""
+    best, exchanges = 0.0, np.arange(n + 1)
+    factor = np.exp(np.minimum(exchanges * epsilon, 700.0))
+    group = delta * np.array([sum(math.exp(j * epsilon) for j in range(i)) for i in exchanges])
+    for size in np.geomspace(1e-3, 2.0, 300):
+        one = 2 * norm.cdf(size / math.sqrt(2)) - 1
+        wrong = ((k - 1) * (binom.cdf(exchanges, n, one) - group) / (factor + k - 1)).max()
+        at = size * math.sqrt(n)
+        x = np.linspace(at - 9, at + 9, 500)
+        right = np.trapezoid(norm.pdf(x - at) * norm.cdf(x) ** (k - 1), x)
+        best = max(best, size * max(wrong, 1 - right))
+    bound = user_level_lower_bound(n, 1, epsilon=epsilon, delta=delta, radius=1.0, n_candidates=k)
+    assert bound == pytest.approx(best, rel=2e-3)
+
+
+def test_lower_bound_of_a_choice_has_the_rates_of_section_6():
+    def bound(n, epsilon, k, m=1):
+        return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0, n_candidates=k)
+
+    n = 50_000
+    assert bound(n, 0.001, 64) / bound(2 * n, 0.001, 64) == pytest.approx(2.0, rel=0.1)
+    assert bound(n, 0.001, 64) / bound(n, 0.002, 64) == pytest.approx(2.0, rel=0.1)
+    assert bound(n, 0.001, 64) / bound(n, 0.001, 64, 16) == pytest.approx(4.0, rel=1e-3)
+    assert bound(n, 0.02, 2**40) / bound(n, 0.02, 2**20) == pytest.approx(2.2, rel=0.1)  # ln K, less a few
+    assert bound(n, 10.0, 2**24) / bound(n, 10.0, 2**12) == pytest.approx(1.6, rel=0.1)  # its root, likewise
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_no_selection_is_better_than_the_lower_bound(adjacency):
+    """Candidates about as far apart as the bound has it; shares of 500 wrong choices, and five standard errors."""
+    n, k, epsilon = 100, 4, 0.1
+    bound = user_level_lower_bound(n, 1, epsilon=epsilon, radius=1.0, n_candidates=k, adjacency=adjacency)
+    known = n if adjacency == "replace-one" else None
+    rules = [VoteSelection(epsilon, known is None), DifferenceSelection(epsilon, k, known)]
+    for rule in rules:
+        worst = 0.0
+        for size in (1.5 * bound, 2.5 * bound):
+            wrong = 0
+            for seed in range(500):
+                losses = np.random.default_rng([seed, 0]).normal(size=(n, k))
+                losses[:, seed % k] -= size
+                release = open_release(
+                    epsilon=epsilon, unit="user", adjacency=adjacency, random_state=seed, plan=rule.events
+                )
+                wrong += rule.run(losses, release) != seed % k
+            worst = max(worst, size * (wrong / 500 + 5 * math.sqrt(0.25 / 500)))
+        assert bound < worst < 4 * bound
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -111,6 +199,8 @@ def test_lower_bound_has_the_rates_of_theorem_6():
         (lambda: user_level_lower_bound(10, 0.5, epsilon=1.0, radius=1.0), "rows_per_user"),
         (lambda: user_level_lower_bound(10, 1, epsilon=1.0, radius=-1.0), "radius"),
         (lambda: user_level_lower_bound(10, 1, 0, epsilon=1.0, radius=1.0), "n_features"),
+        (lambda: user_level_lower_bound(10, 1, epsilon=1.0, radius=1.0, n_candidates=1), "n_candidates"),
+        (lambda: user_level_lower_bound(10, 1, 2, epsilon=1.0, radius=1.0, n_candidates=3), "n_features"),
     ],
 )
 def test_odd_parameters_are_refused_by_name(call, message):

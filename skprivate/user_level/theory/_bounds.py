@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Integral
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy import integrate
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
-from scipy.stats import binom, chi
+from scipy.stats import binom, chi, norm
 
 from skprivate._messages import at_least, member, must_be, number, one_of, positive
 from skprivate.privacy import Adjacency
@@ -446,11 +448,13 @@ def user_level_lower_bound(
     delta: float = 0.0,
     deviation: float = 1.0,
     adjacency: str = "replace-one",
+    n_candidates: int | None = None,
 ) -> float:
-    r"""Error that every user-level private mean has somewhere, however it is computed.
+    r"""Error that every user-level private mean, or choice among candidates, has somewhere, however it is computed.
 
     For each (ε, δ)-private algorithm there is a point θ with entries of size at most ``radius`` such that its root mean
-    squared Euclidean error on users with independent rows from N(θ, σ²I) is at least this.
+    squared Euclidean error on users with independent rows from N(θ, σ²I) is at least this. With ``n_candidates`` = K a
+    row holds the losses of K candidates, and this is the expected risk of the chosen one above that of the best.
 
     Parameters
     ----------
@@ -471,12 +475,14 @@ def user_level_lower_bound(
         Standard deviation σ of one row in one feature.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         An exchange is one step, or two.
+    n_candidates : int >= 2, optional
+        Number of candidates K of a choice, in place of ``n_features``; σ is then the deviation of one row's loss.
 
     Returns
     -------
     float
         Of order σ√d(1/√(mn) + 1/(nε√m)) (Theorem 6 of the reference, with constants), and radius·√d·e^(−nε/2) however
-        many the rows are (its Appendix A).
+        many the rows are (its Appendix A). Of a choice: of order σ(√(ln K/(mn)) + ln K/(nε√m)) (its Section 6.2).
 
     Raises
     ------
@@ -494,6 +500,13 @@ def user_level_lower_bound(
     \tanh(k\epsilon/2) + 2\delta_k/(e^{k\epsilon} + 1)` with :math:`\delta_k = \delta(e^{k\epsilon} -
     1)/(e^\epsilon - 1)`. The bound is the largest over s up to ``radius``.
 
+    Fano's argument for a choice. Let one of the candidates have a risk s below all others. An algorithm chooses it with
+    probability c on average over which one it is. Draw the users for v and for w together, so that at most k differ
+    with probability :math:`P_k`: the choice is v at most :math:`e^{k\epsilon}` times as often in the one case as in the
+    other, but for :math:`\delta_k + 1 - P_k`. Summed over all pairs, :math:`1 - c \ge (K - 1)(P_k -
+    \delta_k)/(e^{k\epsilon} + K - 1)` for every k. Without privacy the least sum of losses is the best choice. The
+    bound is the largest :math:`s(1 - c)` over s up to twice the ``radius``.
+
     References
     ----------
     Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021, Theorem 6.
@@ -506,6 +519,8 @@ def user_level_lower_bound(
     0.028
     >>> round(user_level_lower_bound(3, float("inf"), epsilon=1.0, radius=1.0), 3)
     0.218
+    >>> round(user_level_lower_bound(1000, 10, epsilon=0.01, radius=1.0, n_candidates=64), 3)
+    0.119
     """
     _whole("n_users", n_users)
     _whole("n_features", n_features)
@@ -518,24 +533,69 @@ def user_level_lower_bound(
     if member(Adjacency, "adjacency", adjacency) is Adjacency.ADD_REMOVE:
         delta = min(1.0, delta * (1.0 + math.exp(min(epsilon, 700.0))))
         epsilon = 2.0 * epsilon
+    if n_candidates is not None:
+        _whole("n_candidates", n_candidates)
+        if n_candidates < 2 or n_features != 1:
+            raise ValueError(
+                must_be(
+                    "n_candidates", "at least 2, without n_features", f"{n_candidates!r} and {n_features!r}"
+                )
+            )
+        return _largest(
+            partial(_wrong, n_candidates), n_users, rows_per_user, epsilon, delta, deviation, 2.0 * radius
+        )
+    each = _largest(_misjudged, n_users, rows_per_user, epsilon, delta, deviation, radius)
+    return each * math.sqrt(n_features)
+
+
+def _largest(
+    error: Callable[[float, int, float, float], float],
+    n_users: int,
+    rows_per_user: float,
+    epsilon: float,
+    delta: float,
+    deviation: float,
+    most: float,
+) -> float:
+    """Maximise size·error over sizes up to ``most``; ``error`` takes them in deviations of a user's mean."""
     if math.isinf(rows_per_user):
-        return radius * math.sqrt(0.5 * n_features * (1.0 - float(_moved(n_users, 1.0, epsilon, delta))))
+        return most * error(math.inf, n_users, epsilon, delta)
     spread = deviation / math.sqrt(rows_per_user)
 
     def bound(log_size: float) -> float:
-        """For signs of this size, in deviations of a user's mean, of one coordinate."""
         size = math.exp(log_size)
-        plain = 2.0 * float(ndtr(size * math.sqrt(n_users))) - 1.0
-        private = _moved(n_users, 2.0 * float(ndtr(size)) - 1.0, epsilon, delta)
-        return size * math.sqrt(0.5 * max(0.0, 1.0 - min(plain, private)))
+        return size * error(size, n_users, epsilon, delta)
 
-    most = math.log(radius / spread)
-    grid = np.linspace(min(math.log(1e-3 / n_users), most - 1.0), most, 200)
+    end = math.log(most / spread)
+    grid = np.linspace(min(math.log(1e-3 / n_users), end - 1.0), end, 200)
     best = int(np.argmax([bound(x) for x in grid.tolist()]))
     near = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
     refined = minimize_scalar(lambda x: -bound(x), bounds=near, method="bounded")
-    each = max(bound(float(grid[best])), -float(refined.fun))
-    return each * spread * math.sqrt(n_features)
+    return max(bound(float(grid[best])), -float(refined.fun)) * spread
+
+
+def _misjudged(size: float, n: int, epsilon: float, delta: float) -> float:
+    """Bound the root mean squared error of one coordinate whose mean is ± ``size``, over ``size``."""
+    plain = 2.0 * float(ndtr(size * math.sqrt(n))) - 1.0
+    private = _moved(n, 2.0 * float(ndtr(size)) - 1.0, epsilon, delta)
+    return math.sqrt(0.5 * max(0.0, 1.0 - min(plain, private)))
+
+
+def _wrong(n_candidates: int, size: float, n: int, epsilon: float, delta: float) -> float:
+    """Bound the probability of a wrong choice where one candidate is better than all others by ``size``.
+
+    Two such laws of a user are √2·size apart.
+    """
+    law = binom(n, 2.0 * float(ndtr(size / math.sqrt(2.0))) - 1.0)
+    k = _exchanges(law, n, n)
+    exponent = np.minimum(k * epsilon, 700.0)
+    kept = law.cdf(k) - delta * np.expm1(exponent) / math.expm1(min(epsilon, 700.0))
+    private = float(np.max((n_candidates - 1.0) * kept / (np.exp(exponent) + n_candidates - 1.0)))
+    if math.isinf(size):
+        return max(private, 0.0)
+    z = np.linspace(-9.0, 9.0, 361)
+    right = norm.pdf(z) * ndtr(z + size * math.sqrt(n)) ** (n_candidates - 1)
+    return max(private, 1.0 - float(np.trapezoid(right, z)), 0.0)
 
 
 def _moved(n: int, probability: float, epsilon: float, delta: float) -> float:
@@ -545,11 +605,7 @@ def _moved(n: int, probability: float, epsilon: float, delta: float) -> float:
     depend on the parameters, and a bound on the error stays one.
     """
     law = binom(n, min(1.0, probability))
-    enough = 40.0 / epsilon  # exchanges that move an output by all but e⁻⁴⁰
-    middle, spread = float(law.mean()), float(law.std())
-    first = math.floor(max(0.0, min(middle - 13.0 * spread - 40.0, enough)))
-    last = math.ceil(min(float(n), enough, middle + 13.0 * spread + 40.0))
-    k = np.unique(np.linspace(first, last, min(last - first + 1, _MOST_BLOCKS)).astype(np.int64))
+    k = _exchanges(law, n, 40.0 / epsilon)  # more move an output by all but e⁻⁴⁰
     exponent = np.minimum(k * epsilon, 700.0)
     group = delta * np.expm1(exponent) / math.expm1(min(epsilon, 700.0))
     moved = np.minimum(1.0, np.tanh(exponent / 2.0) + 2.0 * group / (np.exp(exponent) + 1.0))
@@ -557,3 +613,11 @@ def _moved(n: int, probability: float, epsilon: float, delta: float) -> float:
     mass = np.where(np.diff(k, prepend=k[0] - 1) == 1, law.pmf(k), np.diff(law.cdf(k), prepend=0.0))
     mass[0] = law.cdf(k[0])
     return float(min(1.0, mass @ moved + law.sf(k[-1])))
+
+
+def _exchanges(law: Any, n: int, most: float) -> npt.NDArray[np.int64]:
+    """List likely numbers of exchanges among n users, up to ``most``, or the ends of blocks of them."""
+    middle, spread = float(law.mean()), float(law.std())
+    first = math.floor(max(0.0, min(middle - 13.0 * spread - 40.0, most)))
+    last = math.ceil(min(float(n), most, middle + 13.0 * spread + 40.0))
+    return np.unique(np.linspace(first, last, min(last - first + 1, _MOST_BLOCKS)).astype(np.int64))
