@@ -73,10 +73,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         theorem, with up to six times the error of "sgd", and needs ``user_ids`` with "add-remove".
     aggregation : {"auto", "robust", "mean"}, default="auto"
         Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
-        differs from the mean if users or errors are skewed. "mean" clips at three times the median. "auto" begins as
-        "robust" and clips farther out as noise falls: as far as the noise is half the sampling noise, and four times
-        as far where a private quantile of the gradient norms shows a tail. So it tends to the minimiser of the mean
-        objective.
+        differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
+        falls: as far as the noise is half the sampling noise, and four times as far where a private quantile of the
+        gradient norms shows a tail. So it tends to the minimiser of the mean objective. "mean" is "auto" from three
+        times the median on: less bias for skewed users or errors at small n·ε.
     standardize : bool, default=True
         Centre and scale features and target by private histograms where users are enough (public numbers decide),
         unless features seem to be prepared already, and whiten them by private second moments where the noise allows.
@@ -274,7 +274,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             step_noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
             select_clip=True,
             clip_radius=0.0,
-            follow_tail=self.aggregation == "auto",
+            follow_tail=self.aggregation != "robust",
             select_scale=True,
             radius=UNIT_RADIUS,
             several=not record_level,

@@ -8,6 +8,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import public_generator
 from skprivate.user_level.descent._descent import QuasiNewton
 
 EPSILONS = (1e4, 1e6)
@@ -94,3 +95,12 @@ def test_steps_from_noise_alone_stay_finite():
         w = newton.step(w, 1e-3 * rng.normal(size=3), 1e-3)
     assert np.isfinite(w).all()
     assert np.isfinite(QuasiNewton(1.0).step(np.zeros(2), np.zeros(2), 0.0)).all()
+
+
+@pytest.mark.parametrize("aggregation", ["auto", "mean"])
+def test_a_skewed_target_is_regressed_without_bias(aggregation):
+    """A clip of three medians at any n and ε left R² .028 below least squares."""
+    x = public_generator(0).normal(size=(40_000, 1))
+    y = 10 * np.exp(0.5 * x[:, 0] + 0.5 * public_generator(1).normal(size=len(x)))
+    model = UserLevelSGDRegressor(1.0, aggregation=aggregation, random_state=0).fit(x, y)
+    assert model.score(x, y) > LinearRegression().fit(x, y).score(x, y) - 0.005
