@@ -90,7 +90,6 @@ def current_subjects():
         ),
         "UserLevelSGDRegressor": (regressor(), {}),
         "UserLevelSGDRegressor, descent": (regressor(solver="sgd", max_iter=3), {}),
-        "UserLevelSGDRegressor, phases": (regressor(solver="phased", max_iter=3), {}),
         "UserLevelSGDRegressor, three rows a user": (regressor(weight_cap=3, aggregation="mean"), {}),
         "UserLevelSGDRegressor, ridge off": (regressor(alpha=0.0, fit_intercept=False), {"settings": [{}]}),
         "UserLevelSGDRegressor, add-remove": (regressor(**far, fit_intercept=False), {}),
@@ -100,7 +99,6 @@ def current_subjects():
         "UserLevelSGDRegressor, not standardised": (regressor(30.0, standardize=False), {}),
         "UserLevelSGDClassifier": (classifier(classes=[0, 1]), {}),
         "UserLevelSGDClassifier, three classes": (classifier(classes=[0, 1, 2], max_iter=3), {}),
-        "UserLevelSGDClassifier, phases": (classifier(classes=[0, 1], solver="phased", max_iter=3), {}),
         "UserLevelSGDClassifier, add-remove": (classifier(classes=[0, 1], **far, max_iter=3), {}),
         "UserLevelSGDClassifier, whitened": (classifier(30.0, classes=[0, 1], max_iter=3), {}),
         "UserLevelSGDClassifier, class weights": (

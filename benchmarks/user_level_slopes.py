@@ -2,13 +2,14 @@
 
 Privacy error: distance from the non-private answer on the same data, median over seeds (replace-one, ε = 1).
 
-    python benchmarks/user_level_slopes.py [--seeds 20]
+    python benchmarks/user_level_slopes.py [--seeds 100]
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 from _common import parse_args, save_figure, write_table
@@ -23,26 +24,23 @@ MS = [4, 16, 64, 256]
 D = 5
 
 
-def mean_error(n, m, seed):
+def mean_error(n, m, seed, bounded=False):
     rng = np.random.default_rng([seed, n, m])
-    # The mean of m standard normal rows, drawn directly: users' means are all that enters.
-    X = rng.normal(size=(n, D)) / math.sqrt(m)
+    # The mean of m standard normal rows, drawn directly: users' means are all that enters. Or users in a cube.
+    X = (rng.uniform(-1.0, 1.0, (n, D)) if bounded else rng.normal(size=(n, D))) / math.sqrt(m)
     return np.linalg.norm(UserLevelMean(1.0, random_state=seed).fit(X).mean_ - X.mean(axis=0))
 
 
-def regression_error(solver):
-    def error(n, m, seed):
-        rng = np.random.default_rng([seed, n, m])
-        w = np.full(D, 1.0 / math.sqrt(D))
-        X = rng.normal(size=(n * m, D))
-        y = X @ w + 0.5 * rng.normal(size=n * m)
-        plain = np.linalg.lstsq(X, y, rcond=None)[0]
-        model = UserLevelSGDRegressor(
-            1.0, solver=solver, aggregation="mean", radius=2.0, fit_intercept=False, random_state=seed
-        )
-        return np.linalg.norm(model.fit(X, y, user_ids=np.arange(n * m) // m).coef_ - plain)
-
-    return error
+def regression_error(n, m, seed):
+    rng = np.random.default_rng([seed, n, m])
+    w = np.full(D, 1.0 / math.sqrt(D))
+    X = rng.normal(size=(n * m, D))
+    y = X @ w + 0.5 * rng.normal(size=n * m)
+    plain = np.linalg.lstsq(X, y, rcond=None)[0]
+    model = UserLevelSGDRegressor(
+        1.0, solver="sgd", aggregation="mean", radius=2.0, fit_intercept=False, random_state=seed
+    )
+    return np.linalg.norm(model.fit(X, y, user_ids=np.arange(n * m) // m).coef_ - plain)
 
 
 def slope(x, y):
@@ -54,7 +52,7 @@ def selection_error(rule, k, seed, n=1000, m=10):
     rng = np.random.default_rng([seed, k])
     truth = np.linspace(0.0, 1.0, k)
     losses = truth + rng.normal(size=(n, 1)) / math.sqrt(m) + 0.5 * rng.normal(size=(n, k)) / math.sqrt(m)
-    mechanism = VoteSelection(1.0, monotone=False) if rule == "votes" else MeanSelection(1.0, 1.0, 100.0)
+    mechanism = VoteSelection(1.0, monotone=False) if rule == "votes" else MeanSelection(1.0, 1.0, 100.0, k)
     release = open_release(
         epsilon=1.0, unit="user", adjacency="replace-one", random_state=seed, plan=mechanism.events
     )
@@ -63,15 +61,15 @@ def selection_error(rule, k, seed, n=1000, m=10):
 
 
 def main():
-    args = parse_args(__doc__, seeds=20)
+    args = parse_args(__doc__, seeds=100)
     warnings.simplefilter("ignore")
     table, curves = [], {}
     seeds = range(args.seeds)
-    few = range(max(3, args.seeds // 3))
+    few = range(max(3, args.seeds // 5))
     for name, error, runs, ns, ms, m, n in (
         ("mean", mean_error, seeds, NS, MS, 16, 8000),
-        ("sgd", regression_error("sgd"), few, NS[:4], MS[:3], 4, 4000),
-        ("phased", regression_error("phased"), few, NS[:4], MS[:3], 4, 4000),
+        ("mean, bounded users", partial(mean_error, bounded=True), seeds, NS, MS, 16, 8000),
+        ("sgd", regression_error, few, NS[:4], MS[:3], 4, 4000),
     ):
         by_n = [float(np.median([error(k, m, s) for s in runs])) for k in ns]
         by_m = [float(np.median([error(n, k, s) for s in runs])) for k in ms]

@@ -83,7 +83,7 @@ VARIANTS = [
     UserLevelSelector(LINES, rule="means"),
     UserLevelSelector(LINES, predict_by="batch", rule="votes", loss=lambda y, predicted: np.abs(y - predicted)),
     UserLevelSGDRegressor(solver="moments", adjacency="add-remove", n_users=9),
-    UserLevelSGDClassifier(solver="phased", max_iter=2, class_weight="balanced"),
+    UserLevelSGDClassifier(max_iter=2, class_weight="balanced"),
 ]  # fmt: skip
 
 

@@ -90,8 +90,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
         keep their units. By default √n_features.
-    solver : {"auto", "sgd", "phased"}, default="auto"
-        See `UserLevelSGDRegressor`; "phased" serves its theorem.
+    solver : {"auto", "sgd"}, default="auto"
+        Both descend on all users in every step.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
@@ -185,7 +185,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
-        "solver": [StrOptions({"auto", "sgd", "phased"})],
+        "solver": [StrOptions({"auto", "sgd"})],
         "classes": ["array-like", None],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
@@ -200,7 +200,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         classes: ArrayLike | None = None,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         feature_norm: float | None = None,
-        solver: Literal["auto", "sgd", "phased"] = "auto",
+        solver: Literal["auto", "sgd"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -260,7 +260,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (-1.0, 1.0))
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
-        self._check_options(X, user_ids)
         rows, n_users = by_user(
             checked.map(partial(_with_codes, classes=classes)),
             named=user_ids is not None,

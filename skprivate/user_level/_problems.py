@@ -202,7 +202,7 @@ class UserProblem:
         """
         groups = self.groups
         weights = None if groups.weight_cap == 1 else groups.weights  # of 1
-        nobody = np.zeros((self.n_coef, 0))  # a phase may be empty
+        nobody = np.zeros((self.n_coef, 0))  # a block may be empty
         blocks = (
             ball_contributions(
                 vectors, radius, weights=None if weights is None else weights[users], out=vectors

@@ -65,12 +65,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Loss of a row. An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
-    solver : {"auto", "sgd", "phased", "moments"}, default="auto"
+    solver : {"auto", "sgd", "moments"}, default="auto"
         "sgd" descends on all users in every step. "moments" releases the users' mean second moments once and solves
         for the coefficients (squared loss only). "auto" is "sgd", and "moments" where features are not standardised,
         users are not averaged robustly, and the noise of moments is at most a twentieth of the sampling error.
-        "phased" solves ever more strongly regularised problems on disjoint users (Algorithm 5). It serves its
-        theorem, with up to six times the error of "sgd", and needs ``user_ids`` with "add-remove".
     aggregation : {"auto", "robust", "mean"}, default="auto"
         Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
         differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
@@ -181,7 +179,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         delta: float = 1e-6,
         loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
-        solver: Literal["auto", "sgd", "phased", "moments"] = "auto",
+        solver: Literal["auto", "sgd", "moments"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -233,7 +231,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         checked = read_rows(self, X, user_ids, numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
-        self._check_options(X, user_ids)
         rows, n_users = by_user(
             checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=True
         )

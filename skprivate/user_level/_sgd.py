@@ -39,7 +39,7 @@ from skprivate.user_level.descent._descent import (
     LinearResult,
     UnscaledFeaturesWarning,
 )
-from skprivate.user_level.descent._linear import Descent, PhasedDescent
+from skprivate.user_level.descent._linear import Descent
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
@@ -69,7 +69,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
-        "solver": [StrOptions({"auto", "sgd", "phased", "moments"})],
+        "solver": [StrOptions({"auto", "sgd", "moments"})],
         "aggregation": [StrOptions({"auto", "robust", "mean"})],
         "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -81,19 +81,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _check_options(self, X: Any, user_ids: Any) -> None:
-        """Refuse options that do not go together."""
-        if self.solver == "phased" and self.adjacency == "add-remove" and user_ids is None:
-            raise ValueError(
-                "solver='phased' with adjacency='add-remove' needs user_ids: rows without identifiers are dealt to "
-                "phases by their positions, which one row more or less changes for all later ones."
-            )
-        if self.solver == "phased" and is_partitioned(X) and user_ids is None:
-            raise ValueError(
-                "solver='phased' needs user_ids where X is in blocks: rows without identifiers are dealt to phases "
-                "by their positions."
-            )
-
     def _terms(self, n_users: int) -> Terms:
         """Return the budget and the public numbers of a fit."""
         adjacency = Adjacency(self.adjacency)
@@ -104,16 +91,13 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self, objective: Objective, terms: Terms, *, radius: float, several: bool = False, **defaults: Any
     ) -> Descent:
         """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
-        if self.solver == "phased" or self.radius is not None:
-            defaults["select_clip"] &= self.solver != "phased"
-            defaults["select_scale"] &= self.radius is None
+        defaults["select_scale"] &= self.radius is None
         terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
             defaults["select_scale"] = False
         elif not self._as_given():
             defaults["row_bound"] = public_bound(objective.n_features)
-        kind = PhasedDescent if self.solver == "phased" else Descent
-        return kind(
+        return Descent(
             terms=terms,
             standardisation=standardisation,
             objective=objective,
@@ -198,8 +182,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         assumptions = ["features were transformed by public rules only"]
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
-        if self.solver == "phased" and self.adjacency == "replace-one":
-            assumptions.append("an exchanged user keeps its identifier")
         if not isinstance(self.loss, str):
             assumptions.append("loss.gradient computes every row from that row alone, to the last bit")
         return tuple(assumptions)

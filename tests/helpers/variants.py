@@ -69,12 +69,11 @@ def modes(kind, makers, *, fixed=None, **options):
 
 
 def _goes(estimator, make):
-    """Phases and searches under add-remove need identifiers: rows alone are refused."""
+    """Searches under add-remove need identifiers: rows alone are refused."""
     searched = getattr(estimator, "estimator", estimator)
     if hasattr(searched, "steps"):
         searched = searched[-1]
-    dealt = getattr(estimator, "solver", None) == "phased" or searched is not estimator
-    refused = dealt and getattr(searched, "adjacency", None) == "add-remove"
+    refused = searched is not estimator and getattr(searched, "adjacency", None) == "add-remove"
     return not (refused and make is rows_of_one_user_each)
 
 
@@ -105,7 +104,6 @@ def _user_level_regressors():
         kind,
         _USER_DATA,
         fixed={"max_iter": 3},
-        solver=("sgd", "phased"),
         adjacency=BOTH,
         aggregation=("mean", "robust"),
         loss=("squared_error", "huber", AbsoluteLoss()),
@@ -164,7 +162,6 @@ def _user_level_classifiers():
         kind,
         _USER_DATA,
         fixed={"classes": [0, 1], "max_iter": 3},
-        solver=("sgd", "phased"),
         adjacency=BOTH,
         aggregation=("mean", "robust"),
         loss=("log_loss", "smoothed_hinge", AbsoluteLoss()),
@@ -176,7 +173,6 @@ def _user_level_classifiers():
         fixed={"classes": [0, 1, 2], "max_iter": 3},
         adjacency=BOTH,
         loss=("log_loss", "smoothed_hinge"),
-        solver=("sgd", "phased"),
     )
     scaled = modes(
         kind,
@@ -185,7 +181,6 @@ def _user_level_classifiers():
         epsilon=(1e4, 1e5),
         adjacency=BOTH,
         standardize=(True, False),
-        solver=("sgd", "phased"),
         fit_intercept=(True, False),
     )
     # Enough for scales and means of eight users' rows, not for second moments.

@@ -70,7 +70,6 @@ CASES = {
     "moments": (regressor, "y", {"epsilon": 3e3}),
     "Huber": (regressor, "y", {"loss": "huber", "epsilon": 60.0}),
     "a loss": (regressor, "y", {"loss": Absolute(), "max_iter": 5}),
-    "phases": (regressor, "y", {"solver": "phased", "epsilon": 30.0}),
     "private number": (regressor, "y", {"adjacency": "add-remove", "epsilon": 20.0}),
     "weights by rows": (regressor, "y", {"weight_cap": 8, "aggregation": "mean"}),
     "two classes": (classifier, "label", {"epsilon": 60.0}),
@@ -132,7 +131,7 @@ BACKENDS = {
     "Dask": lambda rows, folder: dd.from_pandas(rows, npartitions=6),
     "one block": lambda rows, folder: InMemory(rows),
 }
-FEW = ["with little noise", "phases", "three classes", "mean", "votes"]
+FEW = ["with little noise", "three classes", "mean", "votes"]
 EVERY = [
     *((case, "7 blocks") for case in CASES),
     *((case, backend) for case in FEW for backend in ("files", "Dask", "one block")),
@@ -395,12 +394,6 @@ class Broken(Absolute):
         (regressor, {}, {"y": "y", "user_ids": "y"}, "a column of its own"),
         (regressor, {"b": np.nan}, {"y": "y"}, "NaN in column 'b'"),
         (regressor, {"y": np.inf}, {"y": "y"}, "y contains infinity"),
-        (
-            partial(regressor, solver="phased"),
-            {},
-            {"y": "y", "user_ids": None},
-            "solver='phased' needs user_ids",
-        ),
         (partial(classifier, classes=["yes", "never"]), {}, {"y": "label"}, "not in classes"),
         (classifier, {}, {"y": "y"}, "Unknown label type: continuous"),
         (classifier, {"label": "yes"}, {"y": "label"}, "only one class"),

@@ -27,7 +27,7 @@ from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms, split_bu
 from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
 from skprivate.user_level.descent import _rules as _descent_rules
 from skprivate.user_level.descent._descent import adaptive_descent, project
-from skprivate.user_level.descent._linear import Descent, PhasedDescent, assign_phases, n_phases
+from skprivate.user_level.descent._linear import Descent
 from skprivate.user_level.descent._moments import MomentsRegression
 from skprivate.user_level.means._user_mean import UserMean
 from skprivate.user_level.theory._published import PaperPlan, winsorized_descent
@@ -148,7 +148,7 @@ def quasi_newton(monkeypatch):
 
 
 def mechanisms(terms):
-    """Every mechanism but phases (whose branches draw one plan several times), with data for n users."""
+    """Every mechanism, with data for n users."""
     linear = Objective(SquaredLoss(), 2, 1, True)
 
     def rows(n):
@@ -254,34 +254,6 @@ def test_algorithm_4_minimises(convexity, recording_release):
     # A random iterate may be an early one; the others converge.
     limit = 1.8 if convexity == "non-convex" else 0.1
     assert np.linalg.norm(coef - vectors.mean(axis=0)) < limit
-
-
-def test_phases_halve_and_depend_on_a_user_alone():
-    names = np.array([f"user {i}" for i in range(20_000)])
-    phases = assign_phases(names, 4, b"key")
-    counts = np.bincount(phases) / len(names)
-    # Hoeffding: each within 0.02 but for probability 2 exp(−16) = 2e-7.
-    np.testing.assert_allclose(counts, [0.5, 0.25, 0.125, 0.125], atol=0.02)
-    np.testing.assert_array_equal(assign_phases(names[5:], 4, b"key"), phases[5:])
-    assert n_phases(0.6) == 1 and n_phases(0.01) == 5
-
-
-def test_a_phase_without_users_is_run_all_the_same():
-    """Eight users and many phases: most phases are empty, and nothing may tell."""
-    mechanism = descent(ADD, 100_000, kind=PhasedDescent, given_steps=3, select_clip=False)
-    result, _ = run_on(mechanism, data_of(np.ones((8, 5))), mechanism.terms)
-    assert np.isfinite(result.coef).all()
-
-
-def test_phased_fit_costs_what_one_phase_costs():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 3))
-    y = X @ [1.0, -1.0, 0.5] + 0.5 * rng.normal(size=20_000)
-    users = np.arange(20_000) // 10
-    model = UserLevelSGDRegressor(solver="phased", random_state=0).fit(X, y, user_ids=users)
-    assert 0.99 < model.privacy_guarantee_.epsilon <= 1.0
-    assert "keeps its identifier" in " ".join(model.privacy_guarantee_.assumptions)
-    np.testing.assert_allclose(model.coef_, [1.0, -1.0, 0.5], atol=0.1)
 
 
 def test_the_limit_of_few_users_is_said_with_the_number():

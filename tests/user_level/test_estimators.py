@@ -68,7 +68,7 @@ def test_without_users_the_unit_is_a_row(model):
 
 def test_solvers_agree():
     X, y, users, w = regression(n_users=5000, m=10)
-    for solver in ("sgd", "phased", "moments"):
+    for solver in ("sgd", "moments"):
         model = UserLevelSGDRegressor(3.0, solver=solver, random_state=0).fit(X, y, user_ids=users)
         np.testing.assert_allclose(model.coef_, w, atol=0.1, err_msg=solver)
 
@@ -222,7 +222,7 @@ def test_options_that_contradict_each_other_are_refused(model, text):
 def test_no_user_id_is_kept():
     X, y, users, _ = regression(n_users=1500, m=3)
     names = np.array([f"secret-{u}" for u in users])
-    for model in (UserLevelSGDRegressor(solver="phased", random_state=0), UserLevelMean(random_state=0)):
+    for model in (UserLevelSGDRegressor(random_state=0), UserLevelMean(random_state=0)):
         assert b"secret-" not in pickle.dumps(model.fit(X, y, user_ids=names))
 
 

@@ -308,7 +308,6 @@ def test_a_second_row_does_not_turn_the_votes_of_a_classifier_on(options):
         UserLevelSGDRegressor(random_state=0, max_iter=3),
         UserLevelSGDRegressor(random_state=0, max_iter=3, loss="huber", alpha=1.0),
         UserLevelSGDRegressor(random_state=0, solver="moments"),
-        UserLevelSGDRegressor(random_state=0, max_iter=3, solver="phased"),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2], loss="smoothed_hinge"),

@@ -109,24 +109,6 @@ def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
     assert ledger.spent == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize(
-    "model",
-    [
-        UserLevelSGDRegressor(solver="phased", epsilon=500.0, max_iter=6),
-        UserLevelSGDClassifier(solver="phased", epsilon=300.0, max_iter=5, classes=[0, 1]),
-        UserLevelSGDClassifier(solver="phased", epsilon=300.0, max_iter=5, classes=[0, 1, 2]),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::skprivate.user_level.TooFewUsersWarning")
-def test_a_phase_that_nobody_is_in_is_no_error(model, adjacency):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])
-    for seed in range(5):  # six users in about eight phases
-        fitted = model.set_params(adjacency=adjacency, random_state=seed).fit(X, y, user_ids=np.arange(6))
-        assert np.isfinite(fitted.coef_).all()
-
-
 @pytest.mark.parametrize("y", [[np.float32(0.1), "3"], ["secret", "b"]])
 def test_no_string_makes_strings_of_numbers(y):
     # str(np.float32(0.1)) is "0.1", another number.
@@ -135,18 +117,6 @@ def test_no_string_makes_strings_of_numbers(y):
     ) as error:
         UserLevelSGDRegressor().fit(np.zeros((2, 1)), y)
     assert "secret" not in str(error.value)
-
-
-@pytest.mark.parametrize("model", [UserLevelSGDRegressor, UserLevelSGDClassifier])
-def test_rows_without_identifiers_have_no_phases_where_they_come_and_go(model):
-    # Given the public key of the hash, one row less moved all later rows to other phases: sums of a phase changed by up
-    # to 3.4 times their sensitivity.
-    X, y = np.zeros((20, 1)), np.arange(20) % 2
-    parameters = {"solver": "phased", "adjacency": "add-remove", "random_state": 0, "epsilon": 100.0}
-    with pytest.raises(ValueError, match="needs user_ids"):
-        model(**parameters).fit(X, y)
-    model(**parameters).fit(X, y, user_ids=np.arange(20))
-    model(**{**parameters, "adjacency": "replace-one"}).fit(X, y)
 
 
 def test_a_missing_target_among_objects_is_refused():

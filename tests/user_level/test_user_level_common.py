@@ -28,7 +28,6 @@ CONSTANTS = [
 ]
 ESTIMATORS = [
     UserLevelSelector(CONSTANTS, rule="means"),
-    UserLevelSGDRegressor(solver="phased"),
     UserLevelSGDRegressor(solver="moments", adjacency="add-remove"),
     UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
     UserLevelSGDClassifier(loss="smoothed_hinge", adjacency="add-remove"),

@@ -212,18 +212,15 @@ def adaptive_descent(
     release: Any,
     *,
     start: FloatArray | None = None,
-    pull: float = 0.0,
     penalty: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Course:
     """Minimise the users' mean loss and a public penalty by noisy normalised descent from ``start``.
 
-    ``penalty`` computes the gradient of the penalty in units of a user's gradient. ``pull`` is the strength λ of a
-    public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
+    ``penalty`` computes the gradient of the penalty in units of a user's gradient.
     """
     rows, d = as_partitions(data), plan.n_coef
     terms = plan.split.terms
-    centre = np.zeros(d) if start is None else start
-    w = centre
+    w = np.zeros(d) if start is None else start
     iterates: list[FloatArray] = []
     directions: list[FloatArray] = []
     times: list[float] = []
@@ -257,8 +254,7 @@ def adaptive_descent(
             direction = direction + project(penalty(w) / (radius or math.sqrt(d)), 1.0)
         if newton is not None:
             noise = terms.sum_sensitivity * multiplier / plan.n_users
-            pulled = direction + pull * (w - centre)
-            w = project(newton.step(w, pulled, noise), plan.radius)
+            w = project(newton.step(w, direction, noise), plan.radius)
         elif previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
@@ -268,8 +264,6 @@ def adaptive_descent(
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
         previous_power = d * (terms.sum_sensitivity * multiplier / plan.n_users) ** 2
-        if pull:
-            direction = direction + pull * (w - centre)
         if newton is None:
             velocity = direction if searching else plan.momentum * velocity + direction
             w = project(w - step * gains * velocity, plan.radius)

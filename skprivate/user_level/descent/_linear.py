@@ -1,9 +1,4 @@
-"""Linear models by descent as mechanisms: one descent, or phases on disjoint users.
-
-Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes part
-in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1 here
-and its λ = (G/R)·max(1/√n, noise) is public.
-"""
+"""Linear models by descent as mechanisms."""
 
 from __future__ import annotations
 
@@ -17,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import hash_identifiers, identifier_tags, open_branches
 from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
-from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level.descent._descent import Course, LinearResult, adaptive_descent
 from skprivate.user_level.descent._rules import (
@@ -134,7 +127,10 @@ class Descent(DescentRules):
             origin[:, -1] = intercept
         if matrix is not None:
             origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
-        course = self._descend(objective, rows, plan, level, origin.ravel(), release)
+        start = origin.ravel()
+        course = adaptive_descent(
+            problems(objective, rows), plan, release, start=start, penalty=_penalty(objective, start)
+        )
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.select_scale and not scale_missed else radius
@@ -225,19 +221,6 @@ class Descent(DescentRules):
         )
         return shrink_functions(coef, self.functions, estimate)
 
-    def _descend(
-        self,
-        objective: Objective,
-        rows: Partitions,
-        plan: DescentPlan,
-        level: float,
-        origin: FloatArray,
-        release: Any,
-    ) -> Course:
-        return adaptive_descent(
-            problems(objective, rows), plan, release, start=origin, penalty=_penalty(objective, origin)
-        )
-
 
 def _penalty(objective: Objective, origin: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
     """Return the gradient of the penalty on the distance from the origin, if there is one."""
@@ -249,77 +232,3 @@ def problems(objective: Objective, rows: Partitions) -> Partitions:
     formed = rows.map(objective.problem)
     # A custom loss need not be one that can be stored.
     return formed if hasattr(objective.loss, "gradient") else formed.persisted()
-
-
-def assign_phases(names: npt.NDArray[Any], n_phases: int, key: bytes) -> npt.NDArray[np.int64]:
-    """Assign every user to a phase 0 … n_phases − 1, with probabilities 1/2, 1/4, …; the last takes what is left.
-
-    The phase is a keyed hash of the user's own identifier or tag, so it does not depend on who else is there.
-    """
-    tags = names if names.ndim == 2 else identifier_tags(names)
-    identity = np.empty(len(tags), dtype=object)
-    identity[:] = [tag.tobytes() for tag in tags.astype("<u8")]
-    numbers = hash_identifiers(identity, key)
-    uniform = (numbers.astype(np.float64) + 0.5) * 2.0**-64
-    return np.minimum(np.floor(-np.log2(uniform)), n_phases - 1).astype(np.int64)
-
-
-def _in_phase(data: UserData, key: bytes, n_phases: int, phase: int) -> UserData:
-    return data.subset(np.flatnonzero(assign_phases(data.names, n_phases, key) == phase))
-
-
-def n_phases(level: float) -> int:
-    """Count the phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
-    return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
-
-
-@dataclass(frozen=True)
-class PhasedDescent(Descent):
-    """A linear model by descents on disjoint users, one after the other."""
-
-    theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
-
-    @property
-    def n_draws(self) -> int:
-        """Number of draws of all phases, each with the price of one; one phase under a noisy number of users."""
-        if self.terms.n_users is None:
-            return super().n_draws
-        count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
-        return super().n_draws + (count - 1) * self.n_steps
-
-    def _descend(
-        self,
-        objective: Objective,
-        rows: Partitions,
-        plan: DescentPlan,
-        level: float,
-        origin: FloatArray,
-        release: Any,
-    ) -> Course:
-        count = n_phases(level)
-        key = release.public_rng.bytes(32)
-        branches = open_branches(release, count, plan.sums, fixed_assignment=True)
-        distance = plan.radius if math.isfinite(plan.radius) else 1.0
-        base = max(1.0 / math.sqrt(plan.n_users), level) / distance
-        w = origin
-        for s, branch in enumerate(branches):
-            part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
-            phase = replace(
-                plan,
-                n_users=plan.n_users * part,
-                first_step=plan.first_step * 0.25**s,
-                most_momentum=0.0,
-            )
-            users = rows.map(partial(_in_phase, key=key, n_phases=count, phase=s))
-            pull = 4.0 ** (s + 1) * base if s else 0.0
-            found = adaptive_descent(
-                problems(objective, users),
-                phase,
-                branch,
-                start=w,
-                pull=pull,
-                penalty=_penalty(objective, origin),
-            )
-            w = found.coef
-        # Directions of a phase with its own pull do not show if the whole has converged.
-        return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

@@ -10,4 +10,9 @@ from skprivate.user_level.theory._bounds import (
     user_level_sample_size,
 )
 from skprivate.user_level.theory._parameter_cover import parameter_cover
-from skprivate.user_level.theory._published import PaperPlan, winsorized_descent, winsorized_mean
+from skprivate.user_level.theory._published import (
+    PaperPlan,
+    phased_descent,
+    winsorized_descent,
+    winsorized_mean,
+)

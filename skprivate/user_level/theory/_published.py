@@ -1,4 +1,4 @@
-"""Algorithms 3 and 4 as published, with their constants, their composition and Laplace noise.
+"""Algorithms 3, 4 and 5 as published, with their constants, their composition and Laplace noise.
 
 Algorithms 1 and 2 are `private_range` and `winsorized_mean_1d`. All of them hold under replacement of one user; the
 number of users is public. They serve to check the theorems: the estimators need less noise.
@@ -7,8 +7,8 @@ number of users is public. They serve to check the theorems: the estimators need
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from operator import methodcaller
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent, open_branches
 from skprivate.user_level._problems import UserProblem, number_of_users
 from skprivate.user_level._ranges import n_bins
 from skprivate.user_level.descent._descent import project
@@ -166,19 +166,26 @@ class PaperPlan:
 
 
 def winsorized_descent(
-    data: Partitions | UserProblem, plan: PaperPlan, n_coef: int, release: Any
+    data: Partitions | UserProblem,
+    plan: PaperPlan,
+    n_coef: int,
+    release: Any,
+    *,
+    start: FloatArray | None = None,
+    pull: float = 0.0,
 ) -> FloatArray:
     """Minimise the users' mean objective by steps along winsorised means of their gradients (Algorithm 4, Theorem 4).
 
     ``data.user_gradients(w)`` has one row a user, a function of that user's rows alone (``Objective.problem``). The
-    release is opened for ``plan.events(n_coef)``.
+    release is opened for ``plan.events(n_coef)``. ``pull`` is the strength λ of a public term λ/2·‖w − start‖².
     """
-    rows, start = as_partitions(data), np.zeros(n_coef)
+    rows = as_partitions(data)
+    start = np.zeros(n_coef) if start is None else start
 
     def direction(w: FloatArray) -> FloatArray:
         with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
             gradients = rows.map(methodcaller("user_gradients", w)).persisted()
-        return winsorized_mean(
+        return pull * (w - start) + winsorized_mean(
             gradients,
             epsilon=plan.step_epsilon,
             delta=plan.step_delta,
@@ -200,6 +207,24 @@ def winsorized_descent(
     if plan.convexity == "convex":
         return mean
     return iterates[int(release.public_rng.integers(plan.n_steps))]
+
+
+def phased_descent(
+    phases: Sequence[Partitions | UserProblem], plan: PaperPlan, n_coef: int, release: Any, *, pull: float
+) -> FloatArray:
+    """Minimise the risk by ever more strongly regularised problems on disjoint users (Algorithm 5, Theorem 5).
+
+    ``phases`` are problems as in `winsorized_descent`; phase s = 1, 2, … has n/2ˢ of the users. No user is in two, and
+    an exchanged user stays in its own, so all phases cost what one costs, ``plan.events(n_coef)``. Phase s adds
+    λ_s/2·‖w − w_{s−1}‖² with λ_s = 4ˢ·``pull``, and takes steps of 1/(1/``plan.step`` + λ_s).
+    """
+    w = np.zeros(n_coef)
+    branches = open_branches(release, len(phases), plan.events(n_coef), fixed_assignment=True)
+    for s, (phase, branch) in enumerate(zip(phases, branches, strict=True), 1):
+        strength = 4.0**s * pull
+        steps = replace(plan, step=1.0 / (1.0 / plan.step + strength))
+        w = winsorized_descent(phase, steps, n_coef, branch, start=w, pull=strength)
+    return w
 
 
 def _run(
