@@ -588,9 +588,9 @@ def _wrong(n_candidates: int, size: float, n: int, epsilon: float, delta: float)
     """
     law = binom(n, 2.0 * float(ndtr(size / math.sqrt(2.0))) - 1.0)
     k = _exchanges(law, n, n)
-    exponent = np.minimum(k * epsilon, 700.0)
-    kept = law.cdf(k) - delta * np.expm1(exponent) / math.expm1(min(epsilon, 700.0))
-    private = float(np.max((n_candidates - 1.0) * kept / (np.exp(exponent) + n_candidates - 1.0)))
+    group = np.expm1(np.minimum(k * epsilon, 700.0)) / math.expm1(min(epsilon, 700.0))
+    others = (n_candidates - 1.0) * np.exp(-epsilon * k)
+    private = float(np.max((law.cdf(k) - delta * group) * others / (1.0 + others)))
     if math.isinf(size):
         return max(private, 0.0)
     z = np.linspace(-9.0, 9.0, 361)
