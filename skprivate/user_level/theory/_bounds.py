@@ -114,7 +114,7 @@ def user_level_mean_errors(
     >>> from skprivate.user_level import user_level_mean_errors
     >>> errors = user_level_mean_errors(5000, 10, epsilon=1.0)
     >>> round(errors.privacy, 3), round(errors.sampling, 3)
-    (0.035, 0.045)
+    (0.028, 0.045)
     """
     _check(n_features, epsilon, delta, deviation, aggregation)
     _whole("n_users", n_users)
@@ -167,7 +167,7 @@ def user_level_sample_size(
     --------
     >>> from skprivate.user_level import user_level_sample_size
     >>> user_level_sample_size(0.1, 10, epsilon=1.0)
-    2010
+    1896
     """
     positive("error", error)
     _check(n_features, epsilon, delta, deviation, aggregation)
