@@ -24,18 +24,17 @@ FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 def seen(monkeypatch):
     """Plan, objective and course of a descent, the matrix of its whitening, and what the rule was told."""
     found = {}
-    descend, whitening, rule = (
-        _linear_descent.Descent._descend,
-        _linear_descent.whitening,
-        _linear_descent.shrink_functions,
+    problems, descend, whitening, rule = (
+        getattr(_linear_descent, name)
+        for name in ("problems", "adaptive_descent", "whitening", "shrink_functions")
     )
 
-    def descending(self, objective, rows, plan, level, origin, release):
-        found.update(
-            plan=plan,
-            objective=objective,
-            course=descend(self, objective, rows, plan, level, origin, release),
-        )
+    def forming(objective, rows):
+        found["objective"] = objective
+        return problems(objective, rows)
+
+    def descending(data, plan, release, **options):
+        found.update(plan=plan, course=descend(data, plan, release, **options))
         return found["course"]
 
     def whitened(*args, **kwargs):
@@ -46,7 +45,8 @@ def seen(monkeypatch):
         found.update(functions=functions, estimate=estimate)
         return rule(coef, functions, estimate)
 
-    monkeypatch.setattr(_linear_descent.Descent, "_descend", descending)
+    monkeypatch.setattr(_linear_descent, "problems", forming)
+    monkeypatch.setattr(_linear_descent, "adaptive_descent", descending)
     monkeypatch.setattr(_linear_descent, "whitening", whitened)
     monkeypatch.setattr(_linear_descent, "shrink_functions", told)
     return found
