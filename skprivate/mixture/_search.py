@@ -232,7 +232,7 @@ class HalfspaceSearch(Mechanism):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        return ExactDraw.theorem + (" and composition" if len(self.events) > 1 else "")
+        return ExactDraw.theorem + (" and composition" if self.plan.n_moves else "")
 
     @property
     def events(self) -> Events:
