@@ -53,6 +53,9 @@ def ppm_sample_size(
     bounded error rate on new rows, with probability at least ``confidence`` over rows and draw. It is at most
     ``error`` (realizable: some halfspace makes no error) or at most ``error`` above the best halfspace's (agnostic).
 
+    In two dimensions and more that many rows are beyond the exact strategy, and ``strategy="auto"`` searches, for which
+    nothing of the kind is proven: plan by `PPMHalfspaceClassifier.utility_bound` there, or by a simulation.
+
     Parameters
     ----------
     n_features : int

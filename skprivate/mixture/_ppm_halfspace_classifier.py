@@ -28,6 +28,7 @@ from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, Problem, margins
 from skprivate.mixture._roles import Roles, read_problem
 from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
+from skprivate.mixture._turns import row_units
 from skprivate.privacy import Mechanism, PrivacyLedger, public_generator
 from skprivate.privacy.noise import MAX_FLIPS
 
@@ -127,7 +128,7 @@ def make_search(
         moves=strategy == "greedy",
         monotone=monotone,
     )
-    return HalfspaceSearch(plan, candidates, rule, monotone)
+    return HalfspaceSearch(plan, candidates, row_units(public), rule, monotone)
 
 
 def _counts_are_asked_for(estimator):
@@ -173,8 +174,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             One draw from all intersections of up to three quantile cuts of the public points along public
             directions.
         "greedy"
-            The thinned draw, followed by draws that each redraw one halfspace given the others, or add one. Public
-            numbers decide the number of draws and the split of ε.
+            The thinned draw, followed by moves that each redraw one halfspace given the others, or add one. Where ε
+            and rows are enough, turns of one halfspace follow, which may return to the intersection. Public numbers
+            decide the number of draws and the split of ε.
         "gradient"
             One halfspace by noisy gradient descent on the logistic loss, to which public rows contribute exactly.
             Needs δ > 0, and ignores ``max_halfspaces``, ``selection`` and ``max_candidates``.
@@ -186,7 +188,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of errors.
     max_candidates : int, default=100_000_000
         Largest number of hypotheses that the exact or the joint draw compares, ≥ 1. Without the exact strategy
-        all single cuts are compared in any case, and a move compares up to 12 289.
+        all single cuts are compared in any case, a move compares up to 12 289 and a turn up to 2050.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one private row replaced by another (the number of private rows is public), or one
         private row more or less (it is not).
@@ -260,7 +262,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     their privacy loss distribution. It is not in the paper.
 
     **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best halfspace
-    (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
+    (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis. Other strategies have no such
+    class: the bound of "thinned" and "greedy" is above the best intersection of public cuts. Turns let the error of a
+    halfspace fall with the number of rows, as measured, not proven.
 
     Do not standardise X beforehand: a `StandardScaler` uses private rows. Features are scaled inside, by public rows.
 
@@ -478,7 +482,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
         For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the compared
         hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For several draws it is
-        the sum of their bounds, above the best hypothesis of the first draw, because every move may also stay.
+        the sum of their bounds, above the best hypothesis of the first draw, because every move and turn may also
+        stay. To stay has a third of the weight in a turn: |H| counts as 3 there.
 
         Parameters
         ----------
@@ -504,9 +509,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             raise ValueError("With adjacency='add-remove' the number of rows is not public: pass n_samples.")
         monotone = self.adjacency == "add-remove"
         share = beta / len(self.draws_)
+        sizes = [3 if draw.name == "turn" else draw.n_hypotheses for draw in self.draws_]
         losses = [
-            selection_loss(log(draw.n_hypotheses), draw.epsilon, share, monotone=monotone)
-            for draw in self.draws_
+            selection_loss(log(size), draw.epsilon, share, monotone=monotone)
+            for size, draw in zip(sizes, self.draws_, strict=True)
         ]
         return (sum(losses) + self._rounding * len(losses)) / n_rows
 

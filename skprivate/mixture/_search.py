@@ -2,8 +2,10 @@
 
 One joint draw from all intersections of a few public quantile cuts along public directions comes first. Then each move
 redraws one halfspace given the others, or adds one, from candidates around the drawn halfspaces (a function of paid
-draws and public rows), and may always stay. The plan, with the number of draws and the price of each, is made from
-public numbers before the first draw.
+draws and public rows), and may always stay. Where ε is enough, three quarters of it pay for turns of one halfspace with
+shrinking steps, which may always return to the intersection: so the error of a halfspace has no floor, and a bent
+boundary stays. The plan, with the number of draws and the price of each, is made from public numbers before the first
+draw.
 
 The directions of a move share most coordinates. What they share is added up once for a row; each of them then costs one
 multiplication, one addition and a comparison with its cuts. Rows pass in blocks, column by column, so that a block
@@ -33,6 +35,7 @@ from skprivate.mixture._problem import (
     draw_hypothesis,
     selection_event,
 )
+from skprivate.mixture._turns import TurnPlan, centers, plan_turns, turn_sums, turned
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
 #: Number of words of eight rows, 0 or 1 in each byte, that are added up: below 256, so that no byte carries.
@@ -130,6 +133,8 @@ MOST_WORK = 4 * 10**9
 JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.087, 0.0525, 0.25
 MOST_MOVES = 4
 MOST_JOINT = 3
+#: Part of ε for joint draw and moves where turns follow them.
+INTERSECTION_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,7 @@ class SearchPlan:
     joint_epsilon: float
     n_moves: int
     move_epsilon: float
+    turns: TurnPlan
     max_halfspaces: int
 
 
@@ -160,7 +166,7 @@ def plan_search(
     By Lemma 4.6 a draw from N hypotheses loses about 2 ln(N) / ε errors. The joint draw takes as many cuts as time and
     a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is enough for a joint draw that
     loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling of ε; prices stay in the
-    proportion of these two.
+    proportion of these two. Turns come where `INTERSECTION_SHARE` of ε is enough for two moves.
     """
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
@@ -175,7 +181,11 @@ def plan_search(
     rows = max(effective_rows, 1.0)
     joint = factor * log(count_cut_intersections(n_cuts, joint_size)) / (JOINT_LOSS * rows)
     move = factor * log(MOVE_DIRECTIONS * len(FINE_KEPT_FRACTIONS)) / (MOVE_LOSS * rows)
-    n_moves = 0
+    turns, n_moves = TurnPlan((), 1.0, 0), 0
+    moves = moves and n_directions > 0  # else there is one hypothesis
+    if moves and INTERSECTION_SHARE * epsilon >= 2.0 * (joint + move):
+        turns = plan_turns(problem, (1.0 - INTERSECTION_SHARE) * epsilon, factor)
+        epsilon -= sum(turns.epsilons)
     if moves and epsilon >= joint + move:
         n_moves = min(MOST_MOVES, 1 + floor(log2(epsilon / (joint + move))))
     share = epsilon / (joint + n_moves * move) if n_moves else 0.0
@@ -184,6 +194,7 @@ def plan_search(
         joint_epsilon=joint * share if n_moves else epsilon,
         n_moves=n_moves,
         move_epsilon=move * share,
+        turns=turns,
         max_halfspaces=max_halfspaces,
     )
 
@@ -208,10 +219,14 @@ def public_directions(public: Floats, rng: np.random.Generator) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class HalfspaceSearch(Mechanism):
-    """The draws of a plan: the joint one, and then every move, whatever was drawn before."""
+    """The draws of a plan: the joint one, every move and every turn, whatever was drawn before.
+
+    ``units`` are those that rows are rounded to in turns.
+    """
 
     plan: SearchPlan
     candidates: CutCandidates
+    units: Floats
     rule: SelectionRule = "exponential"
     monotone: bool = False
 
@@ -221,7 +236,8 @@ class HalfspaceSearch(Mechanism):
 
     @property
     def events(self) -> Events:
-        prices = [self.plan.joint_epsilon] + [self.plan.move_epsilon] * self.plan.n_moves
+        plan = self.plan
+        prices = [plan.joint_epsilon] + [plan.move_epsilon] * plan.n_moves + [*plan.turns.epsilons]
         return [(selection_event(self.rule, price), 1) for price in prices]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
@@ -230,6 +246,10 @@ class HalfspaceSearch(Mechanism):
         records = [record]
         for _ in range(self.plan.n_moves):
             present, record = self.move(present, data, release)
+            records.append(record)
+        drawn = present
+        for number in range(len(self.plan.turns.epsilons)):
+            present, record = self.turn(number, present, drawn, data, release)
             records.append(record)
         return present, tuple(records)
 
@@ -281,6 +301,30 @@ class HalfspaceSearch(Mechanism):
         )
         record = DrawRecord("move", errors.size, plan.move_epsilon)
         return _moved(present, [(slot, cuts) for slot, _, cuts in options], int(chosen) - 1), record
+
+    def turn(
+        self, number: int, present: Hypothesis, drawn: Hypothesis, problem: Problem, release: Release
+    ) -> tuple[Hypothesis, DrawRecord]:
+        """Turn one halfspace, without the others, stay, or return to the intersection ``drawn`` before all turns."""
+        turns = self.plan.turns
+        step, epsilon = turns.shrink**number, turns.epsilons[number]
+        options = turned(centers(present), step, turns.n_turned, self.units, release.public_rng)
+        sums = partial(turn_sums, present=(present, drawn), options=options, units=self.units)
+        errors = (problem.offset + problem.on_span.sum(sums)) // problem.unit
+        # Each of the first two counts as much as all turns: however many of these are a little worse, they seldom win.
+        multiplicity = [turns.n_turned] * 2 + [1] * turns.n_turned
+        chosen, _ = release.select(
+            -errors,
+            sensitivity=problem.sensitivity,
+            epsilon=epsilon,
+            rule=self.rule,
+            monotone=self.monotone,
+            multiplicity=multiplicity,
+        )
+        record, which = DrawRecord("turn", errors.size, epsilon), int(chosen) - 2
+        if which < 0:
+            return (present, drawn)[which], record
+        return Hypothesis(options.normals[[which]], options.intercepts[[which]]), record
 
 
 def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, TurnedCuts]]) -> Integers:

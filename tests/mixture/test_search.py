@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from helpers.families import all_errors, build_problem
 
-from skprivate.mixture import PPMHalfspaceClassifier, _search
+from skprivate.mixture import PPMHalfspaceClassifier, _search, _turns
 from skprivate.mixture._cuts import (
     KEPT_FRACTIONS,
     CutIntersections,
@@ -14,7 +16,7 @@ from skprivate.mixture._cuts import (
     quantile_cuts,
 )
 from skprivate.mixture._exact import ExactDraw
-from skprivate.mixture._problem import ErrorWeights, Hypothesis, selection_event
+from skprivate.mixture._problem import ErrorWeights, Hypothesis, SpanRows, selection_event
 from skprivate.mixture._search import (
     HalfspaceSearch,
     SearchPlan,
@@ -22,10 +24,22 @@ from skprivate.mixture._search import (
     plan_search,
     public_directions,
 )
+from skprivate.mixture._turns import (
+    ROW_BITS,
+    Halfspaces,
+    TurnPlan,
+    centers,
+    counts,
+    rounded,
+    row_units,
+    turn_sums,
+    turned,
+)
 from skprivate.privacy import open_release
 from skprivate.privacy._events import count_events, run_tape
 
 PLAIN = ErrorWeights(1, 1, 1)
+NO_TURNS = TurnPlan((), 1.0, 0)
 
 
 def make_problem(seed=0, n_public=300, n_private=200, d=3, weights=PLAIN, **keywords):
@@ -39,6 +53,10 @@ def make_problem(seed=0, n_public=300, n_private=200, d=3, weights=PLAIN, **keyw
 def candidates_of(problem):
     directions = public_directions(problem.public, np.random.default_rng(0))
     return quantile_cuts(problem.public, directions, KEPT_FRACTIONS, problem.frame.slack)
+
+
+def search_of(problem, plan, **options):
+    return HalfspaceSearch(plan, candidates_of(problem), row_units(problem.public), **options)
 
 
 def errors_of(problem, hypothesis):
@@ -63,9 +81,12 @@ def test_the_plan_spends_epsilon(epsilon, monotone, moves):
         moves=moves,
         monotone=monotone,
     )
-    assert plan.joint_epsilon + plan.n_moves * plan.move_epsilon == pytest.approx(epsilon, rel=1e-12)
+    prices = [plan.joint_epsilon, *[plan.move_epsilon] * plan.n_moves, *plan.turns.epsilons]
+    assert sum(prices) == pytest.approx(epsilon, rel=1e-12)
     assert 1 <= plan.joint_size <= 3
-    assert moves or plan.n_moves == 0
+    assert moves or (plan.n_moves == 0 and not plan.turns.epsilons)
+    assert sorted(plan.turns.epsilons) == list(plan.turns.epsilons)
+    assert bool(plan.turns.epsilons) == (moves and epsilon > 100)
 
 
 def test_the_plan_follows_public_numbers_only():
@@ -106,6 +127,17 @@ def test_the_plan_follows_public_numbers_only():
     assert plan(X[:300], False, private[:300])[1] == plan(X, False)[1]
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 300.0, 1e6])
+def test_without_public_rows_the_plan_spends_epsilon_once(epsilon):
+    """There is one hypothesis, and nothing to turn."""
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.ones(20, dtype=int)
+    model = PPMHalfspaceClassifier(
+        epsilon, private_label=1, classes=[0, 1], strategy="greedy", random_state=0
+    )
+    assert model.fit(X, y).privacy_guarantee_.epsilon == epsilon
+    assert [draw.name for draw in model.draws_] == ["joint"] and model.all_private_
+
+
 def test_caps_limit_the_joint_draw():
     _, problem = make_problem(d=10)
     candidates = candidates_of(problem)
@@ -128,12 +160,11 @@ def test_caps_limit_the_joint_draw():
 @pytest.mark.parametrize("monotone", [False, True])
 def test_the_price_is_the_sum_of_the_draws(rule, monotone):
     _, problem = make_problem()
-    candidates = candidates_of(problem)
     adjacency = "add-remove" if monotone else "replace-one"
     release = open_release(epsilon=2.0, unit="private row", adjacency=adjacency, random_state=0)
-    search = HalfspaceSearch(SearchPlan(2, 0.8, 3, 0.4, 4), candidates, rule=rule, monotone=monotone)
-    _, draws = search.run(problem, release)
-    assert [draw.name for draw in draws] == ["joint", "move", "move", "move"]
+    plan = SearchPlan(2, 0.4, 2, 0.4, TurnPlan((0.3, 0.5), 0.8, 20), 4)
+    _, draws = search_of(problem, plan, rule=rule, monotone=monotone).run(problem, release)
+    assert [draw.name for draw in draws] == ["joint", "move", "move", "turn", "turn"]
     assert sum(draw.epsilon for draw in draws) == pytest.approx(2.0)
     assert release.close().epsilon == pytest.approx(2.0)
 
@@ -156,9 +187,10 @@ def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, 
     # No branch ends early: not without candidates, nor after drawing "all private", nor where nothing is left to add.
     monkeypatch.setattr(_search, "MOVE_DIRECTIONS", 12)
     _, problem = make_problem(n_public=n_public, n_private=n_private, size_is_public=False)
-    plan = SearchPlan(1, 0.1 * epsilon, 3, 0.3 * epsilon, 1 if n_public == 2 else 3)
+    turns = TurnPlan((0.1 * epsilon, 0.2 * epsilon), 0.8, 12)
+    plan = SearchPlan(1, 0.1 * epsilon, 2, 0.3 * epsilon, turns, 1 if n_public == 2 else 3)
     for mechanism in (
-        HalfspaceSearch(plan, candidates_of(problem), rule),
+        search_of(problem, plan, rule=rule),
         ExactDraw(epsilon, 1 if rule == "exponential" else 0, rule),
     ):
         tape = Counting()
@@ -178,11 +210,11 @@ def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, 
         )
 
 
-def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
+def test_with_a_huge_epsilon_no_draw_loses_and_the_joint_draw_is_optimal():
     _, problem = make_problem()
     candidates = candidates_of(problem)
     release = open_release(epsilon=1e9, unit="private row", adjacency="replace-one", random_state=0)
-    search = HalfspaceSearch(SearchPlan(2, 1e8, 4, 1e8, 4), candidates)
+    search = search_of(problem, SearchPlan(2, 1e8, 4, 1e8, TurnPlan((1e8,) * 4, 0.7, 400), 4))
     present, _ = search.joint(problem, release)
     bins = candidates.bins(problem.on_span.block.scaled)
     family = CutIntersections(bins, candidates.n_cuts, problem.on_span.block.signed, 2, offset=problem.offset)
@@ -193,7 +225,11 @@ def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
         errors.append(errors_of(problem, present))
         assert len(present.intercepts) <= 4
         np.testing.assert_allclose(np.linalg.norm(present.normals, axis=1), 1)
-    assert errors == sorted(errors, reverse=True) and errors[-1] < errors[0]
+    drawn = present
+    for number in range(4):
+        present, _ = search.turn(number, present, drawn, problem, release)
+        errors.append(errors_of(problem, present))
+    assert errors == sorted(errors, reverse=True) and errors[4] < errors[0]
 
 
 class ListingRelease:
@@ -212,17 +248,16 @@ class ListingRelease:
 def test_every_option_of_a_move_has_the_errors_it_was_offered_with(start, monkeypatch):
     monkeypatch.setattr(_search, "MOVE_DIRECTIONS", 30)
     _, problem = make_problem(weights=ErrorWeights(2, 3, 3))
-    candidates = candidates_of(problem)
     present = {
         "two": Hypothesis(-np.eye(3)[:2], np.array([1.0, 0.5])),
         "none": Hypothesis(np.zeros((0, 3)), np.zeros(0)),
         "all private": Hypothesis.calling_all_private(3),
     }[start]
-    plan = SearchPlan(2, 1.0, 1, 1.0, 3)
+    plan = SearchPlan(2, 1.0, 1, 1.0, NO_TURNS, 3)
 
     def moved(answer):
         release = ListingRelease(answer)
-        return HalfspaceSearch(plan, candidates).move(present, problem, release)[0], release.scores
+        return search_of(problem, plan).move(present, problem, release)[0], release.scores
 
     unchanged, scores = moved(0)
     assert unchanged is present and -scores[0] == errors_of(problem, present)
@@ -234,22 +269,45 @@ def test_every_option_of_a_move_has_the_errors_it_was_offered_with(start, monkey
     assert lengths == {"two": {2, 3}, "none": {1}, "all private": {1}}[start]
 
 
-def test_scores_of_a_move_change_by_at_most_the_sensitivity():
+@pytest.mark.parametrize("start", ["two", "none", "all private"])
+def test_every_option_of_a_turn_has_the_errors_it_was_offered_with(start):
+    _, problem = make_problem(weights=ErrorWeights(2, 3, 3))
+    present = {
+        "two": Hypothesis(-np.eye(3)[:2], np.array([1.0, 0.5])),
+        "none": Hypothesis(np.zeros((0, 3)), np.zeros(0)),
+        "all private": Hypothesis.calling_all_private(3),
+    }[start]
+    drawn = Hypothesis(np.eye(3)[:1], np.array([0.3]))
+    plan = SearchPlan(2, 1.0, 0, 1.0, TurnPlan((1.0,), 0.7, 60), 3)
+
+    def after(answer):
+        release = ListingRelease((answer, 0))
+        return search_of(problem, plan).turn(0, present, drawn, problem, release)[0], release.scores
+
+    assert after(0)[0] is present and after(1)[0] is drawn
+    for answer in range(62):
+        hypothesis, scores = after(answer)
+        assert len(hypothesis.intercepts) == 1 or hypothesis is present
+        assert errors_of(problem, hypothesis) == -scores[answer]
+
+
+def test_scores_of_a_move_or_a_turn_change_by_at_most_the_sensitivity():
     """Any private row, moved anywhere, between the same options."""
     rng = np.random.default_rng(0)
     for weights in (ErrorWeights(1, 1, 1), ErrorWeights(2, 7, 7)):
         X, problem = make_problem(n_public=60, n_private=40, weights=weights)
         present = Hypothesis(-np.eye(3)[:2], np.array([1.0, 0.5]))
-        plan = SearchPlan(2, 1.0, 1, 1.0, 3)
+        plan = SearchPlan(2, 1.0, 1, 1.0, TurnPlan((1.0,), 0.7, 600), 3)
 
         def scores(rows, weights=weights, present=present, plan=plan):
             private = np.arange(100) >= 60
             changed = build_problem(
                 rows, private=private, has_private_label=private, weights=weights, size_is_public=True
             )
-            release = ListingRelease(0)
-            HalfspaceSearch(plan, candidates_of(changed)).move(present, changed, release)
-            return release.scores, changed
+            releases = ListingRelease(0), ListingRelease((0, 0))
+            search_of(changed, plan).move(present, changed, releases[0])
+            search_of(changed, plan).turn(0, present, present, changed, releases[1])
+            return np.concatenate([release.scores for release in releases]), changed
 
         before, problem = scores(X)
         largest = 0
@@ -297,6 +355,137 @@ def test_neighbours_change_one_coordinate():
     assert ((neighbours != direction).sum(axis=1) <= 1).all()
     assert (np.abs(neighbours).max(axis=1) > 0).all()
     assert len(neighbouring_directions(direction, 3)) == 3
+
+
+def test_what_follows_from_all_halfspaces_is_turned_too():
+    normals = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    corner = centers(Hypothesis(normals[:2], np.array([1.0, 2.0])))
+    np.testing.assert_allclose(corner.normals, [[1, 0], [0, 1], [0.5**0.5, 0.5**0.5]])
+    np.testing.assert_allclose(corner.intercepts, [1.0, 2.0, 3 * 0.5**0.5])
+    strip = centers(Hypothesis(normals[[0, 2]], np.array([1.0, 2.0])))
+    np.testing.assert_array_equal(strip.normals[2], [0.0, 0.0])  # every direction is around it
+    assert len(centers(Hypothesis.calling_all_private(2)).normals) == 1
+
+
+def test_turns_are_near():
+    rng = np.random.default_rng(0)
+    around = Halfspaces(np.array([[0.0, 0.6, -0.8, 0.0, 0.0]]), np.array([0.5]))
+    normals, intercepts = turned(around, 0.01, 2000, np.full(5, 2.0**-20), rng)
+    np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0, atol=1e-5)
+    moved = np.abs(normals - around.normals).max(axis=1)
+    far = np.arange(2000) % 8 == 0
+    assert moved[~far].max() < 0.025 and 0.025 < moved[far].max() < 0.1
+    assert 0 < np.abs(intercepts - 0.5).max() < 0.05
+
+
+@pytest.mark.parametrize("d", [1, 7, 60])
+def test_products_of_rounded_rows_and_halfspaces_are_exact(d, monkeypatch):
+    """Against Python integers, at the corners of the range, in any order and number of rows."""
+    rng = np.random.default_rng(d)
+    public = rng.choice([-3.7, 0.1, 3.7], size=(40, d))
+    units = row_units(public)
+    rows = np.concatenate([public, public * 1e12, -public * 1e12, rng.normal(size=(21, d))])
+    normals = np.concatenate([rng.normal(size=(8, d)), np.eye(d)[:1], np.full((1, d), d**-0.5)])
+    halfspaces = rounded(Halfspaces(normals, rng.normal(size=len(normals))), units)
+    whole = [[int(v) for v in row] for row in np.clip(np.rint(rows / units), -(2**ROW_BITS), 2**ROW_BITS)]
+    groups = np.array([np.arange(len(rows)) % 2 == 0, np.ones(len(rows), dtype=bool)])
+    inside = np.zeros((len(rows), len(normals)), dtype=bool)
+    for k, (weights, intercept) in enumerate(
+        zip(halfspaces.normals * units, halfspaces.intercepts, strict=True)
+    ):
+        exact = [Fraction(value) for value in weights]
+        step = min(abs(value) for value in exact if value)
+        assert max(abs(value) for value in exact) < step * 2**53
+        for i, row in enumerate(whole):
+            total = sum(a * b for a, b in zip(exact, row, strict=True))
+            inside[i, k] = total >= -Fraction(intercept)
+    expected = groups @ inside.astype(int)
+    np.testing.assert_array_equal(counts(rows, halfspaces, units, groups), expected)
+    for size in (1, 50, 10**6):
+        monkeypatch.setattr(_turns, "MOST_PRODUCTS", size)
+        for order in (rng.permutation(len(rows)), np.arange(len(rows))):
+            again = counts(rows[order], halfspaces, units, groups[:, order])
+            np.testing.assert_array_equal(again, expected)
+
+
+def test_a_halfspace_holds_the_points_on_its_boundary():
+    public = np.random.default_rng(0).normal(size=(50, 6)) * 3
+    units = row_units(public)
+    normals = public / np.linalg.norm(public, axis=1, keepdims=True)
+    through = rounded(Halfspaces(normals, -np.einsum("ij,ij->i", normals, public)), units)
+    inside = np.array([counts(public[[k]], through, units, np.ones((1, 1), bool))[0, k] for k in range(50)])
+    assert inside.all()
+    assert Hypothesis(*through).contain(public).diagonal().all()
+    np.testing.assert_allclose(through.normals, normals, atol=1e-5)
+
+
+def test_units_are_powers_of_two_beyond_every_public_row():
+    largest = np.concatenate([np.ldexp(1.0, np.arange(-99, 40)), np.geomspace(1e-29, 1e12, 50)])
+    units = row_units(np.stack([-largest, largest / 3]))
+    assert (np.frexp(units)[0] == 0.5).all() and (largest <= units * 2.0 ** (ROW_BITS - 2)).all()
+
+
+@pytest.mark.parametrize("size_is_public", [True, False])
+@pytest.mark.parametrize("start", ["two", "none", "all private"])
+def test_votes_in_a_turn_are_each_row_s_own(start, size_is_public):
+    """A row's vote is 0 or its weight, alone as among others, in any layout and in blocks of one label."""
+    rng = np.random.default_rng(0)
+    d, n_public = 20, 60
+    X = rng.normal(size=(100, d)) * 10.0 ** rng.integers(-8, 9, size=d)
+    X[n_public : n_public + 20] = rng.choice([1e300, -1.7e308, 1e12, 0.0, 5e-324], size=(20, d))
+    label = np.arange(100) % 3 == 0  # labels are private, too
+    weights = ErrorWeights(3, 10**7, 10**7)
+    problem = build_problem(
+        X,
+        private=np.arange(100) >= n_public,
+        has_private_label=label,
+        weights=weights,
+        size_is_public=size_is_public,
+    )
+    units = row_units(problem.public)
+    normals = np.eye(d)[:2] if start == "two" else np.zeros((0, d))
+    present = Hypothesis(normals, np.ones(len(normals)), all_private=start == "all private")
+    options = turned(centers(present), 0.5, 90, units, rng)
+
+    def sums(rows):
+        part = SpanRows(scaled[rows], problem.on_span.block.signed[rows])
+        return turn_sums(part, (present, present), options, units)
+
+    scaled = problem.on_span.block.scaled
+    alone = np.array([sums([row]) for row in range(len(scaled))])
+    assert set(np.unique(alone)) == {-weights.public_label, 0, weights.private_label}
+    for layout in (np.ascontiguousarray(scaled), np.repeat(scaled, 2, axis=1)[:, ::2]):
+        scaled = layout
+        for n_blocks in (1, 2, 7):
+            for rows in np.array_split(rng.permutation(len(scaled)), n_blocks):
+                np.testing.assert_array_equal(sums(rows), alone[rows].sum(axis=0))
+    by_label = sums(label[: len(scaled)]) + sums(~label[: len(scaled)])
+    np.testing.assert_array_equal(by_label, alone.sum(axis=0))
+
+
+@pytest.mark.parametrize(("d", "n", "most"), [(5, 4000, 0.01), (20, 4000, 0.05), (20, 40_000, 0.012)])
+def test_the_error_of_a_halfspace_falls_with_rows(d, n, most):
+    """No public direction is near it, and the error has no floor (it was .03 to .24, whatever n)."""
+    errors = []
+    for seed in range(3):
+        rng = np.random.default_rng([d, seed])
+        normal = rng.normal(size=d)
+        normal /= np.linalg.norm(normal)
+        X, new = rng.normal(size=(n, d)), rng.normal(size=(20_000, d))
+        model = PPMHalfspaceClassifier(4.0, private_label=True, random_state=seed).fit(X, X @ normal > 0.2)
+        assert model.strategy_ == "greedy"
+        errors.append(np.mean(model.predict(new) != (new @ normal > 0.2)))
+    assert np.median(errors) <= most
+
+
+def test_a_bent_boundary_stays():
+    """Turns of one halfspace may return to the intersection."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(6000, 4))
+    bent = (X[:, :3] > 0.3).any(axis=1)
+    model = PPMHalfspaceClassifier(4.0, private_label=True, random_state=0).fit(X, bent)
+    assert sum(draw.name == "turn" for draw in model.draws_) > 5
+    assert len(model.halfspaces_.intercepts) >= 3 and model.score(X, bent) > 0.95
 
 
 def test_samples_of_public_rows():
