@@ -17,7 +17,7 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map, warn_of_degrees
-from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
+from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
 from skprivate.metric.net._spaces import (
@@ -38,7 +38,7 @@ _MAX_GAP = 0.01
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
     "haversine": ("k-norm",),
-    "precomputed": ("exponential", "optimal"),
+    "precomputed": ("exponential", "relaxed", "optimal"),
     "tree": ("relaxed", "exponential", "optimal"),
 }
 
@@ -60,10 +60,10 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
-        "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
-        least expected loss under ``prior``, by linear programming, for about 250 states (a minute of one core). With
-        more states it is the best one found, and ``least_loss_`` bounds its distance from the optimum. "auto": the
-        first one allowed.
+        "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (finite metrics), for losses that are an
+        ultrametric. "optimal": the channel with the least expected loss under ``prior``, by linear programming, for
+        about 250 states (a minute of one core). With more states it is the best one found, and ``least_loss_`` bounds
+        its distance from the optimum. "auto": "k-norm", "relaxed" for trees and with ``loss``, else "exponential".
     bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
         Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
         are projected to it, if given; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead
@@ -81,6 +81,10 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     parents : mapping, optional
         With ``metric="tree"``: parent of every node; a root has none. Codes whose paths from the root share k
         edges are at distance 2^−k.
+    loss : array-like of shape (n_states, n_states) or mapping, optional
+        Loss of each state (row) for each answer (column), for finite metrics; nonnegative, 0 on the diagonal, not
+        necessarily a distance. A mapping holds the parents of a tree, as in ``parents``. The distances of ``metric``,
+        which ``epsilon`` counts, by default.
     prior : array-like of shape (n_states,), optional
         Public distribution of the states, which "optimal" minimises the expected loss under; uniform by default.
     out_of_bounds : {"clip", "raise"}, default="clip"
@@ -100,7 +104,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     expected_loss_ : float
-        Expected distance between a state and the output of ``channel_``, under ``prior``.
+        Expected loss of the output of ``channel_``, under ``prior``; a distance by default.
     least_loss_ : float
         With "optimal": a lower bound of the expected loss of every channel at this price. If the programme was small
         enough, it is ``expected_loss_`` up to some 10⁻⁴ of it; if it is off by more than 1 %, `fit` warns.
@@ -163,6 +167,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         "states": ["array-like", None],
         "distances": ["array-like", None],
         "parents": [Mapping, None],
+        "loss": ["array-like", Mapping, None],
         "prior": ["array-like", None],
         "out_of_bounds": [StrOptions({"clip", "raise"})],
     }
@@ -179,6 +184,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         states: ArrayLike | None = None,
         distances: ArrayLike | None = None,
         parents: Mapping[Any, Any] | None = None,
+        loss: ArrayLike | Mapping[Any, Any] | None = None,
         prior: ArrayLike | None = None,
         out_of_bounds: Literal["clip", "raise"] = "clip",
         random_state: int | np.random.RandomState | None = None,
@@ -193,6 +199,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         self.states = states
         self.distances = distances
         self.parents = parents
+        self.loss = loss
         self.prior = prior
         self.out_of_bounds = out_of_bounds
         self.random_state = random_state
@@ -216,6 +223,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             if hasattr(self, name):
                 delattr(self, name)
         if self.metric in _NUMERIC:
+            if self.loss is not None:
+                raise ValueError(f"loss needs metric='precomputed' or 'tree', got metric={self.metric!r}.")
             X = numeric_table(self, X, reset=True)
             names = getattr(self, "feature_names_in_", None)
             if self.metric == "haversine":
@@ -295,7 +304,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         family = "norm" if self.metric in _NORMS else self.metric
         allowed = _ALLOWED[family]
         if self.mechanism == "auto":
-            return allowed[0]
+            return "relaxed" if self.loss is not None and "relaxed" in allowed else allowed[0]
         if self.mechanism not in allowed:
             raise ValueError(
                 f"mechanism={self.mechanism!r} does not go with metric={self.metric!r}; allowed are "
@@ -344,21 +353,24 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
 
     def _channel(self, mechanism):
         n, distances = len(self.states_), self._distances
+        losses = check_loss(self.loss, self.states_, distances)
         prior = check_prior(self.prior, n)
-        channel = best_exponential_channel(distances, self.epsilon, relaxed=mechanism == "relaxed")
+        channel = best_exponential_channel(
+            distances, self.epsilon, accuracy=losses, relaxed=mechanism == "relaxed"
+        )
         if mechanism != "optimal":
-            self.expected_loss_ = expected_loss(channel, distances, prior)
+            self.expected_loss_ = expected_loss(channel, losses, prior)
             return channel
-        losses = distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
         start = min(
             channel,
-            make_affordable(remap(channel, distances, prior), distances, self.epsilon),
-            key=lambda one: expected_loss(one, distances, prior),
+            make_affordable(remap(channel, losses, prior), distances, self.epsilon),
+            key=lambda one: expected_loss(one, losses, prior),
         )
-        channel, bound = optimal_channel(distances, losses, self.epsilon, start)
+        weighted = losses * (np.full(n, 1 / n) if prior is None else prior)[:, None]
+        channel, bound = optimal_channel(distances, weighted, self.epsilon, start)
         self.least_loss_ = bound = max(bound, 0.0)
-        self.expected_loss_ = loss = expected_loss(channel, distances, prior)
-        if loss - bound > _MAX_GAP * loss + 1e-6 * float(distances.max()):
+        self.expected_loss_ = loss = expected_loss(channel, losses, prior)
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(losses.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
                 f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "
