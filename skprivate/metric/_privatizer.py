@@ -17,7 +17,9 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map, warn_of_degrees
+from skprivate.metric._remap import best_remap, check_prior_rows
 from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
+from skprivate.metric.grid._flows import NoiseFillsBoxWarning
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
 from skprivate.metric.net._spaces import (
@@ -32,7 +34,17 @@ from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_cal
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
 #: Attributes of an earlier fit.
-_FITTED = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
+_FITTED = (
+    "net_",
+    "channel_",
+    "expected_loss_",
+    "least_loss_",
+    "states_",
+    "_box",
+    "_distances",
+    "_map",
+    "_remap",
+)
 #: Relative distance of an "optimal" channel from its bound above which `fit` warns.
 _MAX_GAP = 0.01
 _ALLOWED = {
@@ -85,8 +97,11 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         Loss of each state (row) for each answer (column), for finite metrics; nonnegative, 0 on the diagonal, not
         necessarily a distance. A mapping holds the parents of a tree, as in ``parents``. The distances of ``metric``,
         which ``epsilon`` counts, by default.
-    prior : array-like of shape (n_states,), optional
-        Public distribution of the states, which "optimal" minimises the expected loss under; uniform by default.
+    prior : "uniform", array-like of shape (n_states,) or (n_rows, n_features), optional
+        Public distribution that the expected loss is taken under. For finite metrics probabilities of the states,
+        uniform by default. For norms and "haversine" within ``bounds``, "uniform" or public rows: results are then
+        shrunk to the mean row as far as this lowers their mean distance from the rows. It is never above that of the
+        mean row itself, nor is it in the corners. By default results are not shrunk.
     out_of_bounds : {"clip", "raise"}, default="clip"
         Treatment of values outside ``bounds``. With "haversine", "clip" does not move places outside, which is as
         private, and clips results; "raise" refuses them, and latitudes beyond ±90, which "clip" takes for poles.
@@ -104,7 +119,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     expected_loss_ : float
-        Expected loss of the output of ``channel_``, under ``prior``; a distance by default.
+        Expected loss of the output, under ``prior``; a distance by default. With shrunk rows by a simulation.
     least_loss_ : float
         With "optimal": a lower bound of the expected loss of every channel at this price. If the programme was small
         enough, it is ``expected_loss_`` up to some 10⁻⁴ of it; if it is off by more than 1 %, `fit` warns.
@@ -168,7 +183,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         "distances": ["array-like", None],
         "parents": [Mapping, None],
         "loss": ["array-like", Mapping, None],
-        "prior": ["array-like", None],
+        "prior": ["array-like", StrOptions({"uniform"}), None],
         "out_of_bounds": [StrOptions({"clip", "raise"})],
     }
 
@@ -185,7 +200,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         distances: ArrayLike | None = None,
         parents: Mapping[Any, Any] | None = None,
         loss: ArrayLike | Mapping[Any, Any] | None = None,
-        prior: ArrayLike | None = None,
+        prior: ArrayLike | Literal["uniform"] | None = None,
         out_of_bounds: Literal["clip", "raise"] = "clip",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
@@ -217,6 +232,11 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         Returns
         -------
         self
+
+        Warns
+        -----
+        NoiseFillsBoxWarning
+            If the centre of ``bounds`` is nearer to every row than its noise is long, and there is no ``prior``.
         """
         mechanism = self._mechanism()
         for name in _FITTED:
@@ -227,21 +247,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                 raise ValueError(f"loss needs metric='precomputed' or 'tree', got metric={self.metric!r}.")
             X = numeric_table(self, X, reset=True)
             names = getattr(self, "feature_names_in_", None)
-            if self.metric == "haversine":
-                if isinstance(self.bounds, Ball):
-                    raise ValueError(
-                        "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', "
-                        "'l1' or 'linf'."
-                    )
-                self._map = sphere_map(
-                    latitude_column(self.coordinates, X.shape[1], names), self.bounds, names
-                )
-                self._box = self._map.box
-            else:
-                warn_of_degrees(names, self.metric, self.epsilon)
-                self._box = None if self.bounds is None else check_domain(self.bounds, X.shape[1], names)
-            if mechanism == "exponential":
-                self.net_ = self._grid(self._box)
+            self._fit_domain(X.shape[1], names, mechanism)
             example = np.zeros((1, X.shape[1]))
             if self._box is not None:
                 example = self._box.nearest(self._box.lower[None, :])
@@ -293,6 +299,63 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         result, guarantee = self._randomise(read(self, X, reset=False))
         assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
         return result
+
+    def _fit_domain(self, n_features, names, mechanism):
+        """Read bounds and prior, choose a net and a remap, and warn if noise fills the bounds."""
+        if self.metric == "haversine":
+            if isinstance(self.bounds, Ball):
+                raise ValueError(
+                    "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', 'l1' or "
+                    "'linf'."
+                )
+            self._map = sphere_map(latitude_column(self.coordinates, n_features, names), self.bounds, names)
+            self._box, norm = self._map.box, "l2"
+        else:
+            warn_of_degrees(names, self.metric, self.epsilon)
+            self._box, norm = None, self.metric
+            if self.bounds is not None:
+                self._box = check_domain(self.bounds, n_features, names)
+        if mechanism == "exponential":
+            self.net_ = self._grid(self._box)
+        rows = check_prior_rows(self.prior, self._box, n_features)
+        if rows is not None:
+            self._remap, self.expected_loss_ = best_remap(
+                rows, self._box, norm, self.epsilon, self._points, self._rows, self._lengths
+            )
+        elif self._box is not None:
+            self._warn_if_noise_fills_bounds()
+
+    def _warn_if_noise_fills_bounds(self):
+        columns = self._points(self._box.lower[None, :]).shape[1]
+        if self.metric == "haversine":
+            radius = self._map.radius
+        else:
+            radius = self._box.diameter(self.metric, "raise", self.epsilon) / 2
+        if columns / self.epsilon >= radius:
+            warn_caller(
+                f"epsilon = {self.epsilon:g} per unit of distance is too small to say much about a row: noise moves it "
+                f"by {columns / self.epsilon:.2g} on average, and the centre of bounds is at most {radius:.2g} away. "
+                f"At least epsilon = {columns / radius:.2g} is needed; prior='uniform' shrinks results to the centre.",
+                NoiseFillsBoxWarning,
+            )
+
+    def _points(self, X):
+        """Find the points that noise is added to."""
+        return self._map.to_kilometres(X) if self.metric == "haversine" else X
+
+    def _rows(self, points):
+        """Turn points into rows within bounds, or of the net: post-processing."""
+        if self.metric == "haversine":
+            return self._map.to_degrees(points)
+        if hasattr(self, "net_"):
+            return self._nearest_of_net(points)
+        return points if self._box is None else self._box.nearest(points)
+
+    def _lengths(self, X, Y):
+        if self.metric == "haversine":
+            return self._map.distances(X, Y)
+        length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[self.metric]
+        return length.reduce(np.abs(X - Y), axis=1)
 
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
@@ -402,20 +465,15 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states and distances are public"),
             reach=self._diameter(),
         )
-        if self.metric == "haversine":
-            moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
-            result = self._map.to_degrees(moved)
-        elif self.metric not in _NORMS:
+        if self.metric in _NUMERIC:
+            norm = "l2" if self.metric == "haversine" else self.metric
+            points = release.k_norm(self._points(X), norm=norm, epsilon=self.epsilon)
+            result = self._rows(self._remap(points) if hasattr(self, "_remap") else points)
+        else:
             drawn = release.channel(
                 index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
             )
             result = self.states_[drawn][:, None]
-        else:
-            result = release.k_norm(X, norm=self.metric, epsilon=self.epsilon)
-            if hasattr(self, "net_"):
-                result = self._nearest_of_net(result)
-            elif self._box is not None:
-                result = self._box.nearest(result)  # post-processing
         return result, release.close()
 
     def _distance(self):

@@ -264,9 +264,9 @@ def check_loss(
     return matrix
 
 
-def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] | None:
-    """Normalise the prior; None stays None."""
-    if prior is None:
+def check_prior(prior: ArrayLike | str | None, n_states: int) -> NDArray[np.float64] | None:
+    """Normalise the prior; None, or a name, is the uniform one."""
+    if prior is None or isinstance(prior, str):
         return None
     array = np.asarray(prior, dtype=np.float64)
     if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():
