@@ -18,7 +18,6 @@ from skprivate._validation import validate_data
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.attacks._membership import true_label_probability
 
-
 _NO_REGRESSOR = (
     "The attack asks a classifier for the probability of a record's label; for a regressor, attack a classifier of "
     "intervals of its target."
