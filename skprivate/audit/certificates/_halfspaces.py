@@ -187,7 +187,9 @@ def fit_halfspaces(
                 enough = (explained + tol / 2.0) / mass if mass else math.inf
                 found = bound.largest(r, enough, math.inf if full else enough)
                 gap = 2.0 * (mass * found[0].upper - explained) + 4.0 * abs(float(r.sum()))
-                lower = max(lower, 1.0 - float((2.0 * target - weight * values) @ values) - max(gap, 0.0))
+                reached = 1.0 - float((2.0 * target - weight * values) @ values)
+                # From x² ≥ 2ux − u² for every residual x, with u in proportion to those of the fit.
+                lower = max(lower, max(reached - max(gap, 0.0) / 2.0, 0.0) ** 2 / max(reached, 1e-300))
                 missed = 2.0 * (mass * max(half.value for half in found) - explained)
                 rounds += 1
                 if full or missed <= tol / 2.0 or gap <= tol:
