@@ -86,6 +86,11 @@ class AuditReport:
         return "\n".join(lines + [f"  note: {caveat}" for caveat in self.caveats])
 
 
+#: Entries of a report that are attributes, too.
+_KEPT = (
+    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
+    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
+)
 _SEVERAL = (
     "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
     "guessing the value. All of it, and by_value_, holds together."
@@ -535,13 +540,8 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self._report = report
         self.by_value_ = dict(zip(self.classes_[-len(reports) :].tolist(), reports, strict=True))
         self.n_audited_ = report.n
-        self.caveats_ = report.caveats
-        self.empirical_loss_ = report.empirical_loss
-        self.empirical_accuracy_ = report.empirical_accuracy
-        self.loss_lower_bound_ = report.loss_lower_bound
+        for name in _KEPT:
+            setattr(self, f"{name}_", getattr(report, name))
         self.gap_ = report.empirical_loss - report.loss_lower_bound
         self.duality_gap_ = float("nan") if outcome.converted else outcome.empirical_loss - outcome.minimum
-        self.accuracy_upper_bound_ = report.accuracy_upper_bound
-        self.advantage_upper_bound_ = report.advantage_upper_bound
-        self.mutual_information_upper_bound_ = report.mutual_information_upper_bound
         return self

@@ -24,6 +24,12 @@ OutOfBounds: TypeAlias = Literal["clip", "raise"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 
+def lengths(X: FloatArray, norm: Norm) -> FloatArray:
+    """Compute the norm of every row."""
+    together: Any = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[norm]
+    return np.asarray(together.reduce(np.abs(X), axis=-1))
+
+
 @dataclass(frozen=True)
 class Box:
     """A box given by public bounds."""
@@ -52,8 +58,7 @@ class Box:
 
     def diameter(self, metric: Norm, out_of_bounds: OutOfBounds, epsilon: float) -> float:
         """Bound the distance between two rows after `inward`."""
-        length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
-        return float(length) * (1 + 2.0**-40)
+        return float(lengths(self.widths, metric)) * (1 + 2.0**-40)
 
     def to_unit(self, X: FloatArray) -> FloatArray:
         """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""

@@ -16,7 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map, warn_of_degrees
+from skprivate.metric._domains import (
+    METRIC,
+    Ball,
+    check_domain,
+    latitude_column,
+    lengths,
+    sphere_map,
+    warn_of_degrees,
+)
 from skprivate.metric._remap import best_remap, check_prior_rows
 from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
@@ -354,8 +362,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _lengths(self, X, Y):
         if self.metric == "haversine":
             return self._map.distances(X, Y)
-        length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[self.metric]
-        return length.reduce(np.abs(X - Y), axis=1)
+        return lengths(X - Y, self.metric)
 
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
@@ -462,7 +469,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
-            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states and distances are public"),
+            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states, distances, losses and priors are public"),
             reach=self._diameter(),
         )
         if self.metric in _NUMERIC:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skprivate.metric._domains import BallBox, Box, Norm
+from skprivate.metric._domains import BallBox, Box, Norm, lengths
 from skprivate.privacy import public_generator
 from skprivate.privacy.noise import FloatArray
 
@@ -16,7 +16,6 @@ from skprivate.privacy.noise import FloatArray
 _ROWS = 4096
 #: Multiples of the variance of the noise that are tried.
 _MULTIPLES = (np.inf, 16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.0)
-_ORDER = {"l1": 1.0, "l2": 2.0, "linf": np.inf}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +33,7 @@ def directions(norm: Norm, shape: tuple[int, int], rng: np.random.Generator) -> 
     """Draw directions of K-norm noise, of length 1: those of uniform points of the ball."""
     draw: Any = {"l1": rng.laplace, "l2": rng.normal, "linf": lambda size: rng.uniform(-1.0, 1.0, size)}[norm]
     points: FloatArray = draw(size=shape)
-    points /= np.linalg.norm(points, _ORDER[norm], axis=1, keepdims=True)
-    return points
+    return points / lengths(points, norm)[:, None]
 
 
 def uniform_rows(domain: Box) -> FloatArray:

@@ -292,7 +292,7 @@ def test_bins_bound_what_every_half_space_holds(monkeypatch, kind):
 
 @pytest.mark.slow
 def test_certificate_in_five_dimensions():
-    """2 000 rows of a ball : without bins the gap is .24."""
+    """2 000 rows of a ball: without bins the gap is .24."""
     rng = np.random.default_rng(5)
     points = rng.normal(size=(2000, 5))
     points *= rng.random((2000, 1)) ** 0.2 / np.linalg.norm(points, axis=1, keepdims=True)
