@@ -330,6 +330,17 @@ def test_halfspace_certificate_is_below_every_member_of_the_class(q):
     assert np.mean((s - np.tanh(points @ slope)) ** 2) >= fit.lower_bound
 
 
+def test_columns_that_do_not_vary_cost_nothing():
+    rng = np.random.default_rng(6)
+    points, s = rng.normal(size=(300, 2)), rng.choice([-1.0, 1.0], size=300)
+    plain = fit_halfspaces(points, s, 1.0, np.random.default_rng(0))
+    wider = np.column_stack([np.zeros(300), points[:, 0], np.full(300, 7.5), points[:, 1]])
+    fit = fit_halfspaces(wider, s, 1.0, np.random.default_rng(0))
+    assert (fit.loss, fit.lower_bound) == (plain.loss, plain.lower_bound)
+    wider[:, 2] = np.inf  # whatever it becomes
+    np.testing.assert_array_equal(fit.predict(wider), plain.predict(points))
+
+
 def test_certificate_of_tied_and_collinear_outputs_is_tight():
     # Own probability and largest probability: equal wherever the model is right.
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ that the search missed, and the fit goes on with it.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -162,6 +162,17 @@ def fit_halfspaces(
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
     """Fully corrective conditional gradient for the mean squared error over half-space mixtures."""
+    varying = np.flatnonzero((points != points[0]).any(axis=0))
+    if 2 <= varying.size < points.shape[1]:
+        # A normal along a column that does not vary parts no points, and no box around it is ever decided.
+        options: Any = {"max_atoms": max_atoms, "tol": tol, "max_nodes": max_nodes}
+        fit = fit_halfspaces(points[:, varying], s, mass, rng, **options)
+        directions, exponents = (
+            np.zeros((fit.masses.size, points.shape[1])),
+            np.zeros(points.shape[1], np.intp),
+        )
+        directions[:, varying], exponents[varying] = fit.directions, fit.exponents
+        return fit._replace(directions=directions, exponents=exponents)
     n, q = points.shape
     points, exponents = power_of_two_scale(points)
     distinct, inverse = np.unique(points, axis=0, return_inverse=True)
