@@ -25,7 +25,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names_in, _num_samples
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples
 from sklearn.utils.validation import _check_y as _sklearn_check_y
 
 from skprivate.privacy import refuse_other_index

@@ -6,12 +6,23 @@ import warnings
 from collections import Counter
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn import config_context
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from skprivate import UserLevelSGDRegressor
+from skprivate import (
+    CuratedBagGAMClassifier,
+    FiniteAdversaryAuditor,
+    MetricPrivateSynthesizer,
+    PPMHalfspaceClassifier,
+    RandomBagRegressor,
+    UserLevelSGDRegressor,
+)
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, public_generator
@@ -96,3 +107,65 @@ def test_routing_in_a_pipeline_with_disjoint_users(data):
         direct.fit(X[train], y[train], user_ids=users[train])
         np.testing.assert_array_equal(estimator[-1].coef_, direct.coef_)
     assert len(ledger.entries()) == FOLDS
+
+
+def row(kind, values):
+    return {"numpy": np.asarray, "pandas": pd.Series, "polars": pl.Series}[kind](values)
+
+
+def table(kind, X):
+    if kind == "numpy":
+        return X
+    columns = {f"column {j}": X[:, j] for j in range(X.shape[1])}
+    return {"pandas": pd.DataFrame, "polars": pl.DataFrame}[kind](columns)
+
+
+#: The six estimators, the name of the target, and the grid.
+SIX = {
+    "mixture": (PPMHalfspaceClassifier(private_label=1), "label", {"epsilon": [0.5, 8.0]}),
+    "user level": (UserLevelSGDRegressor(), "score", {"epsilon": [0.5, 8.0]}),
+    "curated bags": (CuratedBagGAMClassifier(classes=[0, 1]), "label", {"epsilon": [0.5, 8.0]}),
+    "random bags": (RandomBagRegressor(bag_size=2), "score", {"epsilon": [0.5, 8.0]}),
+    "metric": (MetricPrivateSynthesizer(), None, {"epsilon": [0.5, 8.0]}),
+    "audit": (FiniteAdversaryAuditor(), "label", {"confidence": [0.9, 0.99]}),
+}
+
+
+@pytest.mark.take_turns(3)
+@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars"])
+@pytest.mark.parametrize("way", ["plain", "ledger", "routing"])
+@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.filterwarnings("ignore::skprivate.privacy.LedgerUnitWarning")
+def test_a_pipeline_in_a_grid_search(tmp_path, name, kind, way):
+    """All six estimators, three kinds of tables: plain, with a ledger on disk, and with metadata routing."""
+    estimator, target, grid = SIX[name]
+    rng = public_generator(0)
+    X = rng.integers(0, 4, size=(300, 1 if name == "audit" else 3)).astype(float)
+    score = X.sum(axis=1) + rng.normal(size=300)
+    y = {"label": row(kind, (score > np.median(score)).astype(int)), "score": row(kind, score), None: None}[
+        target
+    ]
+    model, ledger = clone(estimator), None
+    if way == "ledger" and "ledger" in model.get_params():
+        ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=100.0, delta=1e-2)
+        model.set_params(ledger=ledger)
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    grid = {f"{pipeline.steps[-1][0]}__{parameter}": values for parameter, values in grid.items()}
+    users = {"user_ids": row(kind, np.arange(300) // 3)} if name == "user level" else {}
+    if way == "routing":
+        search = GridSearchCV(pipeline, grid, cv=UserKFold(2) if users else KFold(2), error_score="raise")
+        with config_context(enable_metadata_routing=True):
+            search.fit(table(kind, X), y, **users)
+    else:
+        search = GridSearchCV(pipeline, grid, cv=KFold(2), error_score="raise")
+        search.fit(
+            table(kind, X), y, **{f"{pipeline.steps[-1][0]}__{key}": ids for key, ids in users.items()}
+        )
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    if ledger is not None:
+        assert len(ledger.entries()) == 2 * 2 + 1
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    if name != "metric":
+        rows = table(kind, X)
+        np.testing.assert_array_equal(again.predict(rows), search.predict(rows))

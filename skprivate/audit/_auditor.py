@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -25,6 +25,7 @@ from skprivate.audit.certificates._certificates import (
     support_diameter,
 )
 from skprivate.audit.certificates._concentration import (
+    accuracy_among_several,
     accuracy_upper_bound,
     advantage_upper_bound,
     mse_from_entropy,
@@ -85,8 +86,19 @@ class AuditReport:
         return "\n".join(lines + [f"  note: {caveat}" for caveat in self.caveats])
 
 
+#: Entries of a report that are attributes, too.
+_KEPT = (
+    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
+    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
+)
+_SEVERAL = (
+    "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
+    "guessing the value. All of it, and by_value_, holds together."
+)
+
+
 class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """Guess a sensitive bit S from a model's outputs T, and bound what *every* adversary could achieve.
+    """Guess a sensitive attribute S from a model's outputs T, and bound what *every* adversary could achieve.
 
     The adversary is fitted on n audited pairs; its failure is turned into a statement about all measurable
     functions of T: with probability at least ``confidence`` over the audited sample,
@@ -95,6 +107,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     provided that ``η(t) = E[S | T = t]`` obeys the stated assumption. The assumption cannot be checked on a
     finite sample; it follows from a known noise-adding release, or it is the auditor's own.
+
+    If S takes more than two values, each is audited against the rest (S = 1 for it, −1 otherwise), and the
+    assumption is about each of these η. All statements share one failure probability, by the union bound.
 
     Parameters
     ----------
@@ -130,7 +145,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         Direction of a monotone η. ``"auto"`` allows both; nothing is lost for it but the smaller of two
         minima.
     prior : float or None, default=None
-        P(S = ``classes_[1]``) if it is known by design, for example 0.5 for coin flips. Otherwise an exact
+        P(S = ``classes_[1]``) of two values if known by design, for example 0.5 for coin flips. Otherwise an exact
         interval takes half of the failure probability of ``advantage_upper_bound_`` and
         ``mutual_information_upper_bound_``.
     confidence : float, default=0.99
@@ -143,12 +158,14 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The two values of S.
+    classes_ : ndarray of shape (n_classes,)
+        The values of S.
+    by_value_ : dict of value to AuditReport
+        Findings for each value of S against the rest; for two values those for ``classes_[1]``.
     empirical_loss_ : float
         Loss of the fitted attack on the audited sample.
     loss_lower_bound_ : float
-        No adversary has a smaller expected loss.
+        No adversary has a smaller expected loss; the least of the values of S against the rest.
     gap_ : float
         ``empirical_loss_ − loss_lower_bound_``.
     duality_gap_ : float
@@ -156,9 +173,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     accuracy_upper_bound_ : float
         No adversary guesses S correctly with a larger probability, S drawn with the audited prior.
     advantage_upper_bound_ : float
-        No adversary has a larger true minus false positive rate; does not depend on the prior.
+        No adversary has a larger true minus false positive rate, for any value; does not depend on the prior.
     mutual_information_upper_bound_ : float
-        Largest I(S; T), in nats.
+        Largest I(S; T), in nats; of more than two values the largest of one against the rest.
     caveats_ : tuple of str
         Reservations in words.
     empirical_accuracy_ : float
@@ -259,7 +276,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         X : array-like of shape (n, q), or (n,) for labels
             T, what the audited model reveals. A Series of labels, of text or of scores is one column.
         y : array-like of shape (n,)
-            S, the sensitive bit, in any two values. The pairs must be independent draws.
+            S, the sensitive attribute, of two or more values. The pairs must be independent draws.
         labels : array-like of shape (n,) or None, default=None
             True labels of the records, where the rows of X are class probabilities as they come out of
             ``predict_proba``. The adversary then looks at `output_summary`, and the bounds hold for all functions of
@@ -271,10 +288,17 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         self : FiniteAdversaryAuditor
         """
-        points, s = self._validate(X, y, labels, classes)
+        points, coded = self._validate(X, y, labels, classes)
         self.variation_ = self._variation(points.shape[1])
-        outcome = self._certify(points, s)
-        return self._store(outcome, points, s)
+        k = self.classes_.size
+        bits = [np.where(coded == value, 1.0, -1.0) for value in (range(k) if k > 2 else (1,))]
+        outcomes = [self._certify(points, s) for s in bits]
+        # One failure probability for all values (union bound).
+        confidence = 1.0 - (1.0 - float(self.confidence)) / len(bits)
+        reports = [
+            self._findings(outcome, points, s, confidence) for outcome, s in zip(outcomes, bits, strict=True)
+        ]
+        return self._store(outcomes, reports, points, coded)
 
     def certificate_curve(
         self, X: Any, y: Any, constants: Any, labels: Any = None, *, classes: Any = None
@@ -312,45 +336,34 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def report(self) -> AuditReport:
         """Summarise the findings as an `AuditReport`, readable in plain words."""
         check_is_fitted(self)
-        return AuditReport(
-            loss=self.loss,
-            n=self.n_audited_,
-            confidence=float(self.confidence),
-            assumption=self._assumption_in_words(),
-            empirical_loss=self.empirical_loss_,
-            loss_lower_bound=self.loss_lower_bound_,
-            empirical_accuracy=self.empirical_accuracy_,
-            accuracy_upper_bound=self.accuracy_upper_bound_,
-            advantage_upper_bound=self.advantage_upper_bound_,
-            mutual_information_upper_bound=self.mutual_information_upper_bound_,
-            caveats=self.caveats_,
-        )
+        return self._report
 
     def decision_function(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
-        """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,)."""
+        """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,).
+
+        With more than two values, that of each against the rest; shape (n, n_classes).
+        """
         check_is_fitted(self)
         if self.setting_ == "classification":
-            return self._adversary.predict(self._codes(as_labels(X))[:, None])
-        return self._adversary.predict(self._points(X, labels, reset=False))
+            return self._outputs(self._codes(as_labels(X))[:, None])
+        return self._outputs(self._points(X, labels, reset=False))
 
     def predict_proba(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
-        """Estimated probabilities of the two values of S; shape (n, 2)."""
+        """Estimated probabilities of the values of S; shape (n, n_classes)."""
         p = np.clip(0.5 * (1.0 + self.decision_function(X, labels)), 0.0, 1.0)
-        return np.column_stack([1.0 - p, p])
+        if p.ndim == 1:
+            return np.column_stack([1.0 - p, p])
+        p += 1e-9  # no row adds up to 0
+        return p / p.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any, labels: Any = None) -> NDArray[Any]:
         """Guess of S for each row; shape (n,)."""
-        check_is_fitted(self)
-        return self.classes_[(self.decision_function(X, labels) > 0.0).astype(int)]
+        outputs = self.decision_function(X, labels)
+        return self.classes_[(outputs > 0.0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, labels: Any = None) -> float:
         """Share of rows that the attack guesses right."""
         return accuracy_score(y, self.predict(X, labels), sample_weight=sample_weight)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     def _assumption_in_words(self):
         if self.setting_ == "classification":
@@ -380,19 +393,17 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             X, y = validate_data(self, X, y, dtype=np.float64)
         check_class_labels(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
-        if self.classes_.size > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass: S must "
-                f"take two values, got {self.classes_.size}."
-            )
         if self.classes_.size < 2:
-            raise ValueError("S is constant: an audit needs both classes of the sensitive bit, got 1 class.")
-        s = 2.0 * coded - 1.0
+            raise ValueError("S is constant: an audit needs two values of it, got 1 class.")
+        if self.classes_.size > 2 and self.prior is not None:
+            raise ValueError(
+                f"prior must be None where S takes more than two values ({self.classes_.size}); got {self.prior!r}."
+            )
         self.setting_ = "classification" if discrete else "representation"
         self.n_truncated_ = 0
         if discrete:
             self.values_ = np.unique(values)
-            return self._codes(values)[:, None], s
+            return self._codes(values)[:, None], coded
         if labels is not None:
             self.output_classes_ = (
                 np.unique(as_labels(labels, "labels")) if classes is None else np.asarray(classes)
@@ -403,7 +414,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self._check_representation(X.shape[1])
         if self.smoothing > 0.0:
             X = X + self.smoothing * public_generator(self.random_state).normal(size=X.shape)
-        return self._restrict(X, s)
+        return self._restrict(X, coded)
 
     def _points(self, X, labels, *, reset):
         """Representations as ``fit`` saw them."""
@@ -441,21 +452,25 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 "T can be outside."
             )
 
-    def _restrict(self, X, s):
+    def _restrict(self, X, coded):
         if self.support is None:
-            return X, s
+            return X, coded
         inside = inside_support(X, self.support)
         if inside.all():
-            return X, s
+            return X, coded
         if not self.truncate:
             raise ValueError(
                 f"{int((~inside).sum())} of {inside.size} rows of T are outside support={self.support!r}. "
                 "Widen the support, or audit the truncated output with truncate=True."
             )
         self.n_truncated_ = int((~inside).sum())
-        if np.unique(s[inside]).size < 2:
+        if np.unique(coded[inside]).size < 2:
             raise ValueError("Fewer than two classes of S remain inside the support.")
-        return X[inside], s[inside]
+        return X[inside], coded[inside]
+
+    def _outputs(self, points):
+        columns = [adversary.predict(points) for adversary in self._adversaries]
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def _variation(self, n_columns):
         if self.setting_ == "classification" or self.assumption == "monotone":
@@ -477,18 +492,10 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             rng=public_generator(self.random_state),
         )
 
-    def _store(self, outcome, points, s):
-        confidence = float(self.confidence)
+    def _findings(self, outcome, points, s, confidence):
+        """State what holds of one value of S (s = 1) against the rest, with this confidence."""
         bound = partial(confidence_bound, outcome, loss=self.loss, concentration=self.concentration)
-        self._adversary = outcome.adversary
-        self.n_audited_ = outcome.n
-        self.caveats_ = outcome.caveats
-        self.empirical_loss_ = outcome.empirical_loss
-        self.empirical_accuracy_ = float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean())
-        self.loss_lower_bound_ = bound(confidence=confidence)
-        self.gap_ = self.empirical_loss_ - self.loss_lower_bound_
-        self.duality_gap_ = float("nan") if outcome.converted else self.empirical_loss_ - outcome.minimum
-        self.accuracy_upper_bound_ = accuracy_upper_bound(self.loss_lower_bound_, self.loss)
+        lowest = bound(confidence=confidence)
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:
             joint = (1.0 + confidence) / 2.0
@@ -497,8 +504,44 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)
         mse_bound = loss_bound if self.loss == "squared" else mse_from_entropy(loss_bound)
-        self.advantage_upper_bound_ = advantage_upper_bound(mse_bound, *prior)
-        self.mutual_information_upper_bound_ = mutual_information_upper_bound(
-            loss_bound, *prior, loss=self.loss
+        return AuditReport(
+            loss=self.loss,
+            n=outcome.n,
+            confidence=confidence,
+            assumption=self._assumption_in_words(),
+            empirical_loss=outcome.empirical_loss,
+            loss_lower_bound=lowest,
+            empirical_accuracy=float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean()),
+            accuracy_upper_bound=accuracy_upper_bound(lowest, self.loss),
+            advantage_upper_bound=advantage_upper_bound(mse_bound, *prior),
+            mutual_information_upper_bound=mutual_information_upper_bound(loss_bound, *prior, loss=self.loss),
+            caveats=outcome.caveats,
         )
+
+    def _store(self, outcomes, reports, points, coded):
+        """Keep the report of two values; of several, what holds for each of them and for guessing among them."""
+        worst = int(np.argmin([report.loss_lower_bound for report in reports]))
+        report, outcome = reports[worst], outcomes[worst]
+        self._adversaries = [each.adversary for each in outcomes]
+        if len(reports) > 1:
+            squared = [
+                each.loss_lower_bound if self.loss == "squared" else mse_from_entropy(each.loss_lower_bound)
+                for each in reports
+            ]
+            report = replace(
+                report,
+                confidence=float(self.confidence),
+                empirical_accuracy=float((self._outputs(points).argmax(axis=1) == coded).mean()),
+                accuracy_upper_bound=accuracy_among_several(squared),
+                advantage_upper_bound=max(each.advantage_upper_bound for each in reports),
+                mutual_information_upper_bound=max(each.mutual_information_upper_bound for each in reports),
+                caveats=(_SEVERAL, *dict.fromkeys(note for each in reports for note in each.caveats)),
+            )
+        self._report = report
+        self.by_value_ = dict(zip(self.classes_[-len(reports) :].tolist(), reports, strict=True))
+        self.n_audited_ = report.n
+        for name in _KEPT:
+            setattr(self, f"{name}_", getattr(report, name))
+        self.gap_ = report.empirical_loss - report.loss_lower_bound
+        self.duality_gap_ = float("nan") if outcome.converted else outcome.empirical_loss - outcome.minimum
         return self

@@ -24,6 +24,12 @@ OutOfBounds: TypeAlias = Literal["clip", "raise"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 
+def lengths(X: FloatArray, norm: Norm) -> FloatArray:
+    """Compute the norm of every row."""
+    together: Any = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[norm]
+    return np.asarray(together.reduce(np.abs(X), axis=-1))
+
+
 @dataclass(frozen=True)
 class Box:
     """A box given by public bounds."""
@@ -52,8 +58,7 @@ class Box:
 
     def diameter(self, metric: Norm, out_of_bounds: OutOfBounds, epsilon: float) -> float:
         """Bound the distance between two rows after `inward`."""
-        length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
-        return float(length) * (1 + 2.0**-40)
+        return float(lengths(self.widths, metric)) * (1 + 2.0**-40)
 
     def to_unit(self, X: FloatArray) -> FloatArray:
         """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""
@@ -291,7 +296,8 @@ class SphereMap:
     """A 1-Lipschitz map of the sphere to a plane or to space, in km, and its inverse to degrees.
 
     Unit vectors are projected to the orthonormal rows of ``axes``; ``upwards`` is the centre of the map. Longitudes
-    come back within 180° of ``middle``, and in the public ``box`` of degrees, if there is one.
+    come back within 180° of ``middle``, and in the public ``box`` of degrees, if there is one, which has no place
+    farther than ``radius`` km from the centre.
     """
 
     latitude: int
@@ -299,6 +305,7 @@ class SphereMap:
     upwards: FloatArray
     middle: float
     box: Box | None
+    radius: float = math.pi * EARTH_RADIUS
 
     def to_kilometres(self, X: FloatArray) -> FloatArray:
         """Map rows in degrees to the plane or to space; each by itself, to the last bit."""
@@ -320,6 +327,12 @@ class SphereMap:
         longitude = self.middle + np.remainder(longitude - self.middle + 180.0, 360.0) - 180.0
         degrees = np.column_stack([latitude, longitude] if self.latitude == 0 else [longitude, latitude])
         return degrees if self.box is None else np.clip(degrees, self.box.lower, self.box.upper)
+
+    def distances(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        """Compute the great circles between places in degrees, row by row, in km."""
+        here, there = (_unit_vectors(rows[:, self.latitude], rows[:, 1 - self.latitude]) for rows in (X, Y))
+        chord = np.sqrt(sum(np.square(a - b) for a, b in zip(here, there, strict=True)))
+        return 2 * EARTH_RADIUS * np.arcsin(np.minimum(chord / 2, 1.0))
 
     def check(self, X: FloatArray, out_of_bounds: OutOfBounds) -> None:
         """Refuse places outside the box or beyond the poles, with ``out_of_bounds="raise"``."""
@@ -357,12 +370,13 @@ def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
         for side in (west, east)
     )
     middle = float(centre[1][0])
+    radius = EARTH_RADIUS * math.acos(max(min(farthest, 1.0), -1.0))
     if farthest < math.cos(_MAX_FLAT_ANGLE):
-        return SphereMap(latitude, np.eye(3), np.zeros(3), middle, box)
+        return SphereMap(latitude, np.eye(3), np.zeros(3), middle, box, radius)
     phi, lam = np.deg2rad(centre[0][0]), np.deg2rad(middle)
     east_axis = [-np.sin(lam), np.cos(lam), 0.0]
     north_axis = [-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)]
-    return SphereMap(latitude, np.array([east_axis, north_axis]), up, middle, box)
+    return SphereMap(latitude, np.array([east_axis, north_axis]), up, middle, box, radius)
 
 
 def _unit_vectors(latitude: FloatArray, longitude: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

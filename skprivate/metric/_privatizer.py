@@ -16,8 +16,18 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map, warn_of_degrees
-from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
+from skprivate.metric._domains import (
+    METRIC,
+    Ball,
+    check_domain,
+    latitude_column,
+    lengths,
+    sphere_map,
+    warn_of_degrees,
+)
+from skprivate.metric._remap import best_remap, check_prior_rows
+from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
+from skprivate.metric.grid._flows import NoiseFillsBoxWarning
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
 from skprivate.metric.net._spaces import (
@@ -32,13 +42,23 @@ from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_cal
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
 #: Attributes of an earlier fit.
-_FITTED = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
+_FITTED = (
+    "net_",
+    "channel_",
+    "expected_loss_",
+    "least_loss_",
+    "states_",
+    "_box",
+    "_distances",
+    "_map",
+    "_remap",
+)
 #: Relative distance of an "optimal" channel from its bound above which `fit` warns.
 _MAX_GAP = 0.01
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
     "haversine": ("k-norm",),
-    "precomputed": ("exponential", "optimal"),
+    "precomputed": ("exponential", "relaxed", "optimal"),
     "tree": ("relaxed", "exponential", "optimal"),
 }
 
@@ -60,10 +80,10 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
-        "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
-        least expected loss under ``prior``, by linear programming, for about 250 states (a minute of one core). With
-        more states it is the best one found, and ``least_loss_`` bounds its distance from the optimum. "auto": the
-        first one allowed.
+        "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (finite metrics), for losses that are an
+        ultrametric. "optimal": the channel with the least expected loss under ``prior``, by linear programming, for
+        about 250 states (a minute of one core). With more states it is the best one found, and ``least_loss_`` bounds
+        its distance from the optimum. "auto": "k-norm", "relaxed" for trees and with ``loss``, else "exponential".
     bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
         Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
         are projected to it, if given; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead
@@ -81,8 +101,15 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     parents : mapping, optional
         With ``metric="tree"``: parent of every node; a root has none. Codes whose paths from the root share k
         edges are at distance 2^−k.
-    prior : array-like of shape (n_states,), optional
-        Public distribution of the states, which "optimal" minimises the expected loss under; uniform by default.
+    loss : array-like of shape (n_states, n_states) or mapping, optional
+        Loss of each state (row) for each answer (column), for finite metrics; nonnegative, 0 on the diagonal, not
+        necessarily a distance. A mapping holds the parents of a tree, as in ``parents``. The distances of ``metric``,
+        which ``epsilon`` counts, by default.
+    prior : "uniform", array-like of shape (n_states,) or (n_rows, n_features), optional
+        Public distribution that the expected loss is taken under. For finite metrics probabilities of the states,
+        uniform by default. For norms and "haversine" within ``bounds``, "uniform" or public rows: results are then
+        shrunk to the mean row as far as this lowers their mean distance from the rows. It is never above that of the
+        mean row itself, nor is it in the corners. By default results are not shrunk.
     out_of_bounds : {"clip", "raise"}, default="clip"
         Treatment of values outside ``bounds``. With "haversine", "clip" does not move places outside, which is as
         private, and clips results; "raise" refuses them, and latitudes beyond ±90, which "clip" takes for poles.
@@ -100,7 +127,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     expected_loss_ : float
-        Expected distance between a state and the output of ``channel_``, under ``prior``.
+        Expected loss of the output, under ``prior``; a distance by default. With shrunk rows by a simulation.
     least_loss_ : float
         With "optimal": a lower bound of the expected loss of every channel at this price. If the programme was small
         enough, it is ``expected_loss_`` up to some 10⁻⁴ of it; if it is off by more than 1 %, `fit` warns.
@@ -163,7 +190,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         "states": ["array-like", None],
         "distances": ["array-like", None],
         "parents": [Mapping, None],
-        "prior": ["array-like", None],
+        "loss": ["array-like", Mapping, None],
+        "prior": ["array-like", StrOptions({"uniform"}), None],
         "out_of_bounds": [StrOptions({"clip", "raise"})],
     }
 
@@ -179,7 +207,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         states: ArrayLike | None = None,
         distances: ArrayLike | None = None,
         parents: Mapping[Any, Any] | None = None,
-        prior: ArrayLike | None = None,
+        loss: ArrayLike | Mapping[Any, Any] | None = None,
+        prior: ArrayLike | Literal["uniform"] | None = None,
         out_of_bounds: Literal["clip", "raise"] = "clip",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
@@ -193,6 +222,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         self.states = states
         self.distances = distances
         self.parents = parents
+        self.loss = loss
         self.prior = prior
         self.out_of_bounds = out_of_bounds
         self.random_state = random_state
@@ -210,29 +240,22 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         Returns
         -------
         self
+
+        Warns
+        -----
+        NoiseFillsBoxWarning
+            If the centre of ``bounds`` is nearer to every row than its noise is long, and there is no ``prior``.
         """
         mechanism = self._mechanism()
         for name in _FITTED:
             if hasattr(self, name):
                 delattr(self, name)
         if self.metric in _NUMERIC:
+            if self.loss is not None:
+                raise ValueError(f"loss needs metric='precomputed' or 'tree', got metric={self.metric!r}.")
             X = numeric_table(self, X, reset=True)
             names = getattr(self, "feature_names_in_", None)
-            if self.metric == "haversine":
-                if isinstance(self.bounds, Ball):
-                    raise ValueError(
-                        "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', "
-                        "'l1' or 'linf'."
-                    )
-                self._map = sphere_map(
-                    latitude_column(self.coordinates, X.shape[1], names), self.bounds, names
-                )
-                self._box = self._map.box
-            else:
-                warn_of_degrees(names, self.metric, self.epsilon)
-                self._box = None if self.bounds is None else check_domain(self.bounds, X.shape[1], names)
-            if mechanism == "exponential":
-                self.net_ = self._grid(self._box)
+            self._fit_domain(X.shape[1], names, mechanism)
             example = np.zeros((1, X.shape[1]))
             if self._box is not None:
                 example = self._box.nearest(self._box.lower[None, :])
@@ -285,6 +308,62 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
         return result
 
+    def _fit_domain(self, n_features, names, mechanism):
+        """Read bounds and prior, choose a net and a remap, and warn if noise fills the bounds."""
+        if self.metric == "haversine":
+            if isinstance(self.bounds, Ball):
+                raise ValueError(
+                    "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', 'l1' or "
+                    "'linf'."
+                )
+            self._map = sphere_map(latitude_column(self.coordinates, n_features, names), self.bounds, names)
+            self._box, norm = self._map.box, "l2"
+        else:
+            warn_of_degrees(names, self.metric, self.epsilon)
+            self._box, norm = None, self.metric
+            if self.bounds is not None:
+                self._box = check_domain(self.bounds, n_features, names)
+        if mechanism == "exponential":
+            self.net_ = self._grid(self._box)
+        rows = check_prior_rows(self.prior, self._box, n_features)
+        if rows is not None:
+            self._remap, self.expected_loss_ = best_remap(
+                rows, self._box, norm, self.epsilon, self._points, self._rows, self._lengths
+            )
+        elif self._box is not None:
+            self._warn_if_noise_fills_bounds()
+
+    def _warn_if_noise_fills_bounds(self):
+        columns = self._points(self._box.lower[None, :]).shape[1]
+        if self.metric == "haversine":
+            radius = self._map.radius
+        else:
+            radius = self._box.diameter(self.metric, "raise", self.epsilon) / 2
+        if columns / self.epsilon >= radius:
+            warn_caller(
+                f"epsilon = {self.epsilon:g} per unit of distance is too small to say much about a row: noise moves it "
+                f"by {columns / self.epsilon:.2g} on average, and the centre of bounds is at most {radius:.2g} away. "
+                f"At least epsilon = {columns / radius:.2g} is needed; prior='uniform' shrinks results to the centre.",
+                NoiseFillsBoxWarning,
+            )
+
+    def _points(self, X):
+        """Find the points that noise is added to."""
+        return self._map.to_kilometres(X) if self.metric == "haversine" else X
+
+    def _rows(self, points):
+        """Turn points into rows within bounds, or of the net: post-processing."""
+        if self.metric == "haversine":
+            return self._map.to_degrees(points)
+        if hasattr(self, "net_"):
+            return self._nearest_of_net(points)
+        return points if self._box is None else self._box.nearest(points)
+
+    def _lengths(self, X, Y):
+        if self.metric == "haversine":
+            return self._map.distances(X, Y)
+        return lengths(X - Y, self.metric)
+
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
 
@@ -295,7 +374,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         family = "norm" if self.metric in _NORMS else self.metric
         allowed = _ALLOWED[family]
         if self.mechanism == "auto":
-            return allowed[0]
+            return "relaxed" if self.loss is not None and "relaxed" in allowed else allowed[0]
         if self.mechanism not in allowed:
             raise ValueError(
                 f"mechanism={self.mechanism!r} does not go with metric={self.metric!r}; allowed are "
@@ -344,21 +423,24 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
 
     def _channel(self, mechanism):
         n, distances = len(self.states_), self._distances
+        losses = check_loss(self.loss, self.states_, distances)
         prior = check_prior(self.prior, n)
-        channel = best_exponential_channel(distances, self.epsilon, relaxed=mechanism == "relaxed")
+        channel = best_exponential_channel(
+            distances, self.epsilon, accuracy=losses, relaxed=mechanism == "relaxed"
+        )
         if mechanism != "optimal":
-            self.expected_loss_ = expected_loss(channel, distances, prior)
+            self.expected_loss_ = expected_loss(channel, losses, prior)
             return channel
-        losses = distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
         start = min(
             channel,
-            make_affordable(remap(channel, distances, prior), distances, self.epsilon),
-            key=lambda one: expected_loss(one, distances, prior),
+            make_affordable(remap(channel, losses, prior), distances, self.epsilon),
+            key=lambda one: expected_loss(one, losses, prior),
         )
-        channel, bound = optimal_channel(distances, losses, self.epsilon, start)
+        weighted = losses * (np.full(n, 1 / n) if prior is None else prior)[:, None]
+        channel, bound = optimal_channel(distances, weighted, self.epsilon, start)
         self.least_loss_ = bound = max(bound, 0.0)
-        self.expected_loss_ = loss = expected_loss(channel, distances, prior)
-        if loss - bound > _MAX_GAP * loss + 1e-6 * float(distances.max()):
+        self.expected_loss_ = loss = expected_loss(channel, losses, prior)
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(losses.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
                 f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "
@@ -387,23 +469,18 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
-            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states and distances are public"),
+            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states, distances, losses and priors are public"),
             reach=self._diameter(),
         )
-        if self.metric == "haversine":
-            moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
-            result = self._map.to_degrees(moved)
-        elif self.metric not in _NORMS:
+        if self.metric in _NUMERIC:
+            norm = "l2" if self.metric == "haversine" else self.metric
+            points = release.k_norm(self._points(X), norm=norm, epsilon=self.epsilon)
+            result = self._rows(self._remap(points) if hasattr(self, "_remap") else points)
+        else:
             drawn = release.channel(
                 index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
             )
             result = self.states_[drawn][:, None]
-        else:
-            result = release.k_norm(X, norm=self.metric, epsilon=self.epsilon)
-            if hasattr(self, "net_"):
-                result = self._nearest_of_net(result)
-            elif self._box is not None:
-                result = self._box.nearest(result)  # post-processing
         return result, release.close()
 
     def _distance(self):

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import warn_if_too_few
-from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
 from skprivate._validation import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import Box, block_to_unit, check_domain
@@ -31,7 +31,13 @@ from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHiera
 from skprivate.metric.grid._measure import GridMeasure, distance_to_rows
 from skprivate.metric.grid._mixed import MixedColumns, MixedMeasure, check_categories
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, fingerprint, public_generator
+from skprivate.privacy import (
+    PrivacyGuarantee,
+    PrivacyLedger,
+    fingerprint,
+    public_generator,
+    refuse_other_index,
+)
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 
@@ -343,7 +349,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         blocks = self.measure_.draw_blocks(*sizes, rng)
         return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
         Exact for one column; minimum-cost flow on a common grid for two (32 × 32 cells) and three (10 × 10 × 10);
@@ -355,17 +361,21 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Held-out rows; values outside the bounds are clipped.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights of the rows, not all 0.
 
         Returns
         -------
         float, at most 0
         """
         check_is_fitted(self)
+        refuse_other_index(X, sample_weight=sample_weight)
+        weights = None if sample_weight is None else _check_weights(sample_weight, X)
         if self.categories is not None:
             X = mixed_table(self, X, reset=False)
-            return -self.measure_.distance_to_rows(X, self.ground, self.category_weight)
+            return -self.measure_.distance_to_rows(X, self.ground, self.category_weight, weights)
         X = numeric_table(self, X, reset=False)
-        return -distance_to_rows(self.measure_, X, self.ground)
+        return -distance_to_rows(self.measure_, X, self.ground, weights)
 
     def row_guarantee(self, n_samples: int) -> PrivacyGuarantee:
         """Derive plain differential privacy for one row from the guarantee of the fit.
@@ -398,6 +408,13 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             theorem=guarantee.theorem,
             valid_for_release=guarantee.valid_for_release,
         )
+
+
+def _check_weights(sample_weight, X):
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if weights.min() < 0 or not weights.any():
+        raise ValueError("sample_weight must be nonnegative, and not 0 for all rows.")
+    return weights / weights.max()  # the sum of huge weights overflows
 
 
 def _without_groups(rows):

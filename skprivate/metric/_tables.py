@@ -31,6 +31,7 @@ from skprivate._validation import (
     refuse_other_columns,
     validate_data,
 )
+from skprivate.metric.net import tree_distances
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 from skprivate.privacy.noise import FloatArray
 
@@ -249,9 +250,23 @@ def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int6
     return numbers
 
 
-def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] | None:
-    """Normalise the prior; None stays None."""
-    if prior is None:
+def check_loss(
+    loss: ArrayLike | Mapping[Any, Any] | None, states: NDArray[Any], distances: FloatArray
+) -> FloatArray:
+    """Make a matrix of losses, of states by answers; the distances by default."""
+    if loss is None:
+        return distances
+    matrix = tree_distances(loss, list(states)) if isinstance(loss, Mapping) else np.array(loss, np.float64)
+    if matrix.shape != distances.shape:
+        raise ValueError(f"loss must have shape {distances.shape}, as distances, got {matrix.shape}.")
+    if not (np.isfinite(matrix).all() and matrix.min() >= 0) or np.diag(matrix).any():
+        raise ValueError("loss must be nonnegative and finite, and 0 on the diagonal.")
+    return matrix
+
+
+def check_prior(prior: ArrayLike | str | None, n_states: int) -> NDArray[np.float64] | None:
+    """Normalise the prior; None, or a name, is the uniform one."""
+    if prior is None or isinstance(prior, str):
         return None
     array = np.asarray(prior, dtype=np.float64)
     if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():

@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivate.audit import (
     AttributeInferenceAttack,
@@ -168,6 +168,22 @@ def test_attribute_inference_with_and_without_the_model():
             return blind.predict_proba(rows[:, 1:])
 
     assert attack.evaluate(Blind(), X[600:], y[600:]).accuracy < 0.5
+
+
+def test_attribute_inference_refuses_regressors_in_words():
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=60)]), rng.normal(size=60)
+    attack = AttributeInferenceAttack(imputer=DecisionTreeClassifier())
+    with pytest.raises(
+        ValueError, match="y must hold class labels, got continuous numbers.*for a regressor, attack"
+    ):
+        attack.fit(X, y)
+    assert not hasattr(attack, "imputer_")
+    model = DecisionTreeRegressor().fit(X, y)
+    attack.fit(X, y > 0)
+    for ask in (attack.infer, attack.evaluate):
+        with pytest.raises(ValueError, match="must be a fitted classifier, got DecisionTreeRegressor"):
+            ask(model, X, y > 0)
 
 
 class Columns:

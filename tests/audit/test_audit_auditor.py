@@ -16,6 +16,7 @@ from skprivate.audit.certificates import (
 )
 from skprivate.audit.certificates._concentration import (
     LN2,
+    accuracy_among_several,
     accuracy_upper_bound,
     advantage_upper_bound,
     binary_entropy,
@@ -168,6 +169,80 @@ def test_known_prior_sharpens():
     assert known.accuracy_upper_bound_ == unknown.accuracy_upper_bound_
 
 
+# -- several values of S --------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_accuracy_among_several_is_never_exceeded(seed):
+    """Exact, on random laws of (T, S)."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 7))
+    law = rng.dirichlet(np.full(5 * k, rng.uniform(0.1, 2.0))).reshape(5, k)
+    p = law / law.sum(axis=1, keepdims=True)
+    losses = law.sum(axis=1) @ (4 * p * (1 - p))  # of each value against the rest
+    assert law.max(axis=1).sum() <= accuracy_among_several(losses) + 1e-12
+    assert accuracy_among_several(losses * 0.9) >= accuracy_among_several(losses)
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_accuracy_among_several_is_attained(k):
+    """A value is kept with probability .4 + .6/k, and is any other otherwise."""
+    kept, other = 0.4 + 0.6 / k, 0.6 / k
+    loss = (4 * kept * (1 - kept) + (k - 1) * 4 * other * (1 - other)) / k
+    assert accuracy_among_several([loss] * k) == pytest.approx(kept)
+    if k == 2:
+        assert accuracy_upper_bound(loss) == pytest.approx(kept)
+    assert accuracy_among_several([0.0] * k) == 1.0
+    assert accuracy_among_several([4 * (k - 1) / k**2] * k) == pytest.approx(1 / k)
+
+
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize("scalar", [False, True])
+def test_several_values_are_audited_against_the_rest(loss, scalar):
+    rng = np.random.default_rng(8)
+    s = rng.choice(["north", "south", "west"], p=[0.5, 0.3, 0.2], size=1500)
+    t = (s == "south") + rng.normal(size=1500)
+    t = t[:, None] if scalar else np.digitize(t, [0.0, 1.0]).astype(str)
+    auditor = FiniteAdversaryAuditor(loss=loss, confidence=0.97).fit(t, s)
+    assert list(auditor.by_value_) == ["north", "south", "west"]
+    for value, report in auditor.by_value_.items():
+        alone = FiniteAdversaryAuditor(loss=loss, confidence=0.99).fit(t, s == value)
+        assert report.confidence == pytest.approx(0.99)
+        assert report.loss_lower_bound == pytest.approx(alone.loss_lower_bound_, rel=1e-9)
+        assert report.advantage_upper_bound == pytest.approx(alone.advantage_upper_bound_, rel=1e-9)
+    reports = auditor.by_value_.values()
+    assert auditor.loss_lower_bound_ == min(report.loss_lower_bound for report in reports)
+    assert auditor.advantage_upper_bound_ == max(report.advantage_upper_bound for report in reports)
+    assert auditor.report().confidence == 0.97 and "against the rest" in str(auditor.report())
+    assert auditor.score(t, s) == auditor.empirical_accuracy_ <= auditor.accuracy_upper_bound_ < 1
+    assert auditor.decision_function(t).shape == (1500, 3)
+    np.testing.assert_allclose(auditor.predict_proba(t).sum(axis=1), 1)
+    assert auditor.empirical_accuracy_ > 0.5 and set(auditor.predict(t)) <= set(s)
+    again = auditor.fit(t, s == "south")
+    assert list(again.by_value_) == [True] and again.by_value_[True] == again.report()
+
+
+def test_one_failure_probability_for_all_values():
+    """Of 400 audits at confidence .8 few err about any value, or about guessing among them; none would be far off."""
+    rng, failed = np.random.default_rng(9), 0
+    for _ in range(400):
+        law = rng.dirichlet(np.full(12, 0.7)).reshape(4, 3)
+        t, s = np.unravel_index(rng.choice(12, p=law.ravel(), size=150), law.shape)
+        if np.unique(s).size < 3:
+            continue
+        auditor = FiniteAdversaryAuditor(confidence=0.8).fit(t, s)
+        mass = law.sum(axis=1)
+        p, prior = law / mass[:, None], law.sum(axis=0)
+        losses = mass @ (4 * p * (1 - p))
+        advantage = 0.5 * np.abs(law / prior - (mass[:, None] - law) / (1 - prior)).sum(axis=0)
+        wrong = [
+            report.loss_lower_bound > losses[value] or report.advantage_upper_bound < advantage[value]
+            for value, report in auditor.by_value_.items()
+        ]
+        failed += any(wrong) or auditor.accuracy_upper_bound_ < law.max(axis=1).sum()
+    assert failed <= 80
+
+
 # -- behaviour --------------------
 
 
@@ -235,8 +310,10 @@ def test_errors_of_data():
     t, s = gaussian_mixture(200, 0.1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="constant"):
         FiniteAdversaryAuditor().fit(t, np.ones(200))
-    with pytest.raises(ValueError, match="two values"):
-        FiniteAdversaryAuditor().fit(t, np.arange(200) % 3)
+    with pytest.raises(
+        ValueError, match=r"prior must be None where S takes more than two values \(3\); got 0.5"
+    ):
+        FiniteAdversaryAuditor(prior=0.5).fit(t, np.arange(200) % 3)
     with pytest.raises(ValueError, match="scalar"):
         FiniteAdversaryAuditor(assumption="monotone").fit(np.hstack([t, t]), s)
     with pytest.raises(ValueError, match="length"):

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.audit.certificates import _halfplanes
 from skprivate.audit.certificates._concentration import (
     LN2,
     bernstein_lower_bound,
@@ -265,6 +266,44 @@ def test_bound_on_half_spaces_in_space(q):
     assert early.upper >= best - 1e-12
 
 
+@pytest.mark.parametrize("kind", ["general", "grid", "one column is constant"])
+def test_bins_bound_what_every_half_space_holds(monkeypatch, kind):
+    """Bins err upwards, and every half-space with a normal in the box is below the bound."""
+    rng = np.random.default_rng(4)
+    points, r = rng.normal(size=(400, 3)), rng.normal(size=400)
+    if kind == "grid":
+        points = np.round(points)
+    elif kind != "general":
+        points[:, 1] = 1.0
+    r -= r.mean()
+    boxes = _halfplanes._Boxes(points, r)
+    for size in (0.5, 0.1, 0.02):
+        centres, halves = rng.uniform(-1, 1, size=(6, 3)), rng.uniform(0, size, size=(6, 3))
+        monkeypatch.setattr(_halfplanes, "_COARSE", 0.0)
+        binned = boxes.bound(centres, halves)[0]
+        monkeypatch.setattr(_halfplanes, "_COARSE", np.inf)
+        ordered = boxes.bound(centres, halves)[0]
+        assert (binned >= ordered - 1e-9).all() and (binned <= ordered + 0.1 * np.abs(r).sum()).all()
+        for box in range(6):
+            normals = centres[box] + halves[box] * rng.uniform(-1, 1, size=(200, 3))
+            held = max(best_offset((points * boxes.scale) @ normal, r)[1] for normal in normals)
+            assert held <= binned[box]
+
+
+@pytest.mark.slow
+def test_certificate_in_five_dimensions():
+    """2 000 rows of a ball: without bins the gap is .24."""
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(2000, 5))
+    points *= rng.random((2000, 1)) ** 0.2 / np.linalg.norm(points, axis=1, keepdims=True)
+    eta = np.sin(0.4 * points[:, 0])  # varies by .78
+    s = np.where(rng.random(2000) < (1 + eta) / 2, 1.0, -1.0)
+    auditor = FiniteAdversaryAuditor(total_variation=0.8, random_state=0).fit(points, s)
+    assert 0.0 < auditor.duality_gap_ < 0.12
+    assert 0.75 < auditor.loss_lower_bound_ < 1 - np.mean(eta**2)
+    assert auditor.empirical_loss_ - auditor.duality_gap_ <= np.mean((s - eta) ** 2)
+
+
 def test_half_space_search_stops_where_it_is_told():
     rng = np.random.default_rng(3)
     points, r = rng.normal(size=(300, 2)), rng.normal(size=300)
@@ -289,6 +328,17 @@ def test_halfspace_certificate_is_below_every_member_of_the_class(q):
     assert fit.loss == pytest.approx(np.mean((s - fit.values) ** 2))
     # tanh of a projection is a mixture of half-spaces with mass 2
     assert np.mean((s - np.tanh(points @ slope)) ** 2) >= fit.lower_bound
+
+
+def test_columns_that_do_not_vary_cost_nothing():
+    rng = np.random.default_rng(6)
+    points, s = rng.normal(size=(300, 2)), rng.choice([-1.0, 1.0], size=300)
+    plain = fit_halfspaces(points, s, 1.0, np.random.default_rng(0))
+    wider = np.column_stack([np.zeros(300), points[:, 0], np.full(300, 7.5), points[:, 1]])
+    fit = fit_halfspaces(wider, s, 1.0, np.random.default_rng(0))
+    assert (fit.loss, fit.lower_bound) == (plain.loss, plain.lower_bound)
+    wider[:, 2] = np.inf  # whatever it becomes
+    np.testing.assert_array_equal(fit.predict(wider), plain.predict(points))
 
 
 def test_certificate_of_tied_and_collinear_outputs_is_tight():

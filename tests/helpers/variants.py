@@ -429,6 +429,7 @@ def _privatizers():
         kind, data, metric=norms, mechanism=mechanisms, bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
     )
     rows += modes(kind, data, metric=norms, epsilon=(1e-3, 1.0, 1e3))
+    rows += modes(kind, data, metric=norms, epsilon=(1e-3, 1.0, 1e3), bounds=((0, 1),), prior=("uniform",))
     rows += modes(
         kind,
         data,

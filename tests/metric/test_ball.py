@@ -16,7 +16,10 @@ from skprivate.metric import Ball, MetricPrivateSynthesizer, MetricPrivatizer
 from skprivate.metric._domains import BallBox, check_domain
 from skprivate.privacy import SimulatedNoiseWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),
+]
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 NORMS = tuple(ORDER)

@@ -10,7 +10,7 @@ from helpers.metric_theory import boolean_cube_accuracy, is_ultrametric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.metric import tree_distances
+from skprivate.metric import MetricPrivatizer, tree_distances
 from skprivate.metric.net._exponential import (
     NetMechanism,
     best_exponential_channel,
@@ -145,3 +145,94 @@ def test_mutated_mechanism_is_found_out():
     distances = random_metric(1, 6)
     cheat = exponential_channel(distances, separated_net(distances, 0.0), 2.5)
     assert price(cheat, distances) > 1.0
+
+
+MECHANISMS = ["exponential", "relaxed", "optimal"]
+#: Two classes of two labels; every two labels are at distance 1 for privacy.
+HAMMING, CLASSES = 1.0 - np.eye(4), np.kron(1.0 - np.eye(2), np.ones((2, 2)))
+
+
+def privatizer(epsilon, distances, **options):
+    return MetricPrivatizer(epsilon, metric="precomputed", distances=distances, **options).fit([[0]])
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "optimal"])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_labels_of_one_class_are_one_answer(mechanism, epsilon):
+    """The least loss is that of randomised response on two classes, 1/(1 + e^ε), not on four labels."""
+    model = privatizer(epsilon, HAMMING, loss=CLASSES, mechanism=mechanism)
+    least = 1 / (1 + np.exp(epsilon))
+    assert model.expected_loss_ == pytest.approx(least, rel=1e-3)
+    assert expected_loss(privatizer(epsilon, HAMMING, mechanism=mechanism).channel_, CLASSES) > 1.1 * least
+    assert price(model.channel_, HAMMING) <= epsilon * (1 + 1e-9)
+    if mechanism == "optimal":
+        assert (
+            model.least_loss_ == pytest.approx(least, rel=1e-3) and model.least_loss_ <= model.expected_loss_
+        )
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(2, 8), st.floats(0.1, 8.0), st.sampled_from(["tree", "costs"]))
+def test_privacy_is_by_the_distances_and_accuracy_by_the_losses(seed, n, epsilon, kind):
+    distances, rng = random_metric(seed, n), public_generator(seed)
+    losses = random_tree(seed, n) if kind == "tree" else rng.exponential(size=(n, n)) * (1 - np.eye(n))
+    prior = rng.dirichlet(np.ones(n))
+    models = {
+        mechanism: privatizer(epsilon, distances, loss=losses, prior=prior, mechanism=mechanism)
+        for mechanism in MECHANISMS
+    }
+    for model in models.values():
+        assert price(model.channel_, distances) <= epsilon * (1 + 1e-9)
+        assert model.expected_loss_ == pytest.approx(expected_loss(model.channel_, losses, prior), rel=1e-12)
+        assert model.privacy_guarantee_.metric == privatizer(1.0, distances).privacy_guarantee_.metric
+    best = models["optimal"]
+    assert best.least_loss_ <= best.expected_loss_ * (1 + 1e-9)
+    assert best.expected_loss_ <= models["exponential"].expected_loss_ * (1 + 1e-9) + 1e-9
+    assert best.expected_loss_ <= (prior @ losses).min() * (1 + 1e-9)
+    for mechanism in ("exponential", "relaxed"):
+        assert worst_error(models[mechanism].channel_, losses) <= losses.max(axis=0).min() * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimal_is_the_optimum_of_the_linear_programme(seed):
+    distances, rng = random_metric(seed, 6), public_generator(seed)
+    losses = rng.exponential(size=(6, 6)) * (1 - np.eye(6))
+    model = privatizer(1.5, distances, loss=losses, mechanism="optimal")
+    exact = expected_loss(programme(distances, 1.5, loss=losses), losses)
+    assert model.expected_loss_ == pytest.approx(exact, rel=1e-3)
+    assert model.least_loss_ <= exact * (1 + 1e-7)
+
+
+def test_a_tree_of_losses_beside_kilometres():
+    parents = {"north": None, "south": None, "a": "north", "b": "north", "c": "south", "d": "south"}
+    places, states = np.array([0.0, 9.0, 10.0, 19.0]), ["a", "b", "c", "d"]
+    kilometres = np.abs(np.subtract.outer(places, places))
+    model = MetricPrivatizer(
+        0.5, metric="precomputed", distances=kilometres, states=states, loss=parents, mechanism="optimal"
+    ).fit([["a"]])
+    assert model.transform([["a"], ["d"]]).shape == (2, 1)
+    losses = np.array([[0, 0.5, 1, 1], [0.5, 0, 1, 1], [1, 1, 0, 0.5], [1, 1, 0.5, 0]])
+    as_matrix = model.get_params() | {"loss": losses}
+    again = MetricPrivatizer(**as_matrix).fit([["a"]])
+    np.testing.assert_array_equal(model.channel_, again.channel_)
+    with pytest.raises(ValueError, match="loss changed since fit"):
+        model.set_params(loss=losses).transform([["a"]])
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (np.zeros((3, 3)), r"loss must have shape \(4, 4\)"),
+        (-HAMMING, "loss must be nonnegative"),
+        (np.full((4, 4), np.inf), "loss must be nonnegative and finite"),
+        (np.ones((4, 4)), "0 on the diagonal"),
+    ],
+)
+def test_refused_losses(loss, message):
+    with pytest.raises(ValueError, match=message):
+        privatizer(1.0, HAMMING, loss=loss)
+
+
+def test_norms_have_no_losses():
+    with pytest.raises(ValueError, match="loss needs metric='precomputed' or 'tree', got metric='l2'"):
+        MetricPrivatizer(loss=HAMMING).fit([[0.0, 0.0]])

@@ -15,7 +15,10 @@ from skprivate.metric import MetricPrivatizer
 from skprivate.metric.net._spaces import expected_loss, remap
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),
+]
 
 TREE = {
     "A": None, "B": None, "A0": "A", "A1": "A", "B0": "B", "B1": "B",

@@ -16,7 +16,10 @@ from skprivate.metric._domains import EARTH_RADIUS, latitude_column, sphere_map
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.privacy.draws._metric import norm_lattice
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),
+]
 
 BOXES = {
     "everywhere": None,

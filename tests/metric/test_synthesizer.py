@@ -275,3 +275,22 @@ def test_score_of_a_very_fine_measure():
     model = MetricPrivateSynthesizer(20.0, metric="rows", bounds=(0, 1), random_state=0).fit(X)
     assert model.measure_.shape[0] >= 2**14
     assert model.score(X) > -0.001
+
+
+def test_weights_of_the_score():
+    X = np.repeat([[0.1], [0.9]], 500, axis=0)
+    model = MetricPrivateSynthesizer(100.0, bounds=(0, 1), random_state=0).fit(X[:500])
+    near, far = np.repeat([1.0, 0.0], 500), np.repeat([0.0, 1e300], 500)
+    assert model.score(X, sample_weight=near) > -0.01
+    assert model.score(X, sample_weight=far) == pytest.approx(-0.8, abs=0.01)
+    assert model.score(X, sample_weight=np.ones(1000)) == pytest.approx(model.score(X), abs=1e-12)
+    frame = pd.DataFrame({"letter": np.repeat(["a", "b"], 500), "x": X[:, 0]})
+    options = {"bounds": (0, 1), "categories": {"letter": ["a", "b"]}, "random_state": 0}
+    mixed = MetricPrivateSynthesizer(100.0, **options).fit(frame[:500])
+    assert mixed.score(frame, sample_weight=near) > -0.1
+    assert mixed.score(frame, sample_weight=far) == pytest.approx(-1.8, abs=0.1)
+    for weights, message in ((-near, "nonneg"), (0 * near, "0 for all|non-zero"), (near[1:], "shape")):
+        with pytest.raises(ValueError, match=message):
+            model.score(X, sample_weight=weights)
+    with pytest.raises(ValueError, match="sample_weight"):
+        mixed.score(frame, sample_weight=pd.Series(near, index=frame.index[::-1]))

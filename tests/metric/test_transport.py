@@ -80,3 +80,15 @@ def test_score_of_the_right_and_of_a_wrong_measure(d):
     wrong = GridMeasure(np.zeros(d), np.ones(d), np.full((k,) * d, float(k) ** -d), "cells")
     assert distance_to_rows(right, rows, "linf") < {1: 0.01, 2: 0.01, 3: 0.03, 4: 0.15}[d]
     assert distance_to_rows(wrong, rows, "linf") > 0.15
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_a_weight_counts_as_repeated_rows(d):
+    rng = public_generator(6)
+    rows, repeats = rng.beta(2, 4, size=(300, d)), rng.integers(0, 5, size=300)
+    weights = rng.dirichlet(np.ones(3**d)).reshape((3,) * d)
+    measure = GridMeasure(np.zeros(d), np.ones(d), weights, "cells")
+    repeated = distance_to_rows(measure, np.repeat(rows, repeats, axis=0), "linf")
+    weighted = distance_to_rows(measure, rows, "linf", repeats * 0.1)
+    assert weighted == pytest.approx(repeated, rel=1e-6 if d < 4 else 0.2)
+    assert abs(weighted - distance_to_rows(measure, rows, "linf")) > 1e-4

@@ -226,6 +226,7 @@ def test_what_is_frozen_keeps_its_ledger():
     assert scaler.ledger is other and len(other.entries()) == 1
 
 
+@pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
 def test_what_is_frozen_and_draws_is_not_quoted():
     ledger = PrivacyLedger(epsilon=2000.0, delta=1e-3, unit="row", adjacency="replace-one")
     noise = MetricPrivatizer(epsilon=1.0, bounds=(-1.0, 1.0), ledger=ledger).fit(X)

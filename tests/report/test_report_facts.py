@@ -212,6 +212,7 @@ def test_audits_stand_beside_the_claim():
         privacy_report(fitted, audit=0.5)
 
 
+@pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
 def test_distances_of_a_metric():
     model = MetricPrivatizer(epsilon=2.0, metric="l2", bounds=(0, 1)).fit(X)
     facts = valid(privacy_report(model, distances=[0.4, 0.1]))

@@ -111,6 +111,7 @@ def test_several_ledgers_have_no_sum():
     assert report.verdict == "caution" and "There are 2 ledgers" in report.findings[0]
 
 
+@pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
 def test_a_part_that_trusts_nobody_makes_no_local_model():
     local = MetricPrivatizer(epsilon=2.0, metric="l2", bounds=(0, 1)).fit(X)
     assert valid(privacy_report(local))["trust_model"] == "local"

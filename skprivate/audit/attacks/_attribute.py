@@ -10,13 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, _fit_context
 from skprivate._validation import validate_data
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.attacks._membership import true_label_probability
+
+_NO_REGRESSOR = (
+    "The attack asks a classifier for the probability of a record's label; for a regressor, attack a classifier of "
+    "intervals of its target."
+)
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,15 @@ class AttributeInferenceAttack(BaseEstimator):
         Returns
         -------
         self : AttributeInferenceAttack
+
+        Raises
+        ------
+        ValueError
+            If y are the targets of a regressor.
         """
         X, y = validate_data(self, X, y)
+        if type_of_target(y).startswith("continuous"):
+            raise ValueError(f"y must hold class labels, got continuous numbers. {_NO_REGRESSOR}")
         check_classification_targets(y)
         if self.feature >= X.shape[1]:
             raise ValueError(f"feature must be below n_features = {X.shape[1]}; got {self.feature!r}.")
@@ -153,8 +165,17 @@ class AttributeInferenceAttack(BaseEstimator):
         -------
         ndarray of shape (n,)
             Values out of ``values_``.
+
+        Raises
+        ------
+        ValueError
+            If the model is no classifier.
         """
         check_is_fitted(self)
+        if not hasattr(model, "classes_"):
+            raise ValueError(
+                f"model must be a fitted classifier, got {type(model).__name__}. {_NO_REGRESSOR}"
+            )
         X = validate_data(self, X, reset=False)
         rest = np.delete(X, self.feature, axis=1)
         score = self._probabilities(self.imputer_, rest)

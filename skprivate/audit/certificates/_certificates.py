@@ -64,8 +64,9 @@ class AuditOutcome(NamedTuple):
     caveats: tuple[str, ...] = ()
 
 
-#: Boxes of normals that are bounded; in the plane only where there are too many rows for an exact bound.
-_BOXES, _BOXES_IN_THE_PLANE = 9000, 3000
+#: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
+#: serve only where there are too many points for an exact bound.
+_BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
 #: A duality gap from which on a caveat is reported.
 _LOOSE = 0.02
 
@@ -137,7 +138,8 @@ def certify_representation(
         return _certify_scalar(
             points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
         )
-    fit = fit_halfspaces(points, s, variation, rng, max_nodes=_BOXES if q > 2 else _BOXES_IN_THE_PLANE)
+    boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
+    fit = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
     apart = fit.loss - fit.lower_bound
     caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()

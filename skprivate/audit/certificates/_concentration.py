@@ -143,6 +143,18 @@ def accuracy_upper_bound(loss_lower_bound: float, loss: str = "squared") -> floa
     return 0.5 * (1.0 + math.sqrt(max(0.0, 1.0 - min(loss_lower_bound, 1.0))))
 
 
+def accuracy_among_several(mse_lower_bounds: list[float]) -> float:
+    """Largest accuracy of guessing one of K values, from the squared losses L_k of each against the rest.
+
+    With ``p_k = P(S = k | T)``, ``Σ p_k² = 1 − Σ (1 − η_k²)/4``, whose mean is ``1 − Σ L_k/4``. The largest of them, m,
+    leaves 1 − m to the others: ``m² + (1 − m)²/(K − 1) ≤ Σ p_k²``, so ``m ≤ (1 + √((K − 1)(K Σ p_k² − 1)))/K``. That is
+    concave in ``Σ p_k²``: by Jensen its mean is at most the value at the mean. For K = 2 it is `accuracy_upper_bound`.
+    """
+    k = len(mse_lower_bounds)
+    excess = max(k * (1.0 - sum(mse_lower_bounds) / 4.0) - 1.0, 0.0)
+    return min((1.0 + math.sqrt((k - 1.0) * excess)) / k, 1.0)
+
+
 def mse_from_entropy(entropy_lower_bound: float) -> float:
     """Lower bound on the minimum mean squared error implied by one on H(S|T).
 

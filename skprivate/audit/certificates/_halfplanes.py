@@ -16,8 +16,8 @@ Points on one line through the pivot change sides together: `Turns` decides exac
 
 A half-space ``{a·t ≥ b}`` and its complement are described by normals a on the surface of the cube [−1, 1]^q with one
 entry equal to 1. For normals in a box of one of these q faces each point's projection lies in an interval around that
-of the box's middle; the points whose side is undecided count only where they help. One sort then bounds every
-half-space of the box, and boxes whose bound is too large are halved, a batch at a time.
+of the box's middle; the points whose side is undecided count only where they help. One sort, or bins where intervals
+are wide, then bounds every half-space of the box, and boxes whose bound is too large are halved, a batch at a time.
 
 The problem is NP-hard in general (Johnson and Preparata 1978), so the number of boxes grows like the (q − 1)-th power
 of the precision: the bound is proven whenever the search is stopped, and loose if q is large.
@@ -293,6 +293,9 @@ class TurningLine:
 #: Points times boxes of a batch, and its most boxes.
 _BATCH = 2**14
 _MOST_BOXES = 16
+#: Bins of projections, for boxes in which their intervals are many bins wide: no order has to be found. A few points
+#: are ordered as fast.
+_BINS, _COARSE, _FEW = 1024, 8.0, 256
 
 
 class HalfspaceSum(NamedTuple):
@@ -393,20 +396,41 @@ class _Boxes:
         self._size = np.abs(self._centred)
         self._rounding = (q + 8.0) * 2.0**-52 * (self._size + np.abs(middle)[:, None]).sum(axis=0)
         self._spread = self._size @ np.abs(self._r)
-        self.margin = 4.0 * n * 2.0**-53 * float(np.abs(r).sum()) + 2.0 * abs(float(r.sum()))
+        self.margin = 4.0 * (n + _BINS) * 2.0**-53 * float(np.abs(r).sum()) + 2.0 * abs(float(r.sum()))
 
     def bound(self, centres: Array, halves: Array) -> tuple[Array, float, Array, npt.NDArray[np.intp]]:
         """Upper bounds; what some half-space holds, and its normal; and in which coordinate to halve each box."""
         projection, slack = centres @ self._centred, halves @ self._size
         slack += self._rounding
         p, far, near = self._positive, projection + slack, projection - slack
+        low, high = float(near.min()), float(far.max())
+        early: Any
+        late: Any
+        sums: Any
+        if self._r.size >= _FEW and slack.mean() * _BINS > _COARSE * (high - low) > 0.0:
+            early, late = (((ends - low) * (_BINS / (high - low))).astype(np.intp) for ends in (far, near))
+            sums = self._binned_sums
+        else:
+            early, late, sums = -far, -near, self._sorted_sums
         # From the top: what may help is passed as early as it can be, what hinders as late.
-        key = np.concatenate([-far[:, :p], -near[:, p:]], axis=1)
-        upper = np.cumsum(self._r.take(np.argsort(key, axis=1), mode="clip"), axis=1).max(axis=1)
-        np.negative(near[:, :p], out=key[:, :p])
-        np.negative(far[:, p:], out=key[:, p:])
-        lower = np.cumsum(self._r.take(np.argsort(key, axis=1), mode="clip"), axis=1).min(axis=1)
+        upper = sums(np.concatenate([early[:, :p], late[:, p:]], axis=1), slice(p, None)).max(axis=1)
+        lower = sums(np.concatenate([late[:, :p], early[:, p:]], axis=1), slice(0, p)).min(axis=1)
         upper = np.maximum(np.maximum(upper, -lower), 0.0)
         top = int(np.argmax(upper))
         value = best_offset(projection[top], self._r)[1]
         return upper + self.margin, value, centres[top], np.argmax(halves * self._spread, axis=1)
+
+    def _sorted_sums(self, keys: Array, late: slice) -> Array:
+        """Sum the masses in the order of their keys."""
+        return np.cumsum(self._r.take(np.argsort(keys, axis=1), mode="clip"), axis=1)
+
+    def _binned_sums(self, bins: npt.NDArray[np.intp], late: slice) -> Array:
+        """Sum the masses from the top by bins: for any threshold in bin k, all from k on, but the late ones from k + 1.
+
+        A bin is a monotone function of a projection, so what is above a threshold has no lower bin.
+        """
+        bins[:, late] -= 1
+        bins += 1 + (_BINS + 2) * np.arange(len(bins))[:, None]  # 0 is for what no threshold is sure to hold
+        masses = np.broadcast_to(self._r, bins.shape)
+        sums = np.bincount(bins.ravel(), masses.ravel(), len(bins) * (_BINS + 2)).reshape(len(bins), -1)
+        return np.cumsum(sums[:, :0:-1], axis=1)

@@ -16,7 +16,7 @@ that the search missed, and the fit goes on with it.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -162,6 +162,17 @@ def fit_halfspaces(
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
     """Fully corrective conditional gradient for the mean squared error over half-space mixtures."""
+    varying = np.flatnonzero((points != points[0]).any(axis=0))
+    if 2 <= varying.size < points.shape[1]:
+        # A normal along a column that does not vary parts no points, and no box around it is ever decided.
+        options: Any = {"max_atoms": max_atoms, "tol": tol, "max_nodes": max_nodes}
+        fit = fit_halfspaces(points[:, varying], s, mass, rng, **options)
+        directions, exponents = (
+            np.zeros((fit.masses.size, points.shape[1])),
+            np.zeros(points.shape[1], np.intp),
+        )
+        directions[:, varying], exponents[varying] = fit.directions, fit.exponents
+        return fit._replace(directions=directions, exponents=exponents)
     n, q = points.shape
     points, exponents = power_of_two_scale(points)
     distinct, inverse = np.unique(points, axis=0, return_inverse=True)
@@ -187,7 +198,9 @@ def fit_halfspaces(
                 enough = (explained + tol / 2.0) / mass if mass else math.inf
                 found = bound.largest(r, enough, math.inf if full else enough)
                 gap = 2.0 * (mass * found[0].upper - explained) + 4.0 * abs(float(r.sum()))
-                lower = max(lower, 1.0 - float((2.0 * target - weight * values) @ values) - max(gap, 0.0))
+                reached = 1.0 - float((2.0 * target - weight * values) @ values)
+                # From x² ≥ 2ux − u² for every residual x, with u in proportion to those of the fit.
+                lower = max(lower, max(reached - max(gap, 0.0) / 2.0, 0.0) ** 2 / max(reached, 1e-300))
                 missed = 2.0 * (mass * max(half.value for half in found) - explained)
                 rounds += 1
                 if full or missed <= tol / 2.0 or gap <= tol:

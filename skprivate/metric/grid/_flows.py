@@ -276,7 +276,7 @@ def check_nodes(cells: int, n_features: int, sizes: tuple[int, ...] = ()) -> Non
 
 
 class NoiseFillsBoxWarning(UserWarning):
-    """The noise is as large as the box: the measure hardly depends on the rows."""
+    """The noise is as large as the box: the result hardly depends on the rows."""
 
 
 def diameter(ground: Norm, n_features: int) -> float:

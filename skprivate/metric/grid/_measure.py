@@ -17,9 +17,8 @@ from scipy.stats import wasserstein_distance
 
 from skprivate._validation import column_label
 from skprivate.metric._domains import Box, Norm, degree_columns
-from skprivate.metric.grid._hierarchy import leaf_counts
 from skprivate.privacy import Versioned, public_generator
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Cells per side, and colours, of plots.
 _CELLS = 128
@@ -232,8 +231,10 @@ _LINE_CELLS = 4096
 _SAMPLES = 1000
 
 
-def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: Norm) -> float:
-    """Compute W1 between a measure and rows, in fractions of the box.
+def distance_to_rows(
+    measure: GridMeasure, rows: FloatArray, ground: Norm, weights: FloatArray | None = None
+) -> float:
+    """Compute W1 between a measure and rows with ``weights`` (all 1 by default), in fractions of the box.
 
     Exact up to half a cell of 1/4096 for d = 1; between the two measures on `GRID_CELLS` for d = 2, 3; between samples
     of up to 1000 rows for d ≥ 4.
@@ -247,16 +248,35 @@ def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: Norm) -> fl
             else _LINE_CELLS
         )
         centres = (np.arange(cells) + 0.5) / cells
-        return float(wasserstein_distance(centres, unit[:, 0], measure.on_cells(cells)))
+        return float(wasserstein_distance(centres, unit[:, 0], measure.on_cells(cells), weights))
     if d in GRID_CELLS:
         cells = GRID_CELLS[d]
-        counts = leaf_counts(unit, (cells,) * d).astype(np.float64)
+        counts = np.zeros((cells,) * d)
+        cell = np.minimum((unit * cells).astype(np.int64), cells - 1)
+        np.add.at(counts, tuple(cell.T), 1.0 if weights is None else weights)
         return wasserstein_grid(measure.on_cells(cells), counts / counts.sum(), ground)
     rng = public_generator(0)
-    if unit.shape[0] > _SAMPLES:
-        unit = unit[rng.choice(unit.shape[0], _SAMPLES, replace=False)]
+    unit = some_rows(unit, weights, rng)
     drawn = measure.box.to_unit(measure.sample(unit.shape[0], rng))
     return assignment_cost(distances(drawn, unit, ground))
+
+
+def some_rows(rows: NDArray[Any], weights: FloatArray | None, rng: np.random.Generator) -> NDArray[Any]:
+    """Draw up to 1000 rows; 1000 in proportion to ``weights``, if there are any."""
+    if weights is not None:
+        return rows[even_draws(weights, _SAMPLES, rng)]
+    if rows.shape[0] <= _SAMPLES:
+        return rows
+    return rows[rng.choice(rows.shape[0], _SAMPLES, replace=False)]
+
+
+def even_draws(mass: FloatArray, n_samples: int, rng: np.random.Generator) -> IntArray:
+    """Draw positions in proportion to ``mass``, spread evenly and in ascending order (systematic sampling)."""
+    cumulated = np.cumsum(mass)
+    points = (np.arange(n_samples) + rng.random()) / n_samples * cumulated[-1]
+    last = int(np.flatnonzero(mass)[-1])
+    positions: IntArray = np.minimum(np.searchsorted(cumulated, points, side="right"), last)
+    return positions
 
 
 _CDIST: dict[str, Any] = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}

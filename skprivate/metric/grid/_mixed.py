@@ -20,15 +20,16 @@ from skprivate.metric.grid._measure import (
     axes_or_current,
     distances,
     draw_density,
+    even_draws,
     label,
     plotted_columns,
+    some_rows,
 )
 from skprivate.privacy import Versioned, public_generator
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Most combinations of categories.
 MAX_COMBINATIONS = 1 << 14
-_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,7 @@ class MixedMeasure(Versioned):
     def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
         """Draw numeric columns and combinations of rows, spread evenly over the measure, in random order."""
         mass = self.weights.reshape(self.shape[0], -1).sum(axis=1)
-        cumulated = np.cumsum(mass)
-        points = (np.arange(n_samples) + rng.random()) / n_samples * cumulated[-1]
-        last = int(np.flatnonzero(mass)[-1])
-        combination = np.minimum(np.searchsorted(cumulated, points, side="right"), last).astype(np.int64)
+        combination = even_draws(mass, n_samples, rng)
         numeric = np.empty((n_samples, self.lower.size))
         if self.lower.size:
             for group in np.unique(combination):
@@ -171,11 +169,12 @@ class MixedMeasure(Versioned):
         for start in range(0, n_samples, n_rows):
             yield self.draw(min(n_rows, n_samples - start), rng)
 
-    def distance_to_rows(self, X: NDArray[Any], ground: Norm, weight: float = 1.0) -> float:
+    def distance_to_rows(
+        self, X: NDArray[Any], ground: Norm, weight: float = 1.0, weights: FloatArray | None = None
+    ) -> float:
         """Compute W1 to up to 1000 rows by assignment: in fractions of the bounds, plus ``weight`` per category."""
         rng = public_generator(0)
-        if X.shape[0] > _SAMPLES:
-            X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
+        X = some_rows(X, weights, rng)
         box = Box(self.lower, self.upper)
         (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
         cost = np.zeros((here.size, there.size))

@@ -44,11 +44,11 @@ def exponential_channel(
 
 
 def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> FloatArray:
-    """Compute ρ̃(x, y), the ρ1-distance from x to the ρ2-ball of radius ``scale`` around y (Theorem 5.1)."""
+    """Compute ρ̃(x, y), the ρ1-distance from x to the states for which y has a loss up to ``scale`` (Theorem 5.1)."""
     relaxed = np.empty_like(first)
     # In an ultrametric the balls are a partition: few are different.
     columns: dict[bytes, FloatArray] = {}
-    for y, ball in enumerate(second <= scale):
+    for y, ball in enumerate((second <= scale).T):
         key = np.packbits(ball).tobytes()
         if key not in columns:
             columns[key] = first[:, ball].min(axis=1)
@@ -160,8 +160,8 @@ def best_exponential_channel(
     """Find the exponential mechanism with the smallest worst-case expected error, over nets, factors and weights.
 
     The scale Δ of the net is searched instead of set to the entropic scale with its constants: nets and errors are
-    public geometry, and the choice can only improve on Lemma 4.1. Nets are separated in the metric ``accuracy``;
-    ``relaxed`` uses ρ̃ in the exponent (Theorem 5.1).
+    public geometry, and the choice can only improve on Lemma 4.1. ``accuracy`` is a second metric, or losses of states
+    by answers, in which nets and errors are measured; ``relaxed`` uses ρ̃ in the exponent (Theorem 5.1).
     """
     second = distances if accuracy is None else accuracy
     budget = epsilon * (1 - _MARGIN)

@@ -50,7 +50,7 @@ def distance_matrix(space: ArrayLike) -> FloatArray:
 
 
 def separated_net(matrix: FloatArray, scale: float) -> IntArray:
-    """Find a maximal subset with pairwise distances > ``scale``, greedily in the order of the points.
+    """Find a maximal subset with pairwise distances (or losses) > ``scale``, greedily in the order of the points.
 
     Every point is within ``scale`` of it (Fact 2.1).
     """
@@ -59,7 +59,7 @@ def separated_net(matrix: FloatArray, scale: float) -> IntArray:
     for point in range(matrix.shape[0]):
         if not near[point]:
             net.append(point)
-            near |= matrix[point] <= scale
+            near |= matrix[:, point] <= scale
     return np.array(net, dtype=np.int64)
 
 
