@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from skprivate.aggregate._losses import FloatArray, LossName, partition
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.random._bags import BagSums, RandomBags, as_random_bags
 from skprivate.aggregate.random._fit import CountLoss, binary_entropy
 from skprivate.aggregate.random._quadratic import mean_label
@@ -185,10 +185,10 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
             f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
             f"{type(model).__name__}. Use level='bags'."
         )
-    own = model._loss()
-    if loss not in ("auto", {"multinomial": "log"}.get(own, own)):
+    own = model._loss(model.intercept_.size)
+    if loss not in ("auto", {"multinomial": "log"}.get(own.name, own.name)):
         raise ValueError(
-            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own!r}."
+            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}."
         )
     known = np.asarray(getattr(model, "classes_", ())).tolist()
     if known != list(report.classes or ()):
@@ -196,7 +196,7 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
     return _additive_loss(model, X, report, own)
 
 
-def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> float:
+def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
     """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
     report, matched = match_rows(bags, *read_columns(X))
     parts = model.contributions(X)
@@ -205,9 +205,9 @@ def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> flo
     linear = np.mean([table.label_sums.sum(axis=0) for table in report.tables], axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
         linear += _label_sum(report, matched, parts[:, j], feature_set)
-    value, _ = partition(loss, np.ascontiguousarray(scores.T))
+    value, _ = loss.partition(np.ascontiguousarray(scores.T))
     mean = (float(value.sum()) - float(linear)) / report.n_samples
-    return 2 * mean if loss == "squared" else mean
+    return 2 * mean if loss.quadratic else mean
 
 
 def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feature_set: Any) -> float:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate._networks import FACTOR_DEFAULTS, check_options, fit_submodels, tried_submodels
 from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
@@ -79,7 +79,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
     _most_fit_tasks: ClassVar[int] = 3
 
-    def _loss(self) -> LossName:
+    def _loss(self, n_outputs: int) -> SquaredLoss:
         raise NotImplementedError
 
     def fit_bags(self, X: Any, bags: CuratedBags | Mapping[str, Any]) -> Any:
@@ -249,7 +249,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         if networks is None:
             networks = self._networks(indexes, len(sums))
-        problem = LabelSums(design, self._loss(), sums, noise, report.square_sum, report.label_bounds)
+        problem = LabelSums(
+            design, self._loss(len(sums)), sums, noise, report.square_sum, report.label_bounds
+        )
         if networks is not None:
             coef = self._fit_networks(problem, indexes, networks)
         else:

@@ -14,7 +14,7 @@ from skprivate._sklearn import _fit_context
 from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
 from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import BUILT_IN, FloatArray, SquaredLoss
 from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
@@ -223,8 +223,8 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         positive = expit(scores)
         return np.hstack([1 - positive, positive])
 
-    def _loss(self) -> LossName:
-        return "log" if self.classes_.size == 2 else "multinomial"
+    def _loss(self, n_outputs: int) -> SquaredLoss:
+        return BUILT_IN["log" if n_outputs == 1 else "multinomial"]
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import BUILT_IN, FloatArray, OwnLoss, SquaredLoss
 from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
@@ -198,8 +198,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         predicted = scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
         return predicted if self.bags_.label_bounds is None else np.clip(predicted, *self.bags_.label_bounds)
 
-    def _loss(self) -> LossName:
-        return "poisson" if self.loss == "poisson" else "squared"
+    def _loss(self, n_outputs: int) -> SquaredLoss:
+        return BUILT_IN[self.loss] if isinstance(self.loss, str) else OwnLoss(self.loss, n_outputs)
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is not None or report.n_outputs != 1:

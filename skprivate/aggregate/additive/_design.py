@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from skprivate._sklearn import steps
-from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.tables._cells import CellIndex, pack_codes
 from skprivate.aggregate.tables._columns import CodeArray
 
@@ -147,7 +147,7 @@ class CellDesign:
         return out
 
     def value_and_gradient(
-        self, coef: FloatArray, loss: LossName, linear: FloatArray, ridge: FloatArray
+        self, coef: FloatArray, loss: SquaredLoss, linear: FloatArray, ridge: FloatArray
     ) -> tuple[float, FloatArray]:
         """Evaluate F(coef) = Σ_rows b(score) − Σ linear·coef + ½ Σ ridge·coef² and its gradient.
 
@@ -159,7 +159,7 @@ class CellDesign:
         for rows in _blocks(self.n_rows):
             scores = np.empty((coef.shape[0], rows.stop - rows.start))
             self._gather(tables, coef[:, -1], rows, scores)
-            row_value, row_mean = partition(loss, scores)
+            row_value, row_mean = loss.partition(scores)
             if self.multiplicity is None:
                 value += float(row_value.sum())
                 mean[:, rows] = row_mean
@@ -339,16 +339,16 @@ class Solution:
     n_passes: int
 
 
-def constant_start(design: CellDesign, loss: LossName, linear: FloatArray) -> FloatArray:
+def constant_start(design: CellDesign, loss: SquaredLoss, linear: FloatArray) -> FloatArray:
     """Initialise the coefficients with the constant model of the right mean."""
     start = np.zeros_like(linear)
-    start[:, -1] = link(loss, linear[:, -1] / max(design.n_samples, 1))
+    start[:, -1] = loss.link(linear[:, -1] / max(design.n_samples, 1))
     return start
 
 
 def fit_tables(
     design: CellDesign,
-    loss: LossName,
+    loss: SquaredLoss,
     linear: FloatArray,
     ridge: FloatArray,
     *,
@@ -410,11 +410,12 @@ class _Change:
         return out
 
 
-def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray) -> _Change:
+def _change_of_variables(
+    design: CellDesign, loss: SquaredLoss, start: FloatArray, ridge: FloatArray
+) -> _Change:
     n = max(design.n_samples, 1)
     size = design.n_cells + 1
-    _, mean = partition(loss, start[:, -1:])
-    weight = float(np.mean(variance(loss, mean)))
+    weight = float(np.mean(loss.moments(start[:, -1:])[1]))
     information = weight * np.append(design.counts, n)
     full = information + ridge + 1e-10 * n
     diagonal = np.sqrt(full / n)
