@@ -41,6 +41,7 @@ from skprivate.aggregate.tables._aggregation import MatchedRows, match_rows
 from skprivate.aggregate.tables._blocks import read_columns
 from skprivate.aggregate.tables._cells import IntArray
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags
+from skprivate.aggregate.tables._labels import are_labels
 
 BagLoss = Literal["auto", "log", "squared", "poisson"]
 LOSSES = ("auto", "log", "squared", "poisson")
@@ -115,7 +116,7 @@ def bag_score(
     if not hasattr(model, "predict_proba"):
         raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
     probabilities = model.predict_proba(X)
-    if report.classes is not None:
+    if report.classes is not None and not are_labels(report.classes):
         known = np.asarray(model.classes_).tolist()
         absent = [label for label in report.classes if label not in known]
         if absent or len(known) != len(report.classes):
@@ -147,7 +148,7 @@ def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -
             _Part(slice(None), cells, table.counts, table.label_sums, table.noise_variance)
             for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
-    multinomial = report.classes is not None and outputs > 1
+    multinomial = report.classes is not None and outputs > 1 and not are_labels(report.classes)
     mean = _check_predictions(y_pred, report.n_samples, outputs, chosen, multinomial)
     return float(np.mean([part.loss(mean, chosen, multinomial) for part in parts]))
 
@@ -160,7 +161,7 @@ class _Part:
     bags: NDArray[Any]
     counts: IntArray
     sums: FloatArray
-    noise_variance: float
+    noise_variance: Any
 
     def loss(self, predictions: FloatArray, loss: str, multinomial: bool) -> float:
         """Average the loss over rows of predictions (n_rows, n_outputs), which are averaged over every bag."""
@@ -168,7 +169,7 @@ class _Part:
         columns = [np.bincount(self.bags, m, self.counts.size) for m in predictions[self.rows].T]
         mean = np.stack(columns, axis=1) / counts
         if loss == "squared":
-            total = ((sums - counts * mean) ** 2 - self.noise_variance) / counts
+            total = ((sums - counts * mean) ** 2 - np.asarray(self.noise_variance)) / counts
         else:
             free: FloatArray | float = mean if loss == "poisson" else 0.0
             slope = np.log(np.maximum(mean, _SMALLEST))
@@ -191,7 +192,7 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
             f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}."
         )
     known = np.asarray(getattr(model, "classes_", ())).tolist()
-    if known != list(report.classes or ()):
+    if known != np.asarray(report.classes or ()).tolist():
         raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
     return _additive_loss(model, X, report, own)
 
@@ -217,7 +218,7 @@ def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feat
         of_bag = np.empty((table.n_bags, part.shape[1]))
         of_bag[cells] = part
         if np.array_equal(of_bag[cells], part):
-            noise = table.noise_variance * float(np.sum(of_bag**2))
+            noise = float(np.sum(np.asarray(table.noise_variance) * of_bag**2))
             found.append((noise, float(np.sum(table.label_sums * of_bag))))
     if not found:
         raise ValueError(

@@ -24,6 +24,8 @@ _LARGEST_LOG_MEAN = 300.0
 _INTERCEPT_VARIANCE = 9.0
 #: Loss of a constant of mean 1 where nine in ten counts are 0 and the model knows which.
 _POISSON_GAIN = 2.3
+#: For guarantees: what is assumed of a loss of the user's own.
+OWN_STATISTICS = "statistics(y) of the loss is a function of its argument alone, not of what it saw before"
 
 
 class SquaredLoss:
@@ -191,9 +193,9 @@ class MultinomialLoss(LogLoss):
 
 
 class OwnLoss(PoissonLoss):
-    """A user's ``potential(scores)`` and ``gradient(scores)``, with scores (n_rows,), or (n_rows, n_outputs) of several.
+    """A user's ``potential(scores)`` and ``gradient(scores)``, of scores (n_rows,) or (n_rows, n_outputs).
 
-    Second derivatives are central differences, and a mean that no score has gets a large one.
+    Second derivatives are central differences, and a mean that no score has gets a large score.
     """
 
     name = "own"
@@ -217,7 +219,8 @@ class OwnLoss(PoissonLoss):
     def bend(self, scores: FloatArray, way: FloatArray) -> FloatArray:
         size = 1e-5 * (1.0 + np.abs(scores).max(axis=0)) / np.maximum(np.abs(way).max(axis=0), 1e-300)
         change = self.partition(scores + size * way)[1] - self.partition(scores - size * way)[1]
-        return change / (2.0 * size)
+        bent: FloatArray = change / (2.0 * size)
+        return bent
 
     def link(self, mean: FloatArray) -> FloatArray:
         mean = np.asarray(mean, dtype=np.float64)
@@ -254,3 +257,74 @@ class OwnLoss(PoissonLoss):
 
 
 BUILT_IN = {loss.name: loss for loss in (SquaredLoss(), PoissonLoss(), LogLoss(), MultinomialLoss())}
+
+
+def check_own_loss(given: Any, n_columns: int) -> int:
+    """Try a user's loss on made-up labels and scores; returns the number of statistics T(y) of a row."""
+    labels = np.array([1.0, 2.0]) if n_columns == 1 else np.outer([1.0, 2.0], np.ones(n_columns))
+    with unheard():
+        found = np.asarray(given.statistics(labels))
+    if (
+        found.dtype.kind not in "biuf"
+        or found.shape[:1] != (2,)
+        or found.ndim > 2
+        or found.shape[1:] in ((0,), (1,))
+    ):
+        raise ValueError(
+            "loss.statistics must return numbers of shape (n_rows,), or (n_rows, n_statistics) if there are several, "
+            f"got {found.dtype} {found.shape} for labels of shape {labels.shape}."
+        )
+    n_outputs = 1 if found.ndim == 1 else int(found.shape[1])
+    check_potential(given, n_outputs)
+    return n_outputs
+
+
+def check_potential(given: Any, n_outputs: int) -> None:
+    """Refuse a potential that is not finite and convex at made-up scores, or a gradient that is not its own."""
+    loss = OwnLoss(given, n_outputs)
+    scores = np.random.default_rng(0).uniform(-2.0, 2.0, size=(n_outputs, 9))
+    value, mean = loss.partition(scores)
+    if value.shape != scores.shape[1:] or mean.shape != scores.shape:
+        rows = "(n_rows,)" if n_outputs == 1 else f"(n_rows, {n_outputs})"
+        raise ValueError(
+            f"loss.potential must return shape (n_rows,) and loss.gradient {rows} for scores of shape {rows}, got "
+            f"{value.shape} and {mean.T.shape} for 9 rows."
+        )
+    if not (np.all(np.isfinite(value)) and np.all(np.isfinite(mean))):
+        raise ValueError(
+            "loss.potential and loss.gradient must be finite for all scores, got NaN or infinity between -2 and 2: "
+            "continue the potential by a parabola where its domain ends."
+        )
+    for k in range(n_outputs):
+        step = 1e-4 * np.eye(n_outputs)[:, [k]]
+        slope = (loss.partition(scores + step)[0] - loss.partition(scores - step)[0]) / 2e-4
+        if np.any(np.abs(slope - mean[k]) > 1e-3 * (1.0 + np.abs(mean[k]))):
+            raise ValueError(
+                "loss.gradient must be the derivative of loss.potential, and is not at made-up scores."
+            )
+    rise = np.einsum("kij,kij->ij", *(one[:, :, np.newaxis] - one[:, np.newaxis] for one in (mean, scores)))
+    if np.any(rise < -1e-9):
+        raise ValueError("loss.potential must be convex, and its gradient falls between made-up scores.")
+
+
+def own_statistics(labels: NDArray[Any], *, given: Any, n_outputs: int, strict: bool) -> FloatArray:
+    """Apply a user's T to labels (n,) or (n, n_columns); shape (n_outputs, n).
+
+    Each distinct label is passed alone, so that no row can change the statistics of another one. Where T fails or is
+    not finite it counts as 0, or is an error if ``strict``: an error would tell that there is such a label.
+    """
+    numbers = labels.astype(np.float64) + 0.0  # 0 and -0 are one label
+    distinct, place = np.unique(numbers, axis=0, return_inverse=True)
+    found = np.zeros((len(distinct), n_outputs))
+    for own, one in zip(found, distinct, strict=True):
+        try:
+            with unheard():
+                own[:] = np.asarray(given.statistics(one[np.newaxis].copy()), dtype=np.float64)[0]
+        except Exception:
+            if strict:
+                raise
+            own[:] = 0.0
+    if strict and not np.all(np.isfinite(found)):
+        raise ValueError("loss.statistics must be finite for all labels, got NaN or infinity.")
+    finite = np.where(np.isfinite(found), found, 0.0)
+    return np.ascontiguousarray(finite[place.reshape(-1)].T)

@@ -40,9 +40,10 @@ from skprivate.aggregate.tables._curated_bags import (
 )
 from skprivate.aggregate.tables._labels import (
     NoiseName,
-    check_bounds,
+    are_labels,
     check_label_privacy,
     class_targets,
+    indicator_targets,
     number_targets,
 )
 from skprivate.aggregate.tables._sums import (
@@ -131,7 +132,7 @@ class Membership:
             guarantee,
         )
 
-    def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:
+    def tables(self, sums: FloatArray, noise_variance: Any) -> tuple[BagTable, ...]:
         """Make bag tables of the (noisy) sums of all bags."""
         ends = np.cumsum([index.n_cells for index in self.indexes])
         parts = np.split(sums, ends[:-1])
@@ -304,7 +305,7 @@ def match_rows(
 
 
 def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
-    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and their noise variances."""
+    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and count the bags in each."""
     if np.any(table.keys[-1] < 0):
         raise ValueError(
             f"the bags of {table.feature_set} cannot be added up to {feature_set}: rare combinations were merged "
@@ -317,8 +318,8 @@ def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTab
     parts = [np.bincount(inverse, column, size) for column in table.label_sums.T]
     sums = np.column_stack(parts).astype(np.float64, copy=False)
     counts = np.bincount(inverse, table.counts, size).astype(np.int64)
-    noise: FloatArray = table.noise_variance * np.bincount(inverse, minlength=size).astype(np.float64)
-    return BagTable(feature_set, keys, counts, sums, table.noise_variance), noise
+    merged = np.bincount(inverse, minlength=size).astype(np.float64)
+    return BagTable(feature_set, keys, counts, sums, table.noise_variance), merged
 
 
 def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
@@ -354,7 +355,7 @@ def make_curated_bags(
     delta: float = 0.0,
     min_size: int = 1,
     classes: Sequence[Any] | Literal["auto"] | None = "auto",
-    label_bounds: tuple[float, float] | None = None,
+    label_bounds: Any = None,
     mechanism: NoiseName = "auto",
     categorical_features: Any = "from_dtype",
     n_bins: int | None = None,
@@ -369,8 +370,9 @@ def make_curated_bags(
     X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
         Public features: numbers, strings, categories, missing values. Blocks (`skprivate.partitions`) give the same
         bags to the last bit.
-    y : array-like of shape (n_samples,), or column of X
-        Labels; private. Where X lies in blocks, the name (of an array: number) of its column of labels.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or column of X
+        Labels; private. Several columns are 0/1 labels (multilabel), or numbers with ``classes=None``. Where X lies in
+        blocks, the name (of an array: number) of its one column of labels.
     feature_sets : {"singles", "pairs"}, int, or iterable, default="pairs"
         "singles": one set per column; "pairs": columns and all their pairs; an int: columns and that many pairs,
         chosen by their features' entropy; or sets of column names or positions.
@@ -384,9 +386,9 @@ def make_curated_bags(
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
         booleans or at most 20 integers, numbers elsewhere; the guarantee states it. None: numbers. With ``epsilon``,
         a label outside given classes counts as none of them (for two: not as the second): an error would tell of it.
-    label_bounds : (float, float), optional
-        Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
-        half where n·ε is below 500, finds one.
+    label_bounds : (float, float) or array-like of shape (n_outputs, 2), optional
+        Public interval that numbers are clipped to, or one for each column, within ±1e50; otherwise a tenth of the
+        budget, or up to a half where n·ε is below 500, finds them.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.
@@ -406,6 +408,7 @@ def make_curated_bags(
     -----
     ε-label differential privacy, replace-one: replacing one label moves one bag sum in each of the k feature sets by
     at most 1 (2 in ℓ1 for several classes, the width of ``label_bounds`` for numbers, whose squares are one more sum).
+    Of a row with K labels all may be replaced, which moves K times as many sums.
     Labels become integers (numbers in steps of 2⁻³⁰ of the interval) and are added exactly. Features and counts are
     not protected.
 
@@ -426,25 +429,28 @@ def make_curated_bags(
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
     check_label_privacy(epsilon, delta)
-    names, tables = _read_tables(X, y, _reader(classes))
+    names, tables, n_outputs = _read_tables(X, y, _reader(classes))
     columns, _, seen = learn_blocks(
         tables,
         names,
         categorical_features=categorical_features,
         n_bins=n_bins,
         bin_edges=bin_edges,
-        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes)),
+        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes) and n_outputs == 1),
         merge_labels=_merge_labels,
     )
-    found = _find_classes(classes, seen)
+    found = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
     rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
         further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
-        bounds = check_bounds(label_bounds)
-        sums = NumberSums.plan(membership, 1, bounds, with_squares=True, further=further, **asked)
+        sums = NumberSums.plan(
+            membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
+        )
+    elif are_labels(found):
+        sums = ClassSums.plan(membership, n_outputs, n_outputs, **asked)
     else:
         given = None if _is_auto(classes) else found
         sums = ClassSums.plan(membership, *outputs_of(len(found)), classes=given, **asked)
@@ -463,25 +469,45 @@ def make_curated_bags(
     return membership.report(released, guarantee, known)
 
 
-def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions]:
+def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:
+    """Read names of features, rows, and the number of columns of labels."""
     if is_partitioned(X):
-        return table_blocks(X, y, partial(read_columns, tighten=False), read_labels)
+        return *table_blocks(X, y, partial(read_columns, tighten=False), read_labels), 1
     refuse_other_index(X, y)
     names, values = read_columns(X)
     labels = np.asarray(read_labels(y))
-    if labels.ndim != 1 or (values and labels.size != values[0].size):
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2) or (values and len(labels) != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    return names, InMemory(Table(range(labels.size), values, labels))
+    n_outputs = 1 if labels.ndim == 1 else labels.shape[1]
+    return names, InMemory(Table(range(len(labels)), values, labels)), n_outputs
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
     """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
     if classes is None:
         return read_numbers
+    if not isinstance(classes, str) and are_labels(classes):
+        return read_numbers
     return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))
 
 
+def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
+    """Find the classes of several columns of labels, which must be (0, 1)."""
+    if classes is None:
+        return None
+    pairs = classes if not isinstance(classes, str) and are_labels(classes) else [classes] * n_outputs
+    if len(pairs) != n_outputs or any(one != "auto" and list(one) != [0, 1] for one in pairs):
+        raise ValueError(
+            f"classes must be (0, 1), or None for numbers, for {n_outputs} columns of labels, got {classes!r}."
+        )
+    return [(0, 1)] * n_outputs
+
+
 def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    if are_labels(classes):
+        return partial(indicator_targets, strict=strict)
     return number_targets if classes is None else partial(class_targets, classes=classes, strict=strict)
 
 

@@ -232,6 +232,11 @@ def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
     return np.stack(columns[::-1], axis=1).astype(np.int32)
 
 
+def as_list(value: Any) -> Any:
+    """Convert tuples, nested ones too, to lists as in JSON."""
+    return [as_list(one) for one in value] if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True, eq=False)
 class BagTable:
     """The bags of one feature set.
@@ -247,7 +252,7 @@ class BagTable:
         Rows per bag; public.
     label_sums : ndarray of float64, shape (n_bags, n_outputs)
         Sum of the labels: of the positive class of two, per class of several, or of numbers.
-    noise_variance : float
+    noise_variance : float, or tuple with one for each output
         Variance of the label-privacy noise in each sum.
     """
 
@@ -255,7 +260,7 @@ class BagTable:
     keys: CodeArray
     counts: IntArray
     label_sums: FloatArray
-    noise_variance: float = 0.0
+    noise_variance: float | tuple[float, ...] = 0.0
 
     @property
     def n_bags(self) -> int:
@@ -268,7 +273,7 @@ class BagTable:
             "keys": self.keys.tolist(),
             "counts": self.counts.tolist(),
             "label_sums": self.label_sums.tolist(),
-            "noise_variance": self.noise_variance,
+            "noise_variance": as_list(self.noise_variance),
         }
 
     @classmethod
@@ -286,4 +291,5 @@ class BagTable:
             )
         if not np.all(np.isfinite(sums)):
             raise ValueError(f"bag table {name}: label_sums must be finite.")
-        return cls(name, keys, counts, sums, float(plain.get("noise_variance", 0.0)))
+        noise = plain.get("noise_variance", 0.0)
+        return cls(name, keys, counts, sums, tuple(map(float, noise)) if np.ndim(noise) else float(noise))
