@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
@@ -179,10 +179,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             names, tables = table_blocks(X, y, read, read_labels)
         else:
             names, values = self._read(X, reset=True)
-            labels = _check_y(read_labels(y), multi_output=True, estimator=self)
-            if labels.ndim == 2:
-                n_columns = labels.shape[1]
-                labels = column_or_1d(labels, warn=True) if n_columns == 1 else labels
+            labels = read_labels(y)
+            n_columns = labels.shape[1] if isinstance(labels, np.ndarray) and labels.ndim == 2 else 1
+            labels = _check_y(labels, multi_output=n_columns > 1, estimator=self)
             check_consistent_length(values[0], labels)
             tables = InMemory(Table(range(len(labels)), values, labels))
         columns, n_rows, seen = learn_blocks(

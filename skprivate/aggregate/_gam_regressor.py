@@ -252,7 +252,9 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
 
 def _read_labels(y: Any, *, estimator: Any, nonnegative: bool) -> Any:
-    labels = _check_y(read_numbers(y), multi_output=True, estimator=estimator)
+    labels = read_numbers(y)
+    if not (isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 1):
+        labels = _check_y(labels, estimator=estimator)
     if nonnegative and np.any(labels < 0):
         raise ValueError("y must not be negative for loss='poisson'.")
     return labels

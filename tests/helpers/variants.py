@@ -8,6 +8,8 @@ from itertools import product
 from helpers.pairwise import pairwise
 from helpers.variant_data import (
     AbsoluteLoss,
+    Directions,
+    NegativeBinomial,
     category_rows,
     colours,
     columnwise_candidates,
@@ -27,6 +29,9 @@ from helpers.variant_data import (
     rows_of_colours,
     rows_of_one_user_each,
     rows_with_gaps,
+    several_extremes,
+    several_labels,
+    several_numbers,
     states,
     three_classes,
     tied_rows,
@@ -285,7 +290,8 @@ def _gam_classifiers():
         mechanism=noise,
         min_size=(None, 2),
     )
-    return two + three
+    labels = modes(kind, (several_labels,), fixed={"n_bins": 4}, mechanism=noise, classes=(None, [0, 1]))
+    return two + three + labels
 
 
 #: Public bounds on labels: none, small, far from zero for float64, far beyond a step, and tiny.
@@ -303,13 +309,30 @@ def _gam_regressors():
         feature_sets=("singles", "pairs"),
         label_bounds=(None, (0, 1)),
     )
-    return squared + modes(
+    several = modes(
+        kind,
+        (several_numbers, several_extremes),
+        fixed={"n_bins": 4},
+        mechanism=noise,
+        loss=("squared", "poisson"),
+        label_bounds=(None, (0, 9), [(0, 1), (0, 1e6)]),
+    )
+    own = modes(
+        kind,
+        (default_data, extreme_labels),
+        fixed={"n_bins": 4, "feature_sets": "singles"},
+        mechanism=("laplace", "gaussian"),
+        loss=(NegativeBinomial(), Directions()),
+        label_bounds=(None, (-1, 1)),
+    )
+    poisson = modes(
         kind,
         (counts, extreme_labels),
         fixed={"n_bins": 4, "loss": "poisson"},
         mechanism=noise,
         label_bounds=(None, (0, 9)),
     )
+    return squared + several + own + poisson
 
 
 def _random_bags():
@@ -487,6 +510,9 @@ _PREPROCESSOR_DATA = (
     missing_values,
     names_of_users,
     rows_with_gaps,
+    several_extremes,
+    several_labels,
+    several_numbers,
     far_rows,
 )
 
