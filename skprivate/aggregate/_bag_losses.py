@@ -145,7 +145,7 @@ def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -
         outputs = report.n_outputs
         report, matched = match_rows(report, *read_columns(X))
         parts = [
-            _Part(slice(None), cells, table.counts, table.label_sums, table.noise_variance)
+            _Part(cells >= 0, cells[cells >= 0], table.counts, table.label_sums, table.noise_variance)
             for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
     multinomial = report.classes is not None and outputs > 1 and not are_labels(report.classes)
@@ -203,7 +203,10 @@ def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: SquaredLoss) -> 
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
-    linear = np.mean([table.label_sums.sum(axis=0) for table in report.tables], axis=0) @ model.intercept_
+    whole = [
+        table.label_sums.sum(axis=0) for table in report.tables if table.counts.sum() == report.n_samples
+    ]
+    linear = np.mean(whole, axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
         linear += _label_sum(report, matched, parts[:, j], feature_set)
     value, _ = loss.partition(np.ascontiguousarray(scores.T))
@@ -215,11 +218,11 @@ def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feat
     """Sum label times contribution over rows, by the table of the least noise."""
     found: list[tuple[float, float]] = []
     for table, cells in zip(report.tables, matched.cells, strict=True):
-        of_bag = np.empty((table.n_bags, part.shape[1]))
+        of_bag = np.zeros((table.n_bags + 1, part.shape[1]))  # the last for rows without a bag
         of_bag[cells] = part
-        if np.array_equal(of_bag[cells], part):
+        if np.array_equal(of_bag[cells], part) and not np.any(of_bag[-1]):
             noise = float(np.sum(np.asarray(table.noise_variance) * of_bag**2))
-            found.append((noise, float(np.sum(table.label_sums * of_bag))))
+            found.append((noise, float(np.sum(table.label_sums * of_bag[:-1]))))
     if not found:
         raise ValueError(
             f"level='rows' needs bags within which the model's feature set {tuple(feature_set)} has one coefficient: a "

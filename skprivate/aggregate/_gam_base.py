@@ -59,6 +59,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
         tuple,
     ],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
+    "small_bags": [StrOptions({"merge", "drop"})],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
     "submodel": [StrOptions({"crosses", "factors", "mlp"}), callable],
     "submodel_options": [dict, None],
@@ -217,6 +218,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             self.feature_sets,
             self.min_size,
             lambda bags: noise * plan(bags).noise_variance,
+            drop=self.small_bags == "drop",
         )
         sums = plan(membership)
         networks = self._networks(membership.indexes, self._loss(sums.n_outputs), sums.n_outputs)
@@ -360,14 +362,15 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         best: tuple[BagTable, FloatArray] | None = None
         least = np.inf
         for table in report.tables:
-            if set(feature_set) <= set(table.feature_set) and not np.any(table.keys[-1] < 0):
+            whole = table.counts.sum() == report.n_samples and not np.any(table.keys[-1] < 0)
+            if whole and set(feature_set) <= set(table.feature_set):
                 projected, merged = project_table(table, feature_set)
                 noise = float(np.sum(table.noise_variance) * merged.sum())
                 if best is None or noise < least:
                     best, least = (projected, merged), noise
         if best is None:
             raise ValueError(
-                f"feature_sets holds {feature_set}, which is no subset of a reported set without merged rare bags: "
+                f"feature_sets holds {feature_set}, which is no subset of a reported set with all its rare bags: "
                 f"{[table.feature_set for table in report.tables]}."
             )
         return best

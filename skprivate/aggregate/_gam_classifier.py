@@ -45,9 +45,12 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         position. The privacy budget is shared by all sets: "auto" takes pairs (the 100 widest) if there are
         enough rows for the noise of all these tables, else columns alone, by public numbers.
     min_size : int, optional
-        Bags of fewer rows are merged into one bag per set, by their public counts. By default 10, or a tenth of the
+        Bags of fewer rows, by their public counts, are small. By default 10, or a tenth of the
         rows if there are fewer than 100; of crosses that are not listed, a tenth of the noise variance of a sum (in
         squares of the largest label) if that is more.
+    small_bags : {"merge", "drop"}, default="merge"
+        Whether the small bags of a set become one bag, or are left out: their rows get 0 from the set. One set at
+        least must have no small bag, for the sum of all labels.
     penalty : "evidence", float, or (float, float), default="evidence"
         ℓ2 penalties. "evidence" estimates one per feature set from the (noisy) label sums by marginal likelihood,
         the noise variance being known: post-processing, which costs no budget. A pair is for (columns, crosses).
@@ -136,6 +139,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         delta: float = 1e-6,
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
+        small_bags: Literal["merge", "drop"] = "merge",
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
         submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
@@ -153,6 +157,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         self.delta = delta
         self.feature_sets = feature_sets
         self.min_size = min_size
+        self.small_bags = small_bags
         self.penalty = penalty
         self.submodel = submodel
         self.submodel_options = submodel_options

@@ -57,6 +57,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional
         As in `CuratedBagGAMClassifier`.
+    small_bags : {"merge", "drop"}, default="merge"
+        As in `CuratedBagGAMClassifier`.
     penalty : "evidence", float, or (float, float), default="evidence"
         As in `CuratedBagGAMClassifier`.
     submodel, submodel_options, categorical_features, n_bins, bin_edges, mechanism, tol, max_iter
@@ -129,6 +131,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         label_bounds: ArrayLike | None = None,
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
+        small_bags: Literal["merge", "drop"] = "merge",
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
         submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
@@ -147,6 +150,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         self.label_bounds = label_bounds
         self.feature_sets = feature_sets
         self.min_size = min_size
+        self.small_bags = small_bags
         self.penalty = penalty
         self.submodel = submodel
         self.submodel_options = submodel_options

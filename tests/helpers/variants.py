@@ -291,7 +291,14 @@ def _gam_classifiers():
         min_size=(None, 2),
     )
     labels = modes(kind, (several_labels,), fixed={"n_bins": 4}, mechanism=noise, classes=(None, [0, 1]))
-    return two + three + labels
+    small = modes(
+        kind,
+        (default_data,),
+        fixed={"classes": [0, 1], "n_bins": 4, "feature_sets": sets[2], "min_size": 3, "penalty": 2.0},
+        small_bags=("merge", "drop"),
+        mechanism=("laplace", "gaussian"),
+    )
+    return two + three + labels + small
 
 
 #: Public bounds on labels: none, small, far from zero for float64, far beyond a step, and tiny.
@@ -332,7 +339,14 @@ def _gam_regressors():
         mechanism=noise,
         label_bounds=(None, (0, 9)),
     )
-    return squared + several + own + poisson
+    small = modes(
+        kind,
+        (default_data, extreme_labels),
+        fixed={"n_bins": 4, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 3},
+        small_bags=("merge", "drop"),
+        label_bounds=(None, (0, 1)),
+    )
+    return squared + several + own + poisson + small
 
 
 def _random_bags():

@@ -44,13 +44,14 @@ class LabelSums:
 
     @cached_property
     def total(self) -> FloatArray:
-        """Sum of all labels (n_outputs,): every feature set adds up to it, the least noisy ones count most."""
+        """Sum of all labels (n_outputs,): each set of all rows adds up to it, the least noisy ones count most."""
         set_of_cell = self.design.set_of_cell()
         n_sets = self.design.offsets.size - 1
         if n_sets == 0:
             raise ValueError("at least one feature set is needed to know the sum of the labels.")
-        totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in self.sums])
-        spread = np.bincount(set_of_cell, self.noise, n_sets)
+        complete = self.design.complete_sets()
+        totals = np.stack([np.bincount(set_of_cell, row, n_sets)[complete] for row in self.sums])
+        spread = np.bincount(set_of_cell, self.noise, n_sets)[complete]
         weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
         total: FloatArray = totals @ (weight / weight.sum())
         return total
@@ -70,7 +71,7 @@ class LabelSums:
         if self.is_noisy:
             n = max(self.design.n_samples, 1)
             n_sets = self.design.offsets.size - 1
-            spread = np.bincount(self.design.set_of_cell(), self.noise, n_sets)
+            spread = np.bincount(self.design.set_of_cell(), self.noise, n_sets)[self.design.complete_sets()]
             error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
             linear[:, -1] = n * self.loss.clip_mean(linear[:, -1] / n, error, self.label_bounds)
         return constant_start(self.design, self.loss, linear)

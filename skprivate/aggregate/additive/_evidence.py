@@ -172,7 +172,8 @@ def _posterior(
     mean, curvature = loss.moments(design.scores(coef))
     curvature = curvature / dispersion
     residual = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
-    first_set = slice(0, int(design.offsets[1]))
+    complete = int(np.argmax(design.complete_sets()))
+    all_rows = slice(*design.offsets[complete : complete + 2].tolist())
     new = coef.copy()
     spread = np.empty_like(problem.sums)
     gram: FloatArray | None = None
@@ -184,19 +185,19 @@ def _posterior(
             half, factor = _filter(gram, problem.noise / dispersion**2)
             information = _gram_of(half)
             pull = half.T @ solve_triangular(factor, pull, lower=True)
-        # The intercept's column of the design is the sum of any one set's columns.
-        column = information[:, first_set].sum(axis=1)
+        # The intercept's column of the design is the sum of the columns of any one set of all rows.
+        column = information[:, all_rows].sum(axis=1)
         full = np.empty((ridge.size + 1, ridge.size + 1))
         full[:-1, :-1] = information
         full[:-1, -1] = full[-1, :-1] = column
-        full[-1, -1] = column[first_set].sum()
+        full[-1, -1] = column[all_rows].sum()
         # Exact labels leave the intercept free.
         centre, free = (0.0, 0.0) if intercept is None else (intercept[0], 1.0 / intercept[1])
         centre = np.broadcast_to(centre, len(coef))[k]
         full_ridge = np.append(ridge, free)
         full[np.diag_indices_from(full)] += full_ridge
         full[-1, -1] += 1e-8 * (1.0 + full[-1, -1])
-        gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
+        gradient = np.append(pull, pull[all_rows].sum()) - full_ridge * coef[k]
         gradient[-1] += free * centre
         step, variances = _solve_with_variances(full, gradient)
         new[k] += loss.step_length(step) * step

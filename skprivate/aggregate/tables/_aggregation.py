@@ -71,14 +71,18 @@ _ROWS_FOR_BAG = 0.1
 
 
 def _cell_sums(
-    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None
+    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None, drop: bool
 ) -> NDArray[np.int64]:
-    def members() -> Iterator[tuple[CodeArray, None, int]]:
+    def members() -> Iterator[tuple[CodeArray, NDArray[Any] | None, int]]:
         for index in indexes:
             cells = index.locate(block.codes)
-            if np.any(cells < 0):
+            found = np.flatnonzero(cells >= 0)
+            if found.size == cells.size:
+                yield cells, None, index.n_cells
+            elif drop:
+                yield cells[found], found, index.n_cells
+            else:
                 raise RuntimeError(OTHER_ROWS)
-            yield cells, None, index.n_cells
 
     return block_sums(block, members(), integers, further)
 
@@ -90,12 +94,9 @@ class Membership:
     columns: tuple[Column, ...]
     indexes: list[CellIndex]
     counts: list[IntArray]
+    n_samples: int
     theorem = THEOREM
     assumptions = NUMBER_ASSUMPTIONS
-
-    @property
-    def n_samples(self) -> int:
-        return int(self.counts[0].sum())
 
     @property
     def n_bags(self) -> int:
@@ -111,12 +112,20 @@ class Membership:
         return np.concatenate(self.counts)
 
     def appearances(self) -> int:
-        """Count the bags that each row is in: one of every feature set."""
+        """Count the bags that each row is in at most: one of every feature set."""
         return len(self.indexes)
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
-        return rows.sum(partial(_cell_sums, indexes=self.indexes, integers=integers, further=further))
+        return rows.sum(
+            partial(
+                _cell_sums,
+                indexes=self.indexes,
+                integers=integers,
+                further=further,
+                drop=bool(self.bag_sizes.sum() < self.n_samples * len(self.indexes)),
+            )
+        )
 
     def report(
         self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
@@ -169,10 +178,13 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
     return [add_key_counts(parts) for parts in zip(*blocks, strict=True)]
 
 
-def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Membership:
+def plan_membership(
+    counter: KeyCounter, feature_sets: Any, min_size: int, *, drop: bool = False
+) -> Membership:
     """Make the bags of the requested feature sets, by public rules.
 
-    A set without a bag of ``min_size`` rows is left out, or refused if it was listed.
+    A set without a bag of ``min_size`` rows is left out, or refused if it was listed. If small bags are left out
+    (``drop``), some set must have all rows: the sum of all labels comes from it.
     """
     columns = counter.columns
     sets, given = resolve_feature_sets(
@@ -183,7 +195,7 @@ def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Me
     found = counter(sets)
     indexes, all_counts = [], []
     for feature_set, own in zip(sets, found, strict=True):
-        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size)
+        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size, drop=drop)
         if index.n_cells:
             indexes.append(index)
             all_counts.append(counts)
@@ -192,12 +204,17 @@ def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Me
             raise ValueError(
                 f"min_size={min_size} empties the feature set {names}: none of its bags has that many rows."
             )
+    n = int(found[0].counts.sum()) if found else 0
     if not indexes:
-        n = int(found[0].counts.sum()) if found else 0
         raise ValueError(
             f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
         )
-    return Membership(columns, indexes, all_counts)
+    if all(own.sum() < n for own in all_counts):
+        raise ValueError(
+            f"small_bags='drop' leaves no feature set with all rows: each has a bag of fewer than min_size={min_size}. "
+            "Use 'merge', lower min_size or n_bins, or list a set that has none."
+        )
+    return Membership(columns, indexes, all_counts, n)
 
 
 def plan_bags(
@@ -206,6 +223,8 @@ def plan_bags(
     feature_sets: Any,
     min_size: int | None,
     noise_variance: Callable[[Membership], float],
+    *,
+    drop: bool = False,
 ) -> Membership:
     """Choose feature sets and bag sizes by the noise.
 
@@ -217,30 +236,31 @@ def plan_bags(
     base = min(10, max(n // 10, 1)) if min_size is None else min_size
     if isinstance(feature_sets, str) and feature_sets == "auto":
         n_pairs = len(counter.columns) * (len(counter.columns) - 1) // 2
-        crossed = plan_membership(counter, min(n_pairs, _MOST_PAIRS), base)
+        crossed = plan_membership(counter, min(n_pairs, _MOST_PAIRS), base, drop=drop)
         if n < _ROWS_FOR_CROSSES * noise_variance(crossed):
-            return plan_membership(counter, "singles", base)
+            return plan_membership(counter, "singles", base, drop=drop)
     else:
-        crossed = plan_membership(counter, feature_sets, base)
+        crossed = plan_membership(counter, feature_sets, base, drop=drop)
     least = math.ceil(_ROWS_FOR_BAG * noise_variance(crossed))
     if min_size is not None or least <= base or isinstance(feature_sets, (list, tuple)):
         return crossed
-    return _larger_crosses(crossed, counter, least)
+    return _larger_crosses(crossed, counter, least, drop)
 
 
-def _larger_crosses(membership: Membership, counter: KeyCounter, least: int) -> Membership:
+def _larger_crosses(membership: Membership, counter: KeyCounter, least: int, drop: bool) -> Membership:
     indexes: list[CellIndex] = []
     counts: list[IntArray] = []
     for index, own_counts in zip(membership.indexes, membership.counts, strict=True):
         found = (index, own_counts)
         if len(index.columns) > 1:
             (known,) = counter([index.columns])
-            found = make_cells(known, counter.n_codes, index.columns, min_size=least)
+            found = make_cells(known, counter.n_codes, index.columns, min_size=least, drop=drop)
             if found[0].n_cells < 2:
                 continue
         indexes.append(found[0])
         counts.append(found[1])
-    return Membership(membership.columns, indexes, counts) if indexes else membership
+    complete = any(own.sum() == membership.n_samples for own in counts)
+    return replace(membership, indexes=indexes, counts=counts) if complete else membership
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,13 +304,13 @@ def match_rows(
         index = CellIndex(columns, tuple(bags.columns[c].n_codes for c in columns), table.keys)
         _check_keys(index, table.feature_set)
         cells = index.locate(codes)
-        if np.any(cells < 0):
+        if np.sum(cells < 0) > max(bags.n_samples - int(table.counts.sum()), 0):  # beyond dropped bags
             row = int(np.argmax(cells < 0))
             raise ValueError(
                 f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
                 f"first is row {row}, {_describe(bags, table, [codes[c][row] for c in columns])}."
             )
-        counts = np.bincount(cells, minlength=index.n_cells)
+        counts = np.bincount(cells[cells >= 0], minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
             wrong = np.flatnonzero(counts != table.counts)
             bag = int(wrong[0])
@@ -354,6 +374,7 @@ def make_curated_bags(
     epsilon: float | None = None,
     delta: float = 0.0,
     min_size: int = 1,
+    small_bags: Literal["merge", "drop"] = "merge",
     classes: Sequence[Any] | Literal["auto"] | None = "auto",
     label_bounds: Any = None,
     mechanism: NoiseName = "auto",
@@ -381,7 +402,9 @@ def make_curated_bags(
     delta : float, default=0.0
         With ``delta > 0``, Gaussian noise may be used.
     min_size : int, default=1
-        Bags of fewer rows are merged into one.
+        Bags of fewer rows, by their public counts, are small.
+    small_bags : {"merge", "drop"}, default="merge"
+        Whether the small bags of a set become one, or are left out; one set must then have none.
     classes : sequence, "auto" or None, default="auto"
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
         booleans or at most 20 integers, numbers elsewhere; the guarantee states it. None: numbers. With ``epsilon``,
@@ -428,6 +451,8 @@ def make_curated_bags(
     """
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
+    if small_bags not in ("merge", "drop"):
+        raise ValueError(f"small_bags must be 'merge' or 'drop', got {small_bags!r}.")
     check_label_privacy(epsilon, delta)
     names, tables, n_outputs = _read_tables(X, y, _reader(classes))
     columns, _, seen = learn_blocks(
@@ -441,7 +466,8 @@ def make_curated_bags(
     )
     found = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
     rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
-    membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
+    drop = small_bags == "drop"
+    membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size), drop=drop)
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:

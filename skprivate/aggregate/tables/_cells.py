@@ -95,15 +95,20 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 
 def make_cells(
-    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+    found: KeyCounts,
+    n_codes: Sequence[int],
+    columns: tuple[int, ...],
+    *,
+    min_size: int = 1,
+    drop: bool = False,
 ) -> tuple[CellIndex, IntArray]:
     """Make the cells of a feature set, and count their rows.
 
     Cells of fewer than ``min_size`` rows are merged into the rest cell, and the smallest others until that one has
-    ``min_size`` rows. There are no cells if all rows would be in it.
+    ``min_size`` rows. There are no cells if all rows would be in it. ``drop`` leaves them out instead.
     """
     radices = tuple(n_codes[c] for c in columns)
-    keep = _cells_to_keep(found.counts, min_size)
+    keep = found.counts >= min_size if drop else _cells_to_keep(found.counts, min_size)
     n_kept = int(keep.sum())
     unpacked = _unpack(found.keys, radices)
     if keep.all():
@@ -111,6 +116,8 @@ def make_cells(
     if n_kept == 0:
         nothing = np.empty((0, len(columns)), dtype=np.int32)
         return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64)
+    if drop:
+        return CellIndex(columns, radices, unpacked[keep]), found.counts[keep]
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
     merged = np.append(found.counts[keep], found.counts[~keep].sum())
     index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))

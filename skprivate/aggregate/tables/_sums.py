@@ -273,7 +273,7 @@ class NumberSums(Mechanism):
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
     finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them. If
     ``shared``, all take, and report, one interval from the lowest to the highest of the ends. ``with_squares``
-    releases the sum of squares of each output too, where every row is in equally many bags. ``further`` are more
+    releases the sum of squares of each output too, of rows most of which are in equally many bags. ``further`` are more
     assumptions than those of the bags.
     """
 
@@ -382,7 +382,7 @@ class NumberSums(Mechanism):
         squares = None
         if self.with_squares:
             half = np.array([float(width / 2) for width in widths])
-            totals = about.sum(axis=0) / self.bags.appearances()
+            totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / self.bags.n_samples)
             squares = self._square_sums(noisy[size:] / LABEL_STEPS, half, middle, totals)
         return self._released(
             about + self.bags.bag_sizes[:, np.newaxis] * middle,
@@ -395,7 +395,7 @@ class NumberSums(Mechanism):
         self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray
     ) -> FloatArray:
         """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
-        n = int(self.bags.bag_sizes.sum() // self.bags.appearances())
+        n = self.bags.n_samples
         around = np.clip(share, 1e-3 * n, float(n)) * half**2
         return np.asarray(around + 2 * middle * total + n * middle**2)
 
