@@ -294,7 +294,7 @@ def _gam_classifiers():
     small = modes(
         kind,
         (default_data,),
-        fixed={"classes": [0, 1], "n_bins": 4, "feature_sets": sets[2], "min_size": 3, "penalty": 2.0},
+        fixed={"classes": [0, 1], "n_bins": 2, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 4},
         small_bags=("merge", "drop"),
         mechanism=("laplace", "gaussian"),
     )
@@ -342,7 +342,7 @@ def _gam_regressors():
     small = modes(
         kind,
         (default_data, extreme_labels),
-        fixed={"n_bins": 4, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 3},
+        fixed={"n_bins": 2, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 4},
         small_bags=("merge", "drop"),
         label_bounds=(None, (0, 1)),
     )
