@@ -469,17 +469,7 @@ def make_curated_bags(
     drop = small_bags == "drop"
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size), drop=drop)
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
-    sums: ClassSums | NumberSums
-    if found is None:
-        further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
-        sums = NumberSums.plan(
-            membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
-        )
-    elif are_labels(found):
-        sums = ClassSums.plan(membership, n_outputs, n_outputs, **asked)
-    else:
-        given = None if _is_auto(classes) else found
-        sums = ClassSums.plan(membership, *outputs_of(len(found)), classes=given, **asked)
+    sums = _plan_sums(membership, n_outputs, found, _is_auto(classes), label_bounds, asked)
     known = None if found is None else tuple(found)
     if epsilon is None:
         return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
@@ -493,6 +483,19 @@ def make_curated_bags(
         label="make_curated_bags",
     )
     return membership.report(released, guarantee, known)
+
+
+def _plan_sums(
+    membership: Membership, n_outputs: int, found: Any, auto: bool, label_bounds: Any, asked: dict[str, Any]
+) -> ClassSums | NumberSums:
+    if found is None:
+        further = (_CLASSES_FROM_LABELS,) if auto else ()
+        return NumberSums.plan(
+            membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
+        )
+    if are_labels(found):
+        return ClassSums.plan(membership, n_outputs, n_outputs, **asked)
+    return ClassSums.plan(membership, *outputs_of(len(found)), classes=None if auto else found, **asked)
 
 
 def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:
