@@ -52,7 +52,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     label_bounds : (float, float) or array-like of shape (n_outputs, 2), optional
         Public interval of the labels (of T for an object), or of each of several, within ±1e50; what is outside is
         clipped. By default a tenth of the budget finds them privately, up to a half where n·ε is below 500; where too
-        few rows hide in the noise, one is guessed, with a warning.
+        few rows hide in the noise, one is guessed, with a warning. Statistics of an object share the widest.
     feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional

@@ -5,6 +5,7 @@ The label enters the training objective through Σ T(y)·ŷ alone, which label s
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -263,7 +264,7 @@ def check_own_loss(given: Any, n_columns: int) -> int:
     """Try a user's loss on made-up labels and scores; returns the number of statistics T(y) of a row."""
     labels = np.array([1.0, 2.0]) if n_columns == 1 else np.outer([1.0, 2.0], np.ones(n_columns))
     with unheard():
-        found = np.asarray(given.statistics(labels))
+        found = np.asarray(deepcopy(given).statistics(labels))
     if (
         found.dtype.kind not in "biuf"
         or found.shape[:1] != (2,)
@@ -310,8 +311,9 @@ def check_potential(given: Any, n_outputs: int) -> None:
 def own_statistics(labels: NDArray[Any], *, given: Any, n_outputs: int, strict: bool) -> FloatArray:
     """Apply a user's T to labels (n,) or (n, n_columns); shape (n_outputs, n).
 
-    Each distinct label is passed alone, so that no row can change the statistics of another one. Where T fails or is
-    not finite it counts as 0, or is an error if ``strict``: an error would tell that there is such a label.
+    Each distinct label is passed alone to a copy of the loss, so that no row can change the statistics of another one
+    or stay in the model. Where T fails or is not finite it counts as 0, or is an error if ``strict``: an error would
+    tell that there is such a label.
     """
     numbers = labels.astype(np.float64) + 0.0  # 0 and -0 are one label
     distinct, place = np.unique(numbers, axis=0, return_inverse=True)
@@ -319,7 +321,7 @@ def own_statistics(labels: NDArray[Any], *, given: Any, n_outputs: int, strict: 
     for own, one in zip(found, distinct, strict=True):
         try:
             with unheard():
-                own[:] = np.asarray(given.statistics(one[np.newaxis].copy()), dtype=np.float64)[0]
+                own[:] = np.asarray(deepcopy(given).statistics(one[np.newaxis].copy()), dtype=np.float64)[0]
         except Exception:
             if strict:
                 raise

@@ -361,11 +361,18 @@ def test_own_losses_from_noisy_sums_and_reports(rows, loss):
 
 def test_statistics_of_a_label_do_not_see_other_labels():
     class Centred:
+        seen = 0
+
         def statistics(self, y):
+            self.seen += 1
+            if self.seen > 1:
+                raise AssertionError("another label was seen before")
             return y - y.mean() + np.exp(y) if y[0] < 5 else 1 / (y - y)
 
     labels = np.array([0.0, -0.0, 1.0, 1.0, 7.0, -900.0])
-    found = own_statistics(labels, given=Centred(), n_outputs=1, strict=False)
+    loss = Centred()
+    found = own_statistics(labels, given=loss, n_outputs=1, strict=False)
+    assert loss.seen == 0  # no label stays in a parameter of the model
     assert found.tolist() == [[1.0, 1.0, math.e, math.e, 0.0, 0.0]]  # 7 fails
     with pytest.raises(ValueError, match=r"loss\.statistics must be finite for all labels"):
         own_statistics(labels, given=Centred(), n_outputs=1, strict=True)
