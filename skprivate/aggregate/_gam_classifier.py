@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 
 from skprivate._sklearn import _fit_context
-from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
+from skprivate._validation import check_classes, distinct_labels, read_labels, two_or_more
 from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import BUILT_IN, FloatArray, SquaredLoss
@@ -201,19 +201,19 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         read = partial(read_labels, classes=given)
         look = distinct_labels if given is None else no_labels
         coded, classes = self._code(X, y, read, look, choose_targets)
-        multilabel = are_labels(classes)
+        given = None if are_labels(classes) else given
 
         def plan(membership: Membership) -> ClassSums:
             return ClassSums.plan(
                 membership,
-                *((len(classes),) * 2 if multilabel else outputs_of(len(classes))),
-                classes=None if multilabel else given,
+                *outputs_of(classes),
+                classes=given,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
             )
 
-        self.classes_ = [np.array([0, 1]) for _ in classes] if multilabel else label_array(classes)
+        self._read_classes(tuple(classes), outputs_of(classes)[0])
         self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
 

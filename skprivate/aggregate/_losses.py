@@ -318,14 +318,14 @@ def own_statistics(labels: NDArray[Any], *, given: Any, n_outputs: int, strict: 
     numbers = labels.astype(np.float64) + 0.0  # 0 and -0 are one label
     distinct, place = np.unique(numbers, axis=0, return_inverse=True)
     found = np.zeros((len(distinct), n_outputs))
-    for own, one in zip(found, distinct, strict=True):
-        try:
-            with unheard():
+    with unheard():
+        for own, one in zip(found, distinct, strict=True):
+            try:
                 own[:] = np.asarray(deepcopy(given).statistics(one[np.newaxis].copy()), dtype=np.float64)[0]
-        except Exception:
-            if strict:
-                raise
-            own[:] = 0.0
+            except Exception:
+                if strict:
+                    raise
+                own[:] = 0.0
     if strict and not np.all(np.isfinite(found)):
         raise ValueError("loss.statistics must be finite for all labels, got NaN or infinity.")
     finite = np.where(np.isfinite(found), found, 0.0)

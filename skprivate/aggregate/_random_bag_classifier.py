@@ -221,7 +221,7 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         self._fit_bags(
             public,
             rows,
-            lambda bags: ClassSums.plan(bags, *outputs_of(len(plain)), epsilon=self.epsilon, classes=given),
+            lambda bags: ClassSums.plan(bags, *outputs_of(plain), epsilon=self.epsilon, classes=given),
             tuple(plain),
         )
         return self

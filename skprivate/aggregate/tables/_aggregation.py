@@ -493,9 +493,8 @@ def _plan_sums(
         return NumberSums.plan(
             membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
         )
-    if are_labels(found):
-        return ClassSums.plan(membership, n_outputs, n_outputs, **asked)
-    return ClassSums.plan(membership, *outputs_of(len(found)), classes=None if auto else found, **asked)
+    given = None if auto or are_labels(found) else found
+    return ClassSums.plan(membership, *outputs_of(found), classes=given, **asked)
 
 
 def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:

@@ -25,6 +25,7 @@ from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
     NoiseName,
+    are_labels,
     bounds_of_outputs,
     number_contributions,
     plan_label_noise,
@@ -189,9 +190,12 @@ class ReleasedSums:
     square_sum: Any = None
 
 
-def outputs_of(n_classes: int) -> tuple[int, int]:
-    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a label moves."""
-    return (1, 1) if n_classes == 2 else (n_classes, 2)
+def outputs_of(classes: Sequence[Any]) -> tuple[int, int]:
+    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a row moves."""
+    n = len(classes)
+    if are_labels(classes):
+        return n, n
+    return (1, 1) if n == 2 else (n, 2)
 
 
 @dataclass(frozen=True, eq=False)
