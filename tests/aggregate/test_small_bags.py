@@ -10,7 +10,10 @@ from sklearn.metrics import log_loss
 
 from skprivate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, PrivacyLedger, make_curated_bags
 from skprivate.aggregate import bag_score
+from skprivate.aggregate._losses import BUILT_IN
+from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.additive._design import CellDesign
+from skprivate.aggregate.additive._evidence import _posterior
 from skprivate.aggregate.tables._cells import CellIndex
 
 SETS = [(0, 1), (0,), (1, 2), (2,)]
@@ -64,6 +67,21 @@ def test_rows_without_a_cell_in_the_design():
         merged = design.merged(new, np.maximum(design.offsets - first + 1, 0) * (design.offsets > 0))
         together = np.column_stack([one_hot[:, :first].sum(axis=1), one_hot[:, first:]])
         np.testing.assert_allclose(merged.gram(weight), together.T * scores[:, 0] ** 2 @ together, atol=1e-8)
+
+
+def test_intercept_of_the_posterior_sees_rows_without_a_cell():
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, 4, 300).astype(np.int32), rng.integers(0, 2, 300).astype(np.int32)]
+    indexes = [index_cells(codes, [4, 2], one, min_size=1)[0] for one in ((0,), (1,))]
+    indexes[0] = CellIndex((0,), (4,), indexes[0].keys[:2])  # the others are left out
+    design = CellDesign(indexes, codes)
+    one_hot = np.concatenate([codes[0][:, np.newaxis] == [0, 1], codes[1][:, np.newaxis] == [0, 1]], axis=1)
+    full, y = np.column_stack([one_hot, np.ones(300)]).astype(float), rng.normal(size=300)
+    ridge = np.array([1.0, 1.0, 5.0, 5.0])
+    problem = LabelSums(design, BUILT_IN["squared"], (y @ full)[np.newaxis, :-1], np.zeros(4))
+    found, _ = _posterior(problem, np.zeros((1, 5)), ridge, 1.0)
+    expected = np.linalg.solve(full.T @ full + np.diag([*ridge, 0.0]), full.T @ y)
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
 
 
 def test_exact_fit_is_that_of_individual_labels_with_0_for_dropped_bags():
