@@ -151,92 +151,80 @@ def generated(n=42_000, n_columns=6, n_codes=40):
 
 def figure(name, data, seeds):
     """Loss against number of submodels, label epsilon, and bag size."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     X, X_test, y, y_test = data
     columns = X.shape[1]
     most = columns * (columns - 1) // 2
-    pairs = (0, most // 7, most // 3, most)
     rows = []
 
-    def add(picture, x, label, values):
-        value = float(np.mean(values))
-        rows.append([name, picture, x, label, f"{value:.4f}"])
+    def add(picture, x, label, *values):
+        rows.append([name, picture, x, label, f"{float(np.mean(values)):.4f}"])
         print(rows[-1], flush=True)
-        return value
 
-    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.4))
-    curves: dict = {}
-    for q in pairs:
+    def loss(model, X=X, X_test=X_test):
+        return score(model.fit(X, y), X_test, y_test)[0]
+
+    for q in (0, most // 7, most // 3, most):
         model = CuratedBagGAMClassifier(epsilon=None, feature_sets=q).fit(X, y)
         twin, _ = individual_twin(model, X, y)
         net = CuratedBagGAMClassifier(
             epsilon=None, feature_sets=q, random_state=0, submodel="mlp", submodel_options=NETWORKS
         ).fit(X, y)
-        for label, value in (
-            ("tables, aggregates", score(model, X_test, y_test)[0]),
-            ("tables, individual labels", score_twin(twin, model, X_test, y_test)[0]),
-            ("networks, aggregates", score(net, X_test, y_test)[0]),
-            ("networks, individual labels", network_twin(net, X, y, X_test, y_test)),
-        ):
-            curves.setdefault(label, []).append(add("submodels", columns + q, label, value))
-    for (label, values), style in zip(curves.items(), ("o-", "kx", "s-", "k+"), strict=True):
-        axes[0].plot([columns + q for q in pairs], values, style, label=label)
-    axes[0].set(xlabel="number of submodels", ylabel="test log loss", title="(a) no noise")
-    epsilons = (0.1, 0.5, 2.0, 8.0)
-    for q in (0, most):
-        label = f"{columns + q} submodels"
-        values = [
-            add(
-                "label epsilon",
-                epsilon,
-                label,
-                [
-                    score(
-                        CuratedBagGAMClassifier(epsilon=epsilon, feature_sets=q, random_state=s).fit(X, y),
-                        X_test,
-                        y_test,
-                    )[0]
-                    for s in range(seeds)
-                ],
-            )
-            for epsilon in epsilons
-        ]
-        axes[1].plot(epsilons, values, "o-", label=label)
-    axes[1].set(xscale="log", xlabel="label epsilon (delta = 1e-6)", title="(b) label privacy")
-    sizes = (1, 4, 16, 64, 256)
+        crossed = CuratedBagGAMClassifier(None, feature_sets=q, submodel="factors", random_state=0)
+        add("submodels", columns + q, "factors, aggregates", loss(crossed))
+        add("submodels", columns + q, "tables, aggregates", score(model, X_test, y_test)[0])
+        add("submodels", columns + q, "tables, individual labels", score_twin(twin, model, X_test, y_test)[0])
+        add("submodels", columns + q, "networks, aggregates", score(net, X_test, y_test)[0])
+        add("submodels", columns + q, "networks, individual labels", network_twin(net, X, y, X_test, y_test))
+    for q, submodel in ((0, "crosses"), (most, "crosses"), (most, "factors")):
+        known = {"feature_sets": q, "submodel": submodel}
+        label = f"{columns + q} submodels" + (", factors" if submodel == "factors" else "")
+        for epsilon in (0.1, 0.5, 2.0, 8.0):
+            models = (CuratedBagGAMClassifier(epsilon, random_state=s, **known) for s in range(seeds))
+            add("label epsilon", epsilon, label, *map(loss, models))
     encoder = OneHotEncoder(handle_unknown="ignore", min_frequency=10, sparse_output=False).fit(X)
     Z, Z_test = encoder.transform(X), encoder.transform(X_test)
     for submodel, label in (("linear", "random bags, linear"), ("mlp", "random bags, networks")):
-        values = [
-            add(
-                "bag size",
-                size,
-                label,
-                [
-                    score(
-                        RandomBagClassifier(
-                            epsilon=None, bag_size=size, submodel=submodel, random_state=s, buckets=False
-                        ).fit(Z, y),
-                        Z_test,
-                        y_test,
-                    )[0]
-                    for s in range(seeds)
-                ],
-            )
-            for size in sizes
-        ]
-        axes[2].plot(sizes, values, "o-" if submodel == "linear" else "s-", label=label)
-    axes[2].axhline(curves["tables, aggregates"][-1], color="k", linestyle="--", label="curated bags")
+        for size in (1, 4, 16, 64, 256):
+            known = {"bag_size": size, "submodel": submodel, "buckets": False}
+            models = (RandomBagClassifier(epsilon=None, random_state=s, **known) for s in range(seeds))
+            add("bag size", size, label, *(loss(model, Z, Z_test) for model in models))
+    draw(name, rows)
+    return rows
+
+
+STYLES = {
+    "tables, individual labels": "kx",
+    "networks, individual labels": "k+",
+    "networks, aggregates": "s-",
+    "random bags, networks": "s-",
+    "factors, aggregates": "^-",
+}
+
+
+def draw(name, rows):
+    """Draw the three pictures of what `figure` measured."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.4))
+    pictures = {"submodels": axes[0], "label epsilon": axes[1], "bag size": axes[2]}
+    curves: dict = {}
+    for _, picture, x, label, value in rows:
+        curves.setdefault((picture, label), []).append((float(x), float(value)))
+    for (picture, label), points in curves.items():
+        style = STYLES.get(label, "^-" if "factors" in label else "o-")
+        pictures[picture].plot(*zip(*points, strict=True), style, label=label)
+    best = curves["submodels", "tables, aggregates"][-1][1]
+    axes[2].axhline(best, color="k", linestyle="--", label="curated bags")
+    axes[0].set(xlabel="number of submodels", ylabel="test log loss", title="(a) no noise")
+    axes[1].set(xscale="log", xlabel="label epsilon (delta = 1e-6)", title="(b) label privacy")
     axes[2].set(xscale="log", xlabel="rows per random bag", title="(c) random bags")
     for ax in axes:
         ax.legend(fontsize=7)
     fig.suptitle(name.capitalize(), y=1.04)
     save_figure(fig, f"aggregate_figure3_{name}")
-    return rows
 
 
 def factors(name, data, seeds):

@@ -17,6 +17,7 @@ import scipy.sparse as sparse
 from _common import parse_args, write_table
 from sklearn.linear_model import LogisticRegression
 
+from skprivate.aggregate._losses import BUILT_IN
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.tables._cells import count_keys, make_cells
 from skprivate.privacy import public_generator
@@ -87,9 +88,9 @@ def time_fits(n: int) -> None:
     found, design, linear = aggregate(codes, y)
     aggregated = time.perf_counter() - start
     ridge = np.append(np.full(design.n_cells, RIDGE), 0.0)
-    best = fit_tables(design, "log", linear, ridge, tol=1e-9).objective
+    best = fit_tables(design, BUILT_IN["log"], linear, ridge, tol=1e-9).objective
     start = time.perf_counter()
-    fit = fit_tables(design, "log", linear, ridge, tol=1e-4)
+    fit = fit_tables(design, BUILT_IN["log"], linear, ridge, tol=1e-4)
     ours = time.perf_counter() - start + aggregated
     rows.append(["aggregate (bags, design and fit)", ours, fit.n_passes, fit.objective / best - 1, 1.0])
     print(rows[-1], flush=True)
@@ -106,7 +107,7 @@ def time_fits(n: int) -> None:
             model = LogisticRegression(C=1 / RIDGE, solver=solver, tol=tol, max_iter=3000).fit(X, y)
             seconds = time.perf_counter() - start
             coef = np.append(model.coef_[0], model.intercept_)[np.newaxis]
-            value = design.value_and_gradient(coef, "log", linear, ridge)[0] / len(y)
+            value = design.value_and_gradient(coef, BUILT_IN["log"], linear, ridge)[0] / len(y)
             rows.append(
                 [
                     f"LogisticRegression {solver}, tol {tol:g}",
@@ -134,7 +135,7 @@ def time_pass(n: int) -> None:
     times = []
     for _ in range(4):
         start = time.perf_counter()
-        design.value_and_gradient(coef, "log", linear, ridge)
+        design.value_and_gradient(coef, BUILT_IN["log"], linear, ridge)
         times.append(time.perf_counter() - start)
     seconds = float(np.median(times[1:]))
     rate = n * len(SETS) / seconds

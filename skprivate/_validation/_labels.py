@@ -38,7 +38,7 @@ def read_labels(y: Any, **public: Any) -> Any:
         return y
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        labels = np.column_stack([_column(frame[name]) for name in frame.columns])
+        labels = np.column_stack([_column(frame[:, j]) for j in range(frame.shape[1])])
     elif isinstance(frame, nw.Series):
         labels = _column(frame)
     else:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from skprivate.aggregate._losses import FloatArray, LossName, partition
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.random._bags import BagSums, RandomBags, as_random_bags
 from skprivate.aggregate.random._fit import CountLoss, binary_entropy
 from skprivate.aggregate.random._quadratic import mean_label
@@ -41,6 +41,7 @@ from skprivate.aggregate.tables._aggregation import MatchedRows, match_rows
 from skprivate.aggregate.tables._blocks import read_columns
 from skprivate.aggregate.tables._cells import IntArray
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags
+from skprivate.aggregate.tables._labels import are_labels
 
 BagLoss = Literal["auto", "log", "squared", "poisson"]
 LOSSES = ("auto", "log", "squared", "poisson")
@@ -115,7 +116,7 @@ def bag_score(
     if not hasattr(model, "predict_proba"):
         raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
     probabilities = model.predict_proba(X)
-    if report.classes is not None:
+    if report.classes is not None and not are_labels(report.classes):
         known = np.asarray(model.classes_).tolist()
         absent = [label for label in report.classes if label not in known]
         if absent or len(known) != len(report.classes):
@@ -144,10 +145,10 @@ def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -
         outputs = report.n_outputs
         report, matched = match_rows(report, *read_columns(X))
         parts = [
-            _Part(slice(None), cells, table.counts, table.label_sums, table.noise_variance)
+            _Part(cells >= 0, cells[cells >= 0], table.counts, table.label_sums, table.noise_variance)
             for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
-    multinomial = report.classes is not None and outputs > 1
+    multinomial = report.classes is not None and outputs > 1 and not are_labels(report.classes)
     mean = _check_predictions(y_pred, report.n_samples, outputs, chosen, multinomial)
     return float(np.mean([part.loss(mean, chosen, multinomial) for part in parts]))
 
@@ -160,7 +161,7 @@ class _Part:
     bags: NDArray[Any]
     counts: IntArray
     sums: FloatArray
-    noise_variance: float
+    noise_variance: Any
 
     def loss(self, predictions: FloatArray, loss: str, multinomial: bool) -> float:
         """Average the loss over rows of predictions (n_rows, n_outputs), which are averaged over every bag."""
@@ -168,7 +169,7 @@ class _Part:
         columns = [np.bincount(self.bags, m, self.counts.size) for m in predictions[self.rows].T]
         mean = np.stack(columns, axis=1) / counts
         if loss == "squared":
-            total = ((sums - counts * mean) ** 2 - self.noise_variance) / counts
+            total = ((sums - counts * mean) ** 2 - np.asarray(self.noise_variance)) / counts
         else:
             free: FloatArray | float = mean if loss == "poisson" else 0.0
             slope = np.log(np.maximum(mean, _SMALLEST))
@@ -185,40 +186,43 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
             f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
             f"{type(model).__name__}. Use level='bags'."
         )
-    own = model._loss()
-    if loss not in ("auto", {"multinomial": "log"}.get(own, own)):
+    own = model._loss(model.intercept_.size)
+    if loss not in ("auto", {"multinomial": "log"}.get(own.name, own.name)):
         raise ValueError(
-            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own!r}."
+            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}."
         )
     known = np.asarray(getattr(model, "classes_", ())).tolist()
-    if known != list(report.classes or ()):
+    if known != np.asarray(report.classes or ()).tolist():
         raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
     return _additive_loss(model, X, report, own)
 
 
-def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> float:
+def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
     """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
     report, matched = match_rows(bags, *read_columns(X))
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
-    linear = np.mean([table.label_sums.sum(axis=0) for table in report.tables], axis=0) @ model.intercept_
+    whole = [
+        table.label_sums.sum(axis=0) for table in report.tables if table.counts.sum() == report.n_samples
+    ]
+    linear = np.mean(whole, axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
         linear += _label_sum(report, matched, parts[:, j], feature_set)
-    value, _ = partition(loss, np.ascontiguousarray(scores.T))
+    value, _ = loss.partition(np.ascontiguousarray(scores.T))
     mean = (float(value.sum()) - float(linear)) / report.n_samples
-    return 2 * mean if loss == "squared" else mean
+    return 2 * mean if loss.quadratic else mean
 
 
 def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feature_set: Any) -> float:
     """Sum label times contribution over rows, by the table of the least noise."""
     found: list[tuple[float, float]] = []
     for table, cells in zip(report.tables, matched.cells, strict=True):
-        of_bag = np.empty((table.n_bags, part.shape[1]))
+        of_bag = np.zeros((table.n_bags + 1, part.shape[1]))  # the last for rows without a bag
         of_bag[cells] = part
-        if np.array_equal(of_bag[cells], part):
-            noise = table.noise_variance * float(np.sum(of_bag**2))
-            found.append((noise, float(np.sum(table.label_sums * of_bag))))
+        if np.array_equal(of_bag[cells], part) and not np.any(of_bag[-1]):
+            noise = float(np.sum(np.asarray(table.noise_variance) * of_bag**2))
+            found.append((noise, float(np.sum(table.label_sums * of_bag[:-1]))))
     if not found:
         raise ValueError(
             f"level='rows' needs bags within which the model's feature set {tuple(feature_set)} has one coefficient: a "

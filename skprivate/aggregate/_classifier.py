@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from skprivate._validation import label_array
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._labels import are_labels
 from skprivate.partitions import OverBlocks
 
 
@@ -56,6 +57,9 @@ class BagClassifierMixin(OverBlocks, ClassifierMixin):
 
     def _read_classes(self, classes: tuple[Any, ...], n_outputs: int) -> None:
         """Take the classes of bags, whose label sums have this number of columns."""
+        if are_labels(classes):
+            self.classes_ = [np.array([0, 1])] * n_outputs
+            return
         if n_outputs != (1 if len(classes) == 2 else len(classes)):
             raise ValueError(
                 f"bags name {len(classes)} classes but their label sums have {n_outputs} columns."

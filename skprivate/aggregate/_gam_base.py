@@ -15,12 +15,13 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate._networks import FACTOR_DEFAULTS, check_options, fit_submodels, tried_submodels
 from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
 from skprivate.aggregate.additive._factors import Factors
+from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import (
     KeyCounter,
     Membership,
@@ -58,6 +59,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
         tuple,
     ],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
+    "small_bags": [StrOptions({"merge", "drop"})],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
     "submodel": [StrOptions({"crosses", "factors", "mlp"}), callable],
     "submodel_options": [dict, None],
@@ -79,7 +81,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
     _most_fit_tasks: ClassVar[int] = 3
 
-    def _loss(self) -> LossName:
+    def _loss(self, n_outputs: int) -> SquaredLoss:
         raise NotImplementedError
 
     def fit_bags(self, X: Any, bags: CuratedBags | Mapping[str, Any]) -> Any:
@@ -165,32 +167,36 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         y: Any,
         read_labels: Callable[[Any], NDArray[Any]],
         summarise_labels: Callable[[NDArray[Any]], list[Any]],
-        choose_targets: Callable[[list[Any]], tuple[Any, Callable[[NDArray[Any]], NDArray[Any]]]],
+        choose_targets: Callable[[list[Any], int], tuple[Any, Callable[[NDArray[Any]], NDArray[Any]]]],
     ) -> tuple[tuple[tuple[Column, ...], list[CodeArray], Partitions], Any]:
         """Code rows in memory or in blocks: columns, codes of all rows, and rows to sum; and find the classes.
 
-        ``choose_targets`` maps the distinct labels that ``summarise_labels`` finds to classes, and labels to targets.
+        ``choose_targets`` gets the distinct labels that ``summarise_labels`` finds in a single column, and the number
+        of columns of labels; it returns the classes and a function from labels to targets.
         """
+        n_columns = 1
         if is_partitioned(X):
             read = partial(_read_features, estimator=learn_names(self, X, y))
             names, tables = table_blocks(X, y, read, read_labels)
         else:
             names, values = self._read(X, reset=True)
-            labels = _check_y(read_labels(y), estimator=self)
+            labels = read_labels(y)
+            n_columns = labels.shape[1] if isinstance(labels, np.ndarray) and labels.ndim == 2 else 1
+            labels = _check_y(labels, multi_output=n_columns > 1, estimator=self)
             check_consistent_length(values[0], labels)
-            tables = InMemory(Table(range(labels.size), values, labels))
+            tables = InMemory(Table(range(len(labels)), values, labels))
         columns, n_rows, seen = learn_blocks(
             tables,
             names,
             categorical_features=self.categorical_features,
             n_bins=self.n_bins,
             bin_edges=self.bin_edges,
-            summarise_labels=summarise_labels,
+            summarise_labels=summarise_labels if n_columns == 1 else no_labels,
             merge_labels=together,
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")
-        classes, targets = choose_targets(seen)
+        classes, targets = choose_targets(seen, n_columns)
         rows = encode_blocks(tables, columns, targets)
         return (columns, gather_codes(rows, columns), rows), classes
 
@@ -212,9 +218,10 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             self.feature_sets,
             self.min_size,
             lambda bags: noise * plan(bags).noise_variance,
+            drop=self.small_bags == "drop",
         )
         sums = plan(membership)
-        networks = self._networks(membership.indexes, sums.n_outputs)
+        networks = self._networks(membership.indexes, self._loss(sums.n_outputs), sums.n_outputs)
         if self.epsilon is None:
             released, self.privacy_guarantee_ = sums.exact(rows), no_privacy(sums.assumptions)
         else:
@@ -229,8 +236,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         report = membership.report(released, self.privacy_guarantee_, classes)
         self._learn(codes, membership.indexes, report, networks)
 
-    def _networks(self, indexes: list[CellIndex], n_outputs: int) -> Any:
-        """Make and try the factors or networks of the sets; None where there are none."""
+    def _networks(self, indexes: list[CellIndex], loss: SquaredLoss, n_outputs: int) -> Any:
+        """Make and try the factors or networks of the sets, if any; outputs that are learned apart start alike."""
+        n_outputs = 1 if loss.separable else n_outputs
         if self.submodel == "crosses":
             return None
         if self.submodel == "factors":
@@ -247,13 +255,21 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         indexes, tables, noise = self._modelled_sets(known, report)
         design = CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
+        loss = self._loss(len(sums))
         if networks is None:
-            networks = self._networks(indexes, len(sums))
-        problem = LabelSums(design, self._loss(), sums, noise, report.square_sum, report.label_bounds)
-        if networks is not None:
-            coef = self._fit_networks(problem, indexes, networks)
-        else:
-            coef = self._fit_crosses(problem, indexes)
+            networks = self._networks(indexes, loss, len(sums))
+        fits = []
+        for problem in _problems(design, loss, sums, noise, report):
+            if networks is not None:
+                own = self._fit_networks(problem, indexes, networks)
+            else:
+                own = self._fit_crosses(problem, indexes)
+            fits.append((own, self.penalties_, self.n_iter_))
+        coef = np.concatenate([own for own, _, _ in fits])
+        if len(fits) > 1:
+            self.n_iter_ = max(n_iter for _, _, n_iter in fits)
+            if networks is None:
+                self.penalties_ = np.stack([penalties for _, penalties, _ in fits], axis=1)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -314,7 +330,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags
     ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
-        """Collect cells, label sums and noise variances of the model's own feature sets."""
+        """Collect cells, label sums and noise variances (n_outputs, n_cells) of the model's own feature sets."""
         reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
         if isinstance(self.feature_sets, (list, tuple)):
             names = [column.name for column in report.columns]
@@ -329,29 +345,32 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             j = reported.get(frozenset(feature_set))
             if j is not None:
                 table = report.tables[j]
-                own = np.full(table.n_bags, table.noise_variance)
+                merged = np.ones(table.n_bags)
                 index = known[j]
             else:
-                j, table, own = self._best_superset(report, feature_set)
+                table, merged = self._best_superset(report, feature_set)
                 place = {column.name: c for c, column in enumerate(report.columns)}
                 columns = tuple(place[name] for name in feature_set)
                 index = CellIndex(columns, tuple(report.columns[c].n_codes for c in columns), table.keys)
             indexes.append(index)
             tables.append(table)
-            noise.append(own)
-        return indexes, tables, np.concatenate(noise)
+            noise.append(np.outer(np.broadcast_to(table.noise_variance, report.n_outputs), merged))
+        return indexes, tables, np.concatenate(noise, axis=1)
 
     @staticmethod
-    def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[int, BagTable, FloatArray]:
-        best: tuple[int, BagTable, FloatArray] | None = None
-        for j, table in enumerate(report.tables):
-            if set(feature_set) <= set(table.feature_set) and not np.any(table.keys[-1] < 0):
-                projected, noise = project_table(table, feature_set)
-                if best is None or noise.sum() < best[2].sum():
-                    best = (j, projected, noise)
+    def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
+        best: tuple[BagTable, FloatArray] | None = None
+        least = np.inf
+        for table in report.tables:
+            whole = table.counts.sum() == report.n_samples and not np.any(table.keys[-1] < 0)
+            if whole and set(feature_set) <= set(table.feature_set):
+                projected, merged = project_table(table, feature_set)
+                noise = float(np.sum(table.noise_variance) * merged.sum())
+                if best is None or noise < least:
+                    best, least = (projected, merged), noise
         if best is None:
             raise ValueError(
-                f"feature_sets holds {feature_set}, which is no subset of a reported set without merged rare bags: "
+                f"feature_sets holds {feature_set}, which is no subset of a reported set with all its rare bags: "
                 f"{[table.feature_set for table in report.tables]}."
             )
         return best
@@ -389,6 +408,21 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _problems(
+    design: CellDesign, loss: SquaredLoss, sums: FloatArray, noise: FloatArray, report: CuratedBags
+) -> list[LabelSums]:
+    """State the fit of all outputs together, or of each by itself where the loss allows it."""
+    squares, bounds = report.square_sum, report.label_bounds
+    if len(sums) == 1 or not loss.separable:
+        if np.ndim(bounds) == 2:
+            bounds = (np.min(bounds), np.max(bounds))
+        return [LabelSums(design, loss, sums, noise.max(axis=0), squares, bounds)]
+    of_each = range(len(sums))
+    squares = [None for _ in of_each] if squares is None else squares
+    bounds = [bounds for _ in of_each] if np.ndim(bounds) < 2 else bounds
+    return [LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]) for k in of_each]
 
 
 def _read_features(

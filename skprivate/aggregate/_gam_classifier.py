@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 
 from skprivate._sklearn import _fit_context
-from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
+from skprivate._validation import check_classes, distinct_labels, read_labels, two_or_more
 from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import BUILT_IN, FloatArray, SquaredLoss
 from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
-from skprivate.aggregate.tables._labels import class_targets
+from skprivate.aggregate.tables._labels import are_labels, class_targets, indicator_targets
 from skprivate.aggregate.tables._sums import ClassSums, outputs_of
 from skprivate.privacy import PrivacyLedger
 
@@ -45,9 +45,12 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         position. The privacy budget is shared by all sets: "auto" takes pairs (the 100 widest) if there are
         enough rows for the noise of all these tables, else columns alone, by public numbers.
     min_size : int, optional
-        Bags of fewer rows are merged into one bag per set, by their public counts. By default 10, or a tenth of the
+        Bags of fewer rows, by their public counts, are small. By default 10, or a tenth of the
         rows if there are fewer than 100; of crosses that are not listed, a tenth of the noise variance of a sum (in
         squares of the largest label) if that is more.
+    small_bags : {"merge", "drop"}, default="merge"
+        Whether the small bags of a set become one bag, or are left out: their rows get 0 from the set. One set at
+        least must have no small bag, for the sum of all labels.
     penalty : "evidence", float, or (float, float), default="evidence"
         ℓ2 penalties. "evidence" estimates one per feature set from the (noisy) label sums by marginal likelihood,
         the noise variance being known: post-processing, which costs no budget. A pair is for (columns, crosses).
@@ -83,15 +86,15 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,), or list of such for multilabel targets
         Class labels.
     feature_sets_ : list of tuple of str
         Sets that have at least one bag.
-    tables_ : list of ndarray of shape (n_bags, 1) or (n_bags, n_classes)
+    tables_ : list of ndarray of shape (n_bags, 1), (n_bags, n_classes) or (n_bags, n_labels)
         Coefficients of the bags of each set, in the order of ``bags_.tables``.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
+    intercept_ : ndarray of shape (1,), (n_classes,) or (n_labels,)
         Log-odds, or logits of the classes, where all tables are 0.
-    penalties_ : ndarray of shape (n_sets,)
+    penalties_ : ndarray of shape (n_sets,), or (n_sets, n_labels) for multilabel targets
         None for factors and networks.
     bags_ : CuratedBags
         What was released about the labels.
@@ -104,8 +107,9 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
 
     Notes
     -----
-    (ε, δ)-label differential privacy under replacement of one label: features and counts are public and not
-    protected. All attributes are released. A value that was not seen in ``fit`` contributes 0 to the score.
+    (ε, δ)-label differential privacy under replacement of one row's label, or of all its labels: features and counts
+    are public and not protected. All attributes are released. Several labels are in one release, and each has a
+    model of its own. A value that was not seen in ``fit`` contributes 0 to the score.
 
     References
     ----------
@@ -135,6 +139,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         delta: float = 1e-6,
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
+        small_bags: Literal["merge", "drop"] = "merge",
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
         submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
@@ -152,6 +157,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         self.delta = delta
         self.feature_sets = feature_sets
         self.min_size = min_size
+        self.small_bags = small_bags
         self.penalty = penalty
         self.submodel = submodel
         self.submodel_options = submodel_options
@@ -174,8 +180,8 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
             Public features of any type; missing values are a value of their own. Of blocks
             (`skprivate.partitions`) the codes of all features are held in memory, labels are not.
-        y : array-like of shape (n_samples,), or column of X where it lies in blocks
-            Class labels; private.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), or column of X where it lies in blocks
+            Class labels, or a 0/1 indicator matrix; private. With ``epsilon``, other entries of a matrix count as 0.
 
         Returns
         -------
@@ -184,25 +190,30 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         self._check_penalty()
         given = None if self.classes is None else check_classes(self.classes)
 
-        def choose_targets(found: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+        strict = self.epsilon is None
+
+        def choose_targets(found: list[Any], n_columns: int) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+            if n_columns > 1:
+                return [(0, 1)] * n_columns, partial(indicator_targets, strict=strict)
             classes = two_or_more(found if given is None else given, self)
-            return classes, partial(class_targets, classes=classes, strict=self.epsilon is None)
+            return classes, partial(class_targets, classes=classes, strict=strict)
 
         read = partial(read_labels, classes=given)
         look = distinct_labels if given is None else no_labels
         coded, classes = self._code(X, y, read, look, choose_targets)
+        given = None if are_labels(classes) else given
 
         def plan(membership: Membership) -> ClassSums:
             return ClassSums.plan(
                 membership,
-                *outputs_of(len(classes)),
+                *outputs_of(classes),
                 classes=given,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
             )
 
-        self.classes_ = label_array(classes)
+        self._read_classes(tuple(classes), outputs_of(classes)[0])
         self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
 
@@ -215,16 +226,16 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes)
+        ndarray of shape (n_samples, n_classes); for multilabel targets, (n_samples, n_labels)
         """
         scores = self._scores(X)
-        if self.classes_.size > 2:
+        if self._loss(scores.shape[1]).name == "multinomial":
             return softmax(scores, axis=1)
         positive = expit(scores)
-        return np.hstack([1 - positive, positive])
+        return np.hstack([1 - positive, positive]) if self._is_binary() else positive
 
-    def _loss(self) -> LossName:
-        return "log" if self.classes_.size == 2 else "multinomial"
+    def _loss(self, n_outputs: int) -> SquaredLoss:
+        return BUILT_IN["log" if n_outputs == 1 or self._is_multilabel() else "multinomial"]
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:
@@ -233,3 +244,8 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
                 "own: from_frames(classes=(0, 1)))."
             )
         self._read_classes(report.classes, report.n_outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -10,14 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from skprivate._sklearn import StrOptions, _check_y, _fit_context
+from skprivate._sklearn import HasMethods, StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import (
+    BUILT_IN,
+    OWN_STATISTICS,
+    FloatArray,
+    OwnLoss,
+    SquaredLoss,
+    check_own_loss,
+    check_potential,
+    own_statistics,
+)
 from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
-from skprivate.aggregate.tables._labels import check_bounds, number_targets
+from skprivate.aggregate.tables._labels import bounds_of_outputs, number_targets
 from skprivate.aggregate.tables._sums import NumberSums
 from skprivate.privacy import PrivacyLedger
 
@@ -35,14 +44,20 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Privacy loss bound, ε > 0, of the label of one row. None: exact label sums, no label privacy.
     delta : float, default=1e-6
         Probability, in [0, 1), that the bound may fail.
-    loss : {"squared", "poisson"}, default="squared"
-        "squared": the mean of y. "poisson": the mean of counts, with the logarithm as link.
-    label_bounds : (float, float), optional
-        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
-        up to a half where n·ε is below 500; where too few rows hide in the noise, one is guessed, with a warning.
+    loss : {"squared", "poisson"} or object, default="squared"
+        "squared": the mean of y. "poisson": the mean of counts, with the logarithm as link. An object makes a loss
+        b(score) − T(y)·score of its own. It must have ``statistics(y)``, T of each label by itself, of shape (n_rows,)
+        or (n_rows, n_outputs); ``potential(scores)``, a convex b of scores of that shape, finite for all of them; and
+        ``gradient(scores)``, its derivative, which is the mean of T that the model predicts.
+    label_bounds : (float, float) or array-like of shape (n_outputs, 2), optional
+        Public interval of the labels (of T for an object), or of each of several, within ±1e50; what is outside is
+        clipped. By default a tenth of the budget finds them privately, up to a half where n·ε is below 500; where too
+        few rows hide in the noise, one is guessed, with a warning. Statistics of an object share the widest.
     feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional
+        As in `CuratedBagGAMClassifier`.
+    small_bags : {"merge", "drop"}, default="merge"
         As in `CuratedBagGAMClassifier`.
     penalty : "evidence", float, or (float, float), default="evidence"
         As in `CuratedBagGAMClassifier`.
@@ -57,11 +72,11 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     ----------
     feature_sets_ : list of tuple of str
         Sets that have at least one bag.
-    tables_ : list of ndarray of shape (n_bags, 1)
+    tables_ : list of ndarray of shape (n_bags, n_outputs)
         Coefficients of the bags of each set, in the order of ``bags_.tables``.
-    intercept_ : ndarray of shape (1,)
+    intercept_ : ndarray of shape (n_outputs,)
         Prediction, before the link, where all tables are 0.
-    penalties_ : ndarray of shape (n_sets,)
+    penalties_ : ndarray of shape (n_sets,), or (n_sets, n_outputs) for several columns of labels
         ℓ2 penalty of each set, None for networks.
     bags_ : CuratedBags
         What was released about the labels.
@@ -74,9 +89,13 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
     Notes
     -----
-    (ε, δ)-label differential privacy under replacement of one label: features and counts are public and not
-    protected. All attributes are released. The sum of squared labels is released like one more feature set; from it
-    the residual variance is estimated (``loss="squared"``).
+    (ε, δ)-label differential privacy under replacement of one row's label, or of all its labels: features and counts
+    are public and not protected. All attributes are released. The sum of squared labels is released like one more
+    feature set; from it the residual variance is estimated (``loss="squared"``). Columns of labels are in one release,
+    whose noise covers all of them; each has a model of its own, but several statistics of a loss share one.
+
+    A loss of one's own is tried on made-up labels and scores first. A label for which its statistics fail or are not
+    finite counts as one of statistics 0, and nothing is said of it.
 
     References
     ----------
@@ -96,7 +115,10 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GAM_CONSTRAINTS,
-        "loss": [StrOptions({"squared", "poisson"})],
+        "loss": [
+            StrOptions({"squared", "poisson"}),
+            HasMethods(["statistics", "potential", "gradient"]),
+        ],
         "label_bounds": ["array-like", None],
     }
 
@@ -105,10 +127,11 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         epsilon: float | None = 1.0,
         *,
         delta: float = 1e-6,
-        loss: Literal["squared", "poisson"] = "squared",
+        loss: Literal["squared", "poisson"] | Any = "squared",
         label_bounds: ArrayLike | None = None,
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
+        small_bags: Literal["merge", "drop"] = "merge",
         penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
         submodel: Literal["crosses", "factors", "mlp"] | Callable[..., Any] = "crosses",
         submodel_options: dict[str, Any] | None = None,
@@ -127,6 +150,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         self.label_bounds = label_bounds
         self.feature_sets = feature_sets
         self.min_size = min_size
+        self.small_bags = small_bags
         self.penalty = penalty
         self.submodel = submodel
         self.submodel_options = submodel_options
@@ -148,7 +172,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
             Public features of any type; missing values are a value of their own. Of blocks
             (`skprivate.partitions`) the codes of all features are held in memory, labels are not.
-        y : array-like of shape (n_samples,), or column of X where it lies in blocks
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or column of X where it lies in blocks
             Numbers; private. For ``loss="poisson"`` at least 0: with ``epsilon``, negative ones are clipped to 0.
 
         Returns
@@ -156,23 +180,36 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         self
         """
         self._check_penalty()
-        bounds = check_bounds(self.label_bounds)
-        if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
-            raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
+        poisson = isinstance(self.loss, str) and self.loss == "poisson"
+
+        def choose_targets(_: Any, n_columns: int) -> tuple[Any, Callable[[Any], Any]]:
+            n_outputs, targets = n_columns, number_targets
+            if not isinstance(self.loss, str):
+                n_outputs = check_own_loss(self.loss, n_columns)
+                targets = partial(
+                    own_statistics, given=self.loss, n_outputs=n_outputs, strict=self.epsilon is None
+                )
+            bounds = bounds_of_outputs(self.label_bounds, n_outputs)
+            if poisson and bounds is not None and min(bounds)[0] < 0:
+                raise ValueError(
+                    f"label_bounds must not go below 0 for loss='poisson', got {self.label_bounds!r}."
+                )
+            return (n_outputs, bounds), targets
+
         read = partial(
-            _read_labels,
-            estimator=type(self).__name__,
-            nonnegative=self.loss == "poisson" and self.epsilon is None,
+            _read_labels, estimator=type(self).__name__, nonnegative=poisson and self.epsilon is None
         )
-        coded, _ = self._code(X, y, read, no_labels, lambda _: (None, number_targets))
+        coded, (n_outputs, bounds) = self._code(X, y, read, no_labels, choose_targets)
 
         def plan(membership: Membership) -> NumberSums:
             return NumberSums.plan(
                 membership,
-                1,
+                n_outputs,
                 bounds,
-                nonnegative=self.loss == "poisson",
-                with_squares=self.loss == "squared",
+                nonnegative=poisson,
+                with_squares=self._loss(n_outputs).quadratic,
+                shared=not self._loss(n_outputs).separable,
+                further=() if isinstance(self.loss, str) else (OWN_STATISTICS,),
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
@@ -191,30 +228,37 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Within the interval of the labels where one was given or found.
         """
-        scores = self._scores(X)[:, 0]
-        predicted = scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
-        return predicted if self.bags_.label_bounds is None else np.clip(predicted, *self.bags_.label_bounds)
+        scores = self._scores(X)
+        predicted = self._loss(scores.shape[1]).partition(scores.T)[1].T
+        if self.bags_.label_bounds is not None:
+            predicted = np.clip(predicted, *np.array(self.bags_.label_bounds).T)
+        return predicted[:, 0] if scores.shape[1] == 1 else predicted
 
-    def _loss(self) -> LossName:
-        return "poisson" if self.loss == "poisson" else "squared"
+    def _loss(self, n_outputs: int) -> SquaredLoss:
+        return BUILT_IN[self.loss] if isinstance(self.loss, str) else OwnLoss(self.loss, n_outputs)
 
     def _check_report(self, report: CuratedBags) -> None:
-        if report.classes is not None or report.n_outputs != 1:
+        if report.classes is not None:
             raise ValueError("bags hold class counts; use CuratedBagGAMClassifier, or aggregate numbers.")
+        if not isinstance(self.loss, str):
+            check_potential(self.loss, report.n_outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
         tags.regressor_tags.poor_score = True
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = isinstance(self.loss, str) and self.loss == "poisson"
+        tags.target_tags.multi_output = True
         return tags
 
 
 def _read_labels(y: Any, *, estimator: Any, nonnegative: bool) -> Any:
-    labels = _check_y(read_numbers(y), estimator=estimator)
+    labels = read_numbers(y)
+    if not (isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 1):
+        labels = _check_y(labels, estimator=estimator)
     if nonnegative and np.any(labels < 0):
         raise ValueError("y must not be negative for loss='poisson'.")
     return labels

@@ -1,7 +1,7 @@
 """Networks on aggregated labels, and other torch modules; needs torch, imported on first use.
 
 Curated bags: every submodel is evaluated once per distinct bag of its feature set. Its outputs are gathered into row
-scores, and torch differentiates the loss Σ b(score) − Σ (label sum)·(output). With exact label sums its gradient is
+scores, and the gradient of Σ b(score) − Σ (label sum)·(output) goes back through torch. With exact label sums it is
 that of the individual labels (Theorem 1).
 
 Random bags: a module sees features of rows, which are public, and the gradient of a loss of released aggregates, in
@@ -25,7 +25,7 @@ import numpy as np
 
 from skprivate._sklearn import steps
 from skprivate.aggregate._bag_losses import BagObjective
-from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.additive._constant import GIVEN_PENALTY_MARGIN, LabelSums, share_to_keep
 from skprivate.aggregate.additive._design import CellDesign, constant_start
 from skprivate.aggregate.random._bags import BagSums
@@ -243,45 +243,29 @@ def tried_submodels(
     return networks
 
 
-def _design_scores(design: CellDesign, outputs: Any, intercept: Any) -> Any:
-    """Score rows, (n_rows, n_outputs), differentiably in both arguments; gather and scatter are the design's own."""
-    torch = import_torch()
-
-    class Gather(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, tables: Any, constant: Any) -> Any:
-            coef = torch.cat([tables, constant[None]]).detach().numpy().T
-            return torch.as_tensor(design.scores(np.ascontiguousarray(coef)).T.copy())
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
-            back = design.scatter(np.ascontiguousarray(gradient.numpy().T))
-            return torch.as_tensor(back[:, :-1].T.copy()), torch.as_tensor(back[:, -1].copy())
-
-    return Gather.apply(outputs, intercept)  # type: ignore[no-untyped-call]
-
-
 def aggregate_loss(
-    design: CellDesign, loss: LossName, outputs: Any, intercept: Any, sums: FloatArray, total: FloatArray
+    design: CellDesign, loss: SquaredLoss, outputs: Any, intercept: Any, sums: FloatArray, total: FloatArray
 ) -> Any:
     """Evaluate Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
 
     Outputs (n_cells, n_outputs) are those of the submodels on all bags, in the design's order.
     """
     torch = import_torch()
-    scores = _design_scores(design, outputs, intercept)
-    if loss == "squared":
-        value = 0.5 * (scores**2).sum(dim=1)
-    elif loss == "log":
-        value = torch.nn.functional.softplus(scores[:, 0])
-    elif loss == "multinomial":
-        value = torch.logsumexp(scores, dim=1)
-    else:
-        value = torch.exp(scores[:, 0])
-    if design.multiplicity is not None:
-        value = value * torch.as_tensor(design.multiplicity)
-    linear = (torch.as_tensor(sums.T) * outputs).sum() + (torch.as_tensor(total) * intercept).sum()
-    return value.sum() - linear
+    linear, free = np.column_stack([sums, total]), np.zeros(design.n_cells + 1)
+
+    class Objective(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, tables: Any, constant: Any) -> Any:
+            coef = np.ascontiguousarray(torch.cat([tables, constant[None]]).detach().numpy().T)
+            value, gradient = design.value_and_gradient(coef, loss, linear, free)
+            ctx.gradient = torch.as_tensor(gradient.T.copy())
+            return tables.new_tensor(value)
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> Any:
+            return slope * ctx.gradient[:-1], slope * ctx.gradient[-1]
+
+    return Objective.apply(outputs, intercept)  # type: ignore[no-untyped-call]
 
 
 def fit_submodels(

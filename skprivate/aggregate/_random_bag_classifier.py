@@ -18,7 +18,6 @@ from skprivate._validation import (
     distinct_labels,
     label_array,
     read_labels,
-    read_numbers,
     two_or_more,
 )
 from skprivate.aggregate._bag_losses import BagObjective, class_objective
@@ -28,13 +27,12 @@ from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRan
 from skprivate.aggregate.random._bags import (
     RandomBags,
     gather_rows,
-    label_rows,
     labelled_blocks,
     no_labels,
 )
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
 from skprivate.aggregate.random._quadratic import fit_quadratic
-from skprivate.aggregate.tables._labels import class_targets
+from skprivate.aggregate.tables._labels import class_targets, indicator_targets
 from skprivate.aggregate.tables._sums import ClassSums, Labelled, outputs_of
 from skprivate.partitions import InMemory
 from skprivate.privacy import PrivacyLedger
@@ -223,22 +221,18 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         self._fit_bags(
             public,
             rows,
-            lambda bags: ClassSums.plan(bags, *outputs_of(len(plain)), epsilon=self.epsilon, classes=given),
+            lambda bags: ClassSums.plan(bags, *outputs_of(plain), epsilon=self.epsilon, classes=given),
             tuple(plain),
         )
         return self
 
     def _fit_indicators(self, rows: InMemory) -> Self:
-        # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-        y = rows.block.labels
-        targets = (read_numbers(y) == 1).astype(np.float64)
-        if self.epsilon is None and not np.array_equal(targets, y):
-            raise ValueError("y must hold 0 and 1 only if it has several columns.")
-        n_outputs = targets.shape[1]
+        targets = indicator_targets(rows.block.labels, strict=self.epsilon is None)
+        n_outputs = len(targets)
         self.classes_ = [np.array([0, 1])] * n_outputs
         self._fit_bags(
             gather_rows(rows, no_labels),
-            InMemory(Labelled.of(label_rows(targets))),
+            InMemory(Labelled.of(targets)),
             lambda bags: ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
         )
         return self

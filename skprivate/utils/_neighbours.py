@@ -118,7 +118,7 @@ def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any)
         yield dataclasses.replace(data, X=X)
     if _is_numeric(data.y):
         y = data.y.copy()
-        y[others] = rng.choice(EXTREMES, size=others.size)
+        y[others] = rng.choice(EXTREMES, size=y[others].shape)
         yield dataclasses.replace(data, y=y)
 
 
@@ -185,6 +185,8 @@ def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, 
         another = data.y[rng.integers(len(data.y))].tolist()
         for value in (*EXTREMES, another, float(random_floats(rng, 1)[0])):
             yield f"y = {value!r}", value
+        if data.y.ndim == 2:
+            yield "several extreme labels", rng.choice(EXTREMES, size=data.y.shape[1])
         return
     for label in np.unique(data.y):
         yield f"y = {label!r}", label

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor
+from skprivate.aggregate._losses import BUILT_IN
 from skprivate.aggregate.additive import _evidence as evidence_module
 from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.additive._design import CellDesign, constant_start
@@ -44,7 +45,7 @@ def test_posterior_step_is_generalised_least_squares():
     ridge = rng.uniform(0.5, 2.0, design.n_cells)
     noisy = sums + rng.normal(size=sums.shape) * np.sqrt(noise)
     start = np.zeros((1, design.n_cells + 1))
-    coef, spread = _posterior(LabelSums(design, "squared", noisy, noise), start, ridge, 1.0)
+    coef, spread = _posterior(LabelSums(design, BUILT_IN["squared"], noisy, noise), start, ridge, 1.0)
     gram = design.gram(np.ones(design.n_rows))
     first = slice(0, int(design.offsets[1]))
     full = np.column_stack([gram, gram[:, first].sum(axis=1)])
@@ -55,9 +56,11 @@ def test_posterior_step_is_generalised_least_squares():
     )
     np.testing.assert_allclose(spread[0], np.diag(np.linalg.inv(information))[:-1], rtol=1e-5)
     # Without noise it is ridge regression on individual labels.
-    exact, _ = _posterior(LabelSums(design, "squared", sums, np.zeros(design.n_cells)), start, ridge, 1.0)
+    exact, _ = _posterior(
+        LabelSums(design, BUILT_IN["squared"], sums, np.zeros(design.n_cells)), start, ridge, 1.0
+    )
     linear = np.column_stack([sums, [y.sum()]])
-    _, gradient = design.value_and_gradient(exact, "squared", linear, np.append(ridge, 0.0))
+    _, gradient = design.value_and_gradient(exact, BUILT_IN["squared"], linear, np.append(ridge, 0.0))
     np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
 
 
@@ -78,7 +81,7 @@ def test_variances_are_recovered(noise):
         sums = sums_over(design, cells, y)
         sums += rng.normal(scale=np.sqrt(noise), size=sums.shape)
         fit = fit_evidence(
-            LabelSums(design, "log", sums, np.full(design.n_cells, noise)), np.array([1, 1, 2])
+            LabelSums(design, BUILT_IN["log"], sums, np.full(design.n_cells, noise)), np.array([1, 1, 2])
         )
         found.append(fit.variances)
     ratio = np.exp(np.mean(np.log(found), axis=0)) / truth
@@ -89,14 +92,16 @@ def test_totals_weigh_sets_by_their_noise():
     design, cells, rng = crossed(500, 0)
     y = rng.random(500)
     sums = sums_over(design, cells, y)
-    assert LabelSums(design, "log", sums, np.zeros(design.n_cells)).total[0] == pytest.approx(y.sum())
+    assert LabelSums(design, BUILT_IN["log"], sums, np.zeros(design.n_cells)).total[0] == pytest.approx(
+        y.sum()
+    )
     noise = np.full(design.n_cells, 4.0)
     ends = design.offsets
     parts = [sums[0, ends[j] : ends[j + 1]].sum() for j in range(3)]
     sums[0, ends[2]] += 100.0
     weight = 1 / (4.0 * np.diff(ends))
     expected = np.average([parts[0], parts[1], parts[2] + 100], weights=weight)
-    assert LabelSums(design, "log", sums, noise).total[0] == pytest.approx(expected)
+    assert LabelSums(design, BUILT_IN["log"], sums, noise).total[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("loss", ["squared", "log", "poisson", "multinomial"])
@@ -112,8 +117,8 @@ def test_the_iterative_filter_finds_the_mode_of_the_dense_one(loss):
     sums = np.concatenate([sums_over(design, cells, label.astype(float)) for label in labels])
     sums += rng.normal(size=sums.shape) * np.sqrt(noise)
     prior = np.repeat([0.5, 0.2, 0.05], np.diff(design.offsets))
-    problem = LabelSums(design, loss, sums, noise)
-    start = constant_start(design, loss, problem.linear)
+    problem = LabelSums(design, BUILT_IN[loss], sums, noise)
+    start = constant_start(design, BUILT_IN[loss], problem.linear)
     dense = start
     intercept = (0.3, 4.0)
     for _ in range(40):
@@ -145,7 +150,7 @@ def test_the_filter_is_done_soon_where_columns_say_much():
     sums += rng.normal(size=sums.shape)
     prior = np.repeat([2.0] * 5 + [0.01] * 10, np.diff(design.offsets))
     start = np.zeros((1, design.n_cells + 1))
-    problem = LabelSums(design, "log", sums, noise)
+    problem = LabelSums(design, BUILT_IN["log"], sums, noise)
     mode, _ = filtered_mode(problem, start, prior, 1.0, (0.0, 9.0))
     assert mode is not start
     next_mode, _ = _posterior(problem, mode, 1 / prior, 1.0, (0.0, 9.0))
@@ -159,7 +164,7 @@ def test_the_filter_gives_up_for_the_start_within_its_work(monkeypatch):
     start = np.zeros((1, design.n_cells + 1))
     monkeypatch.setattr(evidence_module, "_MOST_PRODUCTS", 3)
     with pytest.warns(ConvergenceWarning, match="filter of 142 cells did not converge.* fewer feature sets"):
-        found = filtered_mode(LabelSums(design, "log", sums, noise), start, prior, 1.0, (0.0, 9.0))
+        found = filtered_mode(LabelSums(design, BUILT_IN["log"], sums, noise), start, prior, 1.0, (0.0, 9.0))
     assert found[0] is start and found[1] is None
 
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, make_curated_bags
-from skprivate.aggregate._losses import partition, variance
+from skprivate.aggregate._losses import BUILT_IN
 from skprivate.aggregate.additive import _design as design_module
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 
@@ -71,10 +71,10 @@ def test_few_passes_where_a_factor_of_all_cells_costs_too_much(most, monkeypatch
     y = (rng.random(design.n_rows) < 1 / (1 + np.exp(2 - X[:, 0] / 2))).astype(float)
     linear = design.scatter(y[None])
     ridge = np.append(np.where(design.set_of_cell() < 14, 0.1, 300.0), 0.0)
-    exact = fit_tables(design, "log", linear, ridge, tol=1e-9)
+    exact = fit_tables(design, BUILT_IN["log"], linear, ridge, tol=1e-9)
     monkeypatch.setattr(design_module, "_SECONDS_PER_FLOP", 1.0)
     monkeypatch.setattr(design_module, "_PART_CELLS", most)
-    found = fit_tables(design, "log", linear, ridge, tol=1e-6)
+    found = fit_tables(design, BUILT_IN["log"], linear, ridge, tol=1e-6)
     assert found.n_passes < (40 if most else 100)
     np.testing.assert_allclose(design.scores(found.coef), design.scores(exact.coef), atol=2e-3)
 
@@ -86,7 +86,7 @@ def test_grouping_and_merging_are_exact(table, span, monkeypatch):
     design, one_hot = design_of(X)
     coef = rng.normal(size=(1, design.n_cells + 1))
     linear = rng.normal(size=coef.shape)
-    value, gradient = design.value_and_gradient(coef, "log", linear, np.ones(coef.size))
+    value, gradient = design.value_and_gradient(coef, BUILT_IN["log"], linear, np.ones(coef.size))
     scores = row_scores(design, one_hot, coef)[:, 0]
     expected = np.logaddexp(0, scores).sum() - np.sum(linear * coef) + 0.5 * np.sum(coef**2)
     assert value == pytest.approx(expected, rel=1e-12)
@@ -142,7 +142,7 @@ def test_gradient_equals_that_of_individual_labels(table, loss):
     design, one_hot = design_of(X, min_size=5)
     linear = np.column_stack([targets @ one_hot, targets.sum(axis=1)])
     coef = rng.normal(scale=0.3, size=linear.shape)
-    value, gradient = design.value_and_gradient(coef, loss, linear, np.zeros(coef.shape[1]))
+    value, gradient = design.value_and_gradient(coef, BUILT_IN[loss], linear, np.zeros(coef.shape[1]))
     scores = row_scores(design, one_hot, coef)
     expected = individual_gradient(loss, scores, targets, one_hot)
     np.testing.assert_allclose(gradient, expected, atol=1e-10 * np.abs(expected).max())
@@ -155,8 +155,9 @@ def test_curvature_is_the_derivative_of_the_gradient(loss):
     scores = np.random.default_rng(0).normal(size=(3 if loss == "multinomial" else 1, 50))
     step = np.zeros_like(scores)
     step[0] = 1e-6
-    slope = (partition(loss, scores + step)[1] - partition(loss, scores - step)[1])[0] / 2e-6
-    np.testing.assert_allclose(variance(loss, partition(loss, scores)[1])[0], slope, rtol=1e-6, atol=1e-9)
+    loss = BUILT_IN[loss]
+    slope = (loss.partition(scores + step)[1] - loss.partition(scores - step)[1])[0] / 2e-6
+    np.testing.assert_allclose(loss.moments(scores)[1][0], slope, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -167,7 +168,9 @@ def test_fit_equals_scikit_learn_on_individual_labels(table, loss):
     n = len(X)
     linear = np.column_stack([targets @ one_hot, targets.sum(axis=1)])
     ridge = 2.5
-    fit = fit_tables(design, loss, linear, np.append(np.full(design.n_cells, ridge), 0.0), tol=1e-10)
+    fit = fit_tables(
+        design, BUILT_IN[loss], linear, np.append(np.full(design.n_cells, ridge), 0.0), tol=1e-10
+    )
     if loss == "squared":
         model = Ridge(alpha=ridge).fit(one_hot, targets[0])
     elif loss == "poisson":
@@ -261,7 +264,9 @@ def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
             for module, i in zip(modules, indexes, strict=True)
         ]
     )
-    loss_of_bags = aggregate_loss(design, loss, outputs, intercept, targets @ one_hot, targets.sum(axis=1))
+    loss_of_bags = aggregate_loss(
+        design, BUILT_IN[loss], outputs, intercept, targets @ one_hot, targets.sum(axis=1)
+    )
     from_bags = torch.autograd.grad(loss_of_bags, [*parameters, intercept])
     # Individual labels: outputs once per row, autograd through everything.
     rows = [torch.as_tensor(X[:, s].astype(np.int64) + 1) for s in map(list, sets)]

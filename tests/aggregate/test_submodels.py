@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 
 from skprivate import PrivacyLedger
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor
+from skprivate.aggregate._losses import BUILT_IN
 from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.additive._design import CellDesign
 from skprivate.aggregate.additive._factors import Factors, _Exact, _Weighted
@@ -31,7 +32,7 @@ def test_factors_have_the_gradient_of_their_objective(loss, aim):
     k = 3 if loss == "multinomial" else 1
     sums = design.scatter(rng.random((k, design.n_rows)) * design.counts.size / design.n_cells)[:, :-1]
     noise = np.full(design.n_cells, 5.0 if aim is _Weighted else 0.0)
-    problem = LabelSums(design, loss, sums, noise)
+    problem = LabelSums(design, BUILT_IN[loss], sums, noise)
     factors, objective = Factors(indexes, k, 2), aim(problem)
     start = factors.start(problem.constant[:, -1], rng)
     start += 0.3 * rng.standard_normal(start.size)

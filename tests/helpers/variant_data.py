@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from scipy.special import i0e, i1e
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -44,6 +45,47 @@ class AbsoluteLoss:
 
 
 assert isinstance(AbsoluteLoss(), CustomLoss)
+
+
+class Directions:
+    """Angles: b(s) = log I₀(‖s‖), T = (cos y, sin y). It fails for large ones."""
+
+    def statistics(self, y):
+        if np.any(np.abs(y) > 1e300):
+            raise ValueError(f"{y}")
+        return np.column_stack([np.cos(y), np.sin(y)])
+
+    def potential(self, scores):
+        size = np.sqrt(np.sum(scores**2, axis=1))
+        return size + np.log(i0e(size))
+
+    def gradient(self, scores):
+        size = np.sqrt(np.sum(scores**2, axis=1, keepdims=True)) + 1e-12
+        return scores / size * i1e(size) / i0e(size)
+
+
+class NegativeBinomial:
+    """Counts with r failures and means up to ``most``, beyond which the potential is a parabola."""
+
+    def __init__(self, r=2.0, most=60.0):
+        self.r, self.most = r, most
+
+    def statistics(self, y):
+        return y
+
+    def potential(self, scores):
+        e, mean, bend, beyond = self._parts(scores)
+        return -self.r * np.log1p(-e) + mean * beyond + bend * beyond**2 / 2
+
+    def gradient(self, scores):
+        _, mean, bend, beyond = self._parts(scores)
+        return mean + bend * beyond
+
+    def _parts(self, scores):
+        known = np.minimum(scores, np.log(self.most / (self.most + self.r)))
+        e = np.exp(known)
+        mean = self.r * e / (1 - e)
+        return e, mean, mean / (1 - e), scores - known
 
 
 def quartic(y, predicted):
@@ -139,6 +181,21 @@ def rows_with_gaps(estimator, rng, n_rows):
 def three_classes(estimator, rng, n_rows):
     data = default_data(estimator, rng, n_rows)
     return dataclasses.replace(data, y=rng.permutation(np.arange(n_rows) % 3))
+
+
+def several_labels(estimator, rng, n_rows):
+    data = default_data(estimator, rng, n_rows)
+    return dataclasses.replace(data, y=rng.integers(0, 2, size=(n_rows, 3)))
+
+
+def several_numbers(estimator, rng, n_rows):
+    data = default_data(estimator, rng, n_rows)
+    return dataclasses.replace(data, y=np.abs(rng.normal(size=(n_rows, 2)) * [1.0, 1e6]))
+
+
+def several_extremes(estimator, rng, n_rows):
+    data = default_data(estimator, rng, n_rows)
+    return dataclasses.replace(data, y=rng.choice(EXTREMES, (n_rows, 2)))
 
 
 def counts(estimator, rng, n_rows):

@@ -8,6 +8,8 @@ from itertools import product
 from helpers.pairwise import pairwise
 from helpers.variant_data import (
     AbsoluteLoss,
+    Directions,
+    NegativeBinomial,
     category_rows,
     colours,
     columnwise_candidates,
@@ -27,6 +29,9 @@ from helpers.variant_data import (
     rows_of_colours,
     rows_of_one_user_each,
     rows_with_gaps,
+    several_extremes,
+    several_labels,
+    several_numbers,
     states,
     three_classes,
     tied_rows,
@@ -280,7 +285,15 @@ def _gam_classifiers():
         mechanism=noise,
         min_size=(None, 2),
     )
-    return two + three
+    labels = modes(kind, (several_labels,), fixed={"n_bins": 4}, mechanism=noise, classes=(None, [0, 1]))
+    small = modes(
+        kind,
+        (default_data,),
+        fixed={"classes": [0, 1], "n_bins": 2, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 4},
+        small_bags=("merge", "drop"),
+        mechanism=("laplace", "gaussian"),
+    )
+    return two + three + labels + small
 
 
 #: Public bounds on labels: none, small, far from zero for float64, far beyond a step, and tiny.
@@ -298,13 +311,37 @@ def _gam_regressors():
         feature_sets=("singles", "pairs"),
         label_bounds=(None, (0, 1)),
     )
-    return squared + modes(
+    several = modes(
+        kind,
+        (several_numbers, several_extremes),
+        fixed={"n_bins": 4},
+        mechanism=noise,
+        loss=("squared", "poisson"),
+        label_bounds=(None, (0, 9), [(0, 1), (0, 1e6)]),
+    )
+    own = modes(
+        kind,
+        (default_data, extreme_labels),
+        fixed={"n_bins": 4, "feature_sets": "singles"},
+        mechanism=("laplace", "gaussian"),
+        loss=(NegativeBinomial(), Directions()),
+        label_bounds=(None, (-1, 1)),
+    )
+    poisson = modes(
         kind,
         (counts, extreme_labels),
         fixed={"n_bins": 4, "loss": "poisson"},
         mechanism=noise,
         label_bounds=(None, (0, 9)),
     )
+    small = modes(
+        kind,
+        (default_data, extreme_labels),
+        fixed={"n_bins": 2, "feature_sets": [(0,), (0, 1), (1, 2)], "min_size": 4},
+        small_bags=("merge", "drop"),
+        label_bounds=(None, (0, 1)),
+    )
+    return squared + several + own + poisson + small
 
 
 def _random_bags():
@@ -483,6 +520,9 @@ _PREPROCESSOR_DATA = (
     missing_values,
     names_of_users,
     rows_with_gaps,
+    several_extremes,
+    several_labels,
+    several_numbers,
     far_rows,
 )
 

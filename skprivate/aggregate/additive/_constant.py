@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
+from skprivate.aggregate._losses import FloatArray, Interval, SquaredLoss
 from skprivate.aggregate.additive._design import CellDesign, constant_start
 from skprivate.privacy import public_generator, warn_caller
 
@@ -26,11 +26,11 @@ class LabelSums:
     """Released label sums (n_outputs, n_cells) of a design, and the noise variance of each cell (n_cells,)."""
 
     design: CellDesign
-    loss: LossName
+    loss: SquaredLoss
     sums: FloatArray
     noise: FloatArray
     square_sum: float | None = None
-    label_bounds: tuple[float, float] | None = None
+    label_bounds: Interval | None = None
 
     @property
     def is_noisy(self) -> bool:
@@ -44,13 +44,14 @@ class LabelSums:
 
     @cached_property
     def total(self) -> FloatArray:
-        """Sum of all labels (n_outputs,): every feature set adds up to it, the least noisy ones count most."""
+        """Sum of all labels (n_outputs,): each set of all rows adds up to it, the least noisy ones count most."""
         set_of_cell = self.design.set_of_cell()
         n_sets = self.design.offsets.size - 1
         if n_sets == 0:
             raise ValueError("at least one feature set is needed to know the sum of the labels.")
-        totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in self.sums])
-        spread = np.bincount(set_of_cell, self.noise, n_sets)
+        complete = self.design.complete_sets()
+        totals = np.stack([np.bincount(set_of_cell, row, n_sets)[complete] for row in self.sums])
+        spread = np.bincount(set_of_cell, self.noise, n_sets)[complete]
         weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
         total: FloatArray = totals @ (weight / weight.sum())
         return total
@@ -70,38 +71,24 @@ class LabelSums:
         if self.is_noisy:
             n = max(self.design.n_samples, 1)
             n_sets = self.design.offsets.size - 1
-            spread = np.bincount(self.design.set_of_cell(), self.noise, n_sets)
+            spread = np.bincount(self.design.set_of_cell(), self.noise, n_sets)[self.design.complete_sets()]
             error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
-            low, high = (-np.inf, np.inf) if self.label_bounds is None else self.label_bounds
-            if self.loss in ("log", "multinomial"):
-                low, high = min(error, 0.5 / linear.shape[0]), 1.0 - min(error, 0.5)
-            elif self.loss == "poisson":
-                low = min(max(low, error), high)
-            linear[:, -1] = n * np.clip(linear[:, -1] / n, low, high)
+            linear[:, -1] = n * self.loss.clip_mean(linear[:, -1] / n, error, self.label_bounds)
         return constant_start(self.design, self.loss, linear)
 
     def possible(self) -> FloatArray:
         """Project noisy sums, the total last, to those of some labels: others leave objectives without a minimum."""
         linear = self.linear
-        if self.loss == "squared" or not self.is_noisy:
+        if self.loss.quadratic or not self.is_noisy:
             return linear
-        counts = self.design.counts
-        linear[:, -1] = self.design.n_samples * partition(self.loss, self.constant[:, -1:])[1][:, 0]
-        if self.loss == "multinomial":  # a row has one class: the nearest point of a simplex
-            ordered = -np.sort(-self.sums, axis=0)
-            rank = np.arange(1, self.sums.shape[0] + 1)[:, np.newaxis]
-            excess = (np.cumsum(ordered, axis=0) - counts) / rank
-            last = np.sum(ordered > excess, axis=0, keepdims=True) - 1
-            linear[:, :-1] = np.maximum(self.sums - np.take_along_axis(excess, last, axis=0), 0.0)
-        else:
-            low, high = (0.0, 1.0) if self.loss == "log" else self.label_bounds or (0.0, np.inf)
-            linear[:, :-1] = np.clip(self.sums, low * counts, high * counts)
+        linear[:, -1] = self.design.n_samples * self.loss.partition(self.constant[:, -1:])[1][:, 0]
+        linear[:, :-1] = self.loss.clip_sums(self.sums, self.design.counts, self.label_bounds)
         return linear
 
     @cached_property
     def dispersion(self) -> float:
         """Variance of the labels about their mean for the squared loss, else 1."""
-        if self.loss != "squared":
+        if not self.loss.quadratic:
             return 1.0
         design, n = self.design, self.design.n_samples
         if self.square_sum is not None:
@@ -121,16 +108,16 @@ class LabelSums:
 
         They are 0 and 1 except for the squared loss: other scores have a scale of their own.
         """
-        if self.loss != "squared":
+        if not self.loss.quadratic:
             return np.zeros(self.sums.shape[0]), 1.0
         return self.total / max(self.design.n_samples, 1), float(np.sqrt(self.dispersion))
 
     def simulate_noise(self, coef: FloatArray, dispersion: float) -> FloatArray:
         """Sample N(0, G + N) publicly: labels that vary as at the coefficients, and noise in the sums."""
         rng = public_generator(0)
-        _, mean = partition(self.loss, self.design.scores(coef))
-        scale = np.sqrt(dispersion * variance(self.loss, mean) * self.multiplicity)
-        rows = scale * rng.standard_normal(mean.shape)
+        _, variance = self.loss.moments(self.design.scores(coef))
+        scale = np.sqrt(dispersion * variance * self.multiplicity)
+        rows = scale * rng.standard_normal(scale.shape)
         sampled: FloatArray = self.design.scatter(rows)[:, :-1]
         return sampled + np.sqrt(self.noise) * rng.standard_normal(sampled.shape)
 
@@ -141,8 +128,6 @@ ESTIMATED_PENALTY_MARGIN, GIVEN_PENALTY_MARGIN = 0.0, 1.0
 #: A fit that is worse than the constant by this number of standard errors warns.
 _WARNING_MARGIN = 3.0
 _SHARES = np.linspace(0.0, 1.0, 21)
-#: Loss of a constant of mean 1 where nine in ten counts are 0 and the model knows which.
-_POISSON_GAIN = 2.3
 
 
 def share_to_keep(
@@ -220,15 +205,15 @@ def _new_loss(
     """Estimate the loss of new labels above the constant's, of a share of the way from it by ``change``."""
     design, loss, multiplicity = problem.design, problem.loss, problem.multiplicity
     first, way = design.scores(problem.constant), design.scores(change)
-    start, mean = partition(loss, first)
+    start, mean = loss.partition(first)
     # About the constant: of labels far from 0 the parts would cancel.
     pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
 
     def estimate(share: float) -> float:
-        if loss == "squared":
+        if loss.quadratic:
             rise = 0.5 * share**2 * np.sum(way**2, axis=0)
         else:
-            rise = partition(loss, first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
+            rise = loss.partition(first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
         return float(rise @ multiplicity) + share * (optimism - pull)
 
     return estimate
@@ -247,21 +232,11 @@ def _share(
 ) -> float:
     """Choose the step from the constant by ``change``, as sums of this noise and dispersion rate it."""
     design, loss = problem.design, problem.loss
-    _, mean = partition(loss, design.scores(problem.constant))
+    mean, variance = loss.moments(design.scores(problem.constant))
     way = design.scores(change)
-    spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * problem.multiplicity))
+    spread = dispersion * float(np.sum(variance * way**2 * problem.multiplicity))
     error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
-    gain = design.n_samples * _largest_gain(loss, mean[:, 0], dispersion)
+    gain = design.n_samples * loss.largest_gain(mean[:, 0], dispersion)
     advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
     estimate = _new_loss(problem, linear, change, optimism)
     return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
-
-
-def _largest_gain(loss: LossName, mean: FloatArray, dispersion: float) -> float:
-    """Bound the loss of a row that any model saves over the constant mean."""
-    if loss == "squared":
-        return 0.5 * dispersion
-    if loss == "poisson":
-        return float(mean[0]) * _POISSON_GAIN
-    shares = np.append(mean, 1.0 - mean) if loss == "log" else mean
-    return -float(np.sum(shares * np.log(np.maximum(shares, 1e-300))))

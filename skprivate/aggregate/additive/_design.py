@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from skprivate._sklearn import steps
-from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.tables._cells import CellIndex, pack_codes
 from skprivate.aggregate.tables._columns import CodeArray
 
@@ -49,6 +49,8 @@ class _Group:
 
 class CellDesign:
     """Gather and scatter between rows and the cells of feature sets.
+
+    A row without a cell in a set has the local number ``n_cells`` there, and gets 0 from it.
 
     Cells of set j are coefficients ``offsets[j]:offsets[j + 1]``; the intercept follows the last. ``multiplicity`` is
     the number of samples per distinct row, or None if all are 1; ``counts`` is the number of samples per cell.
@@ -81,8 +83,9 @@ class CellDesign:
         """Merge cells of the same set: ``cell_of_cell`` is the new cell of each, numbered through all sets."""
         every = np.arange(self.offsets.size - 1)
         own = [
-            (cell_of_cell[start:stop] - first).astype(np.intp)
-            for start, stop, first in zip(self.offsets[:-1], self.offsets[1:], offsets[:-1], strict=True)
+            np.append(cell_of_cell[self.offsets[j] : self.offsets[j + 1]], offsets[j + 1]).astype(np.intp)
+            - offsets[j]
+            for j in every
         ]
         merged = self._regrouped(every, offsets, lambda j, cells: own[j][cells])
         merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
@@ -96,6 +99,12 @@ class CellDesign:
         part = self._regrouped(sets, np.append(0, ends), lambda _, cells: cells)
         part.counts = self.counts[self.cells_of(sets)]
         return part
+
+    def complete_sets(self) -> NDArray[np.bool_]:
+        """Decide for every set whether each row has a cell in it."""
+        rows = np.bincount(self.set_of_cell(), self.counts, self.offsets.size - 1)
+        complete: NDArray[np.bool_] = rows == self.n_samples
+        return complete
 
     def cells_of(self, sets: NDArray[np.intp]) -> NDArray[np.int64]:
         """Number the cells of some sets, which are in order."""
@@ -143,11 +152,12 @@ class CellDesign:
                 for j, sub in group.members:
                     cells = slice(self.offsets[j], self.offsets[j + 1])
                     size = int(self.offsets[j + 1] - self.offsets[j])
-                    out[k, cells] = joint if sub is None else np.bincount(sub, weights=joint, minlength=size)
+                    own = joint if sub is None else np.bincount(sub, weights=joint, minlength=size)
+                    out[k, cells] = own[:size]
         return out
 
     def value_and_gradient(
-        self, coef: FloatArray, loss: LossName, linear: FloatArray, ridge: FloatArray
+        self, coef: FloatArray, loss: SquaredLoss, linear: FloatArray, ridge: FloatArray
     ) -> tuple[float, FloatArray]:
         """Evaluate F(coef) = Σ_rows b(score) − Σ linear·coef + ½ Σ ridge·coef² and its gradient.
 
@@ -159,7 +169,7 @@ class CellDesign:
         for rows in _blocks(self.n_rows):
             scores = np.empty((coef.shape[0], rows.stop - rows.start))
             self._gather(tables, coef[:, -1], rows, scores)
-            row_value, row_mean = partition(loss, scores)
+            row_value, row_mean = loss.partition(scores)
             if self.multiplicity is None:
                 value += float(row_value.sum())
                 mean[:, rows] = row_mean
@@ -203,8 +213,9 @@ class CellDesign:
         start = 0
         for j, sub in group.members:
             size = int(self.offsets[j + 1] - self.offsets[j])
-            rows.append(np.arange(group.span))
-            columns.append((np.arange(size) if sub is None else sub) + start)
+            own = np.arange(group.span) if sub is None else sub
+            rows.append(np.flatnonzero(own < size))
+            columns.append(own[own < size] + start)
             cells.append(np.arange(self.offsets[j], self.offsets[j + 1]))
             start += size
         row, column = np.concatenate(rows), np.concatenate(columns)
@@ -221,7 +232,10 @@ class CellDesign:
             table = np.zeros((coef.shape[0], group.span))
             for j, sub in group.members:
                 part = coef[:, self.offsets[j] : self.offsets[j + 1]]
-                table += part if sub is None else part[:, sub]
+                if sub is None:
+                    table[:, : part.shape[1]] += part
+                else:
+                    table += np.column_stack([part, np.zeros(len(part))])[:, sub]
             tables.append(table)
         return tables
 
@@ -257,8 +271,9 @@ def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
 def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequence[CodeArray]) -> _Group:
     if len(members) == 1:
         (j,) = members
-        size = indexes[j].n_cells
-        return _Group(_narrow(indexes[j].locate(codes), size), size, ((j, None),))
+        cells, size = _local_cells(indexes[j], codes), indexes[j].n_cells
+        span = max(size, int(cells.max(initial=0)) + 1)
+        return _Group(_narrow(cells, span), span, ((j, None),))
     radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
     columns = sorted(radix)
     packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
@@ -270,8 +285,13 @@ def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequenc
     renumber = np.zeros(span, dtype=np.int32)
     renumber[present] = np.arange(present.size, dtype=np.int32)
     some = {c: codes[c][representative[present]] for c in columns}
-    parts = tuple((j, indexes[j].locate(some).astype(np.intp)) for j in members)
+    parts = tuple((j, _local_cells(indexes[j], some).astype(np.intp)) for j in members)
     return _Group(_narrow(renumber[packed], present.size), int(present.size), parts)
+
+
+def _local_cells(index: CellIndex, codes: Any) -> CodeArray:
+    cells = index.locate(codes)
+    return np.where(cells < 0, index.n_cells, cells)
 
 
 def _merge_rows(groups: list[_Group], n: int) -> tuple[list[_Group], FloatArray | None]:
@@ -339,16 +359,16 @@ class Solution:
     n_passes: int
 
 
-def constant_start(design: CellDesign, loss: LossName, linear: FloatArray) -> FloatArray:
+def constant_start(design: CellDesign, loss: SquaredLoss, linear: FloatArray) -> FloatArray:
     """Initialise the coefficients with the constant model of the right mean."""
     start = np.zeros_like(linear)
-    start[:, -1] = link(loss, linear[:, -1] / max(design.n_samples, 1))
+    start[:, -1] = loss.link(linear[:, -1] / max(design.n_samples, 1))
     return start
 
 
 def fit_tables(
     design: CellDesign,
-    loss: LossName,
+    loss: SquaredLoss,
     linear: FloatArray,
     ridge: FloatArray,
     *,
@@ -410,11 +430,12 @@ class _Change:
         return out
 
 
-def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray) -> _Change:
+def _change_of_variables(
+    design: CellDesign, loss: SquaredLoss, start: FloatArray, ridge: FloatArray
+) -> _Change:
     n = max(design.n_samples, 1)
     size = design.n_cells + 1
-    _, mean = partition(loss, start[:, -1:])
-    weight = float(np.mean(variance(loss, mean)))
+    weight = float(np.mean(loss.moments(start[:, -1:])[1]))
     information = weight * np.append(design.counts, n)
     full = information + ridge + 1e-10 * n
     diagonal = np.sqrt(full / n)

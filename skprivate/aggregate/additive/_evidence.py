@@ -25,7 +25,6 @@ error in prior standard deviations has a norm of at most ‖N^(-1/2) r‖: with 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,13 +33,11 @@ from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_tr
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate._sklearn import steps
-from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
+from skprivate.aggregate._losses import FloatArray, Prior
 from skprivate.aggregate.additive._constant import LabelSums, no_worse_than_constant
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.privacy import warn_caller
 
-#: Mean and variance of a normal prior.
-Prior = tuple[float, float]
 #: Prior variances are kept within these multiples of the scale of the scores.
 _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: Weight of the starting values, in coefficients per feature set: little data must not prune or free a whole set.
@@ -54,8 +51,6 @@ _SCALE_PRIOR = 0.25
 DENSE_CELLS = 1000
 #: Steps to the mode between two updates for more cells: the next update goes on from there.
 _STEPS_PER_UPDATE = 8
-#: Prior scores of standard deviation 3, in place of a free intercept where label sums are noisy.
-_INTERCEPT_VARIANCE = 9.0
 #: Bound on the error of all coefficients together, in prior standard deviations.
 _ERROR = 0.1
 #: Most cells whose part of S is in the preconditioner, and most numbers in it.
@@ -76,22 +71,6 @@ class EvidenceFit:
     variances: FloatArray
     dispersion: float
     n_iter: int
-
-
-def intercept_prior(loss: LossName, label_bounds: tuple[float, float] | None) -> Prior | None:
-    """Choose the prior of the intercept from public numbers; None is a free one.
-
-    Labels of an interval are assumed to have a mean in its middle, with a standard deviation of a quarter of it.
-    """
-    if loss in ("log", "multinomial"):
-        return 0.0, _INTERCEPT_VARIANCE
-    if label_bounds is None:
-        return None if loss == "squared" else (0.0, _INTERCEPT_VARIANCE)
-    low, high = label_bounds
-    middle = low / 2 + high / 2
-    if loss == "squared":
-        return middle, (high - low) ** 2 / 16
-    return math.log(middle), _INTERCEPT_VARIANCE
 
 
 def fit_evidence(
@@ -116,7 +95,7 @@ def fit_evidence(
     fit = _fit_penalties(merged, order, tol, max_iter)
     start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
     prior = fit.variances[design.set_of_cell()]
-    intercept = intercept_prior(problem.loss, problem.label_bounds)
+    intercept = problem.loss.intercept_prior(problem.label_bounds)
     coef, optimism = filtered_mode(problem, start, prior, fit.dispersion, intercept)
     if optimism is not None:
         coef = no_worse_than_constant(problem, coef, optimism, fit.dispersion)
@@ -125,7 +104,7 @@ def fit_evidence(
 
 def _fit_penalties(problem: LabelSums, order: NDArray[np.int64], tol: float, max_iter: int) -> EvidenceFit:
     design, loss, noisy = problem.design, problem.loss, problem.is_noisy
-    intercept = intercept_prior(loss, problem.label_bounds) if noisy else None
+    intercept = loss.intercept_prior(problem.label_bounds) if noisy else None
     coef = problem.constant
     scale = dispersion = problem.dispersion
     set_of_cell = design.set_of_cell()
@@ -155,7 +134,7 @@ def _fit_penalties(problem: LabelSums, order: NDArray[np.int64], tol: float, max
             new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
             converged = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
             variances = new
-            if loss == "squared":
+            if loss.quadratic:
                 dispersion = _residual_variance(problem, coef, dispersion)
             step()
             if converged and iteration >= 2:
@@ -190,56 +169,47 @@ def _posterior(
 ) -> tuple[FloatArray, FloatArray]:
     """Take a Gauss–Newton step to the posterior mode; returns it and the posterior variances per cell."""
     design, loss = problem.design, problem.loss
-    _, mean = partition(loss, design.scores(coef))
-    curvature = variance(loss, mean) / dispersion
+    mean, curvature = loss.moments(design.scores(coef))
+    curvature = curvature / dispersion
     residual = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
-    first_set = slice(0, int(design.offsets[1]))
+    complete = int(np.argmax(design.complete_sets()))
+    all_rows = slice(*design.offsets[complete : complete + 2].tolist())
     new = coef.copy()
     spread = np.empty_like(problem.sums)
     gram: FloatArray | None = None
     for k in range(coef.shape[0]):
-        if gram is None or loss != "squared":
+        if gram is None or not loss.quadratic:
             gram = design.gram(curvature[k])
         information, pull = gram, residual[k]
         if problem.is_noisy:
             half, factor = _filter(gram, problem.noise / dispersion**2)
             information = _gram_of(half)
             pull = half.T @ solve_triangular(factor, pull, lower=True)
-        # The intercept's column of the design is the sum of any one set's columns.
-        column = information[:, first_set].sum(axis=1)
+        # The intercept's column of the design is the sum of the columns of any one set of all rows.
+        column = information[:, all_rows].sum(axis=1)
         full = np.empty((ridge.size + 1, ridge.size + 1))
         full[:-1, :-1] = information
         full[:-1, -1] = full[-1, :-1] = column
-        full[-1, -1] = column[first_set].sum()
+        full[-1, -1] = column[all_rows].sum()
         # Exact labels leave the intercept free.
         centre, free = (0.0, 0.0) if intercept is None else (intercept[0], 1.0 / intercept[1])
+        centre = np.broadcast_to(centre, len(coef))[k]
         full_ridge = np.append(ridge, free)
         full[np.diag_indices_from(full)] += full_ridge
         full[-1, -1] += 1e-8 * (1.0 + full[-1, -1])
-        gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
+        gradient = np.append(pull, pull[all_rows].sum()) - full_ridge * coef[k]
         gradient[-1] += free * centre
         step, variances = _solve_with_variances(full, gradient)
-        new[k] += _step_length(loss, step) * step
+        new[k] += loss.step_length(step) * step
         spread[k] = variances[:-1]
     return new, spread
-
-
-def _step_length(loss: LossName, step: FloatArray) -> float:
-    """Damp a Newton step of one output.
-
-    Classes are stepped separately although softmax couples them, which overshoots by up to 2.
-    """
-    if loss == "squared":
-        return 1.0
-    return (0.7 if loss == "multinomial" else 1.0) * min(1.0, 4.0 / max(float(np.max(np.abs(step))), 1e-300))
 
 
 def _optimism(problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersion: float) -> float:
     """Compute by how much the posterior mode fits its own sums better than new ones: the trace of C G."""
     design, loss = problem.design, problem.loss
-    _, mean = partition(loss, design.scores(coef))
     total = 0.0
-    for weight in variance(loss, mean) / dispersion:
+    for weight in loss.moments(design.scores(coef))[1] / dispersion:
         gram = design.gram(weight)
         posterior = _gram_of(_filter(gram, problem.noise / dispersion**2)[0])
         posterior[np.diag_indices_from(posterior)] += ridge
@@ -252,8 +222,8 @@ def _diagonal_posterior(
 ) -> tuple[FloatArray, FloatArray]:
     """Step towards the posterior mode of exact sums; and variances from the diagonal of the information."""
     design, loss = problem.design, problem.loss
-    _, mean = partition(loss, design.scores(coef))
-    own = design.scatter(variance(loss, mean) * problem.multiplicity)[:, :-1] / dispersion
+    _, curvature = loss.moments(design.scores(coef))
+    own = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
     new = fit_tables(
         design, loss, problem.linear, penalty, tol=1e-4, max_iter=_STEPS_PER_UPDATE, start=coef
@@ -334,7 +304,7 @@ def filtered_mode(
     products = min(_MOST_PRODUCTS * n_outputs, int(_MOST_GATHERS / work))
     n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_NUMBERS / design.n_cells))
     inverses: list[_Preconditioner | None] = [None] * n_outputs
-    n_steps = 1 if loss == "squared" else _NEWTON_STEPS
+    n_steps = 1 if loss.quadratic else _NEWTON_STEPS
     coef, solutions = start.copy(), np.zeros_like(problem.sums)
     noise = np.maximum(problem.noise / dispersion**2, 1e-12 * float(np.max(design.counts)) / dispersion)
     centre = np.zeros((n_outputs, design.n_cells + 1))
@@ -345,8 +315,8 @@ def filtered_mode(
     spread = np.append(prior, free)
     with steps("noise filter", n_steps) as step:
         for _ in range(n_steps):
-            _, mean = partition(loss, design.scores(coef))
-            curvature = variance(loss, mean) * problem.multiplicity / dispersion
+            mean, curvature = loss.moments(design.scores(coef))
+            curvature = curvature * problem.multiplicity / dispersion
             systems = [_System(design, one, noise, spread) for one in curvature]
             pull = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
             moved = 0.0
@@ -369,7 +339,7 @@ def filtered_mode(
                     return start, None
                 solutions[k] = found
                 change = centre[k] + spread * system.adjoint(found) - coef[k]
-                coef[k] += change * _step_length(loss, change)
+                coef[k] += change * loss.step_length(change)
                 moved += float(np.sum(change**2 / spread))
             step()
             # Each step has this precision only.

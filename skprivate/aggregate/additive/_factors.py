@@ -18,7 +18,7 @@ import scipy.sparse as sparse
 from scipy.optimize import minimize
 
 from skprivate._sklearn import steps
-from skprivate.aggregate._losses import FloatArray, partition, variance
+from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.additive._constant import LabelSums
 from skprivate.aggregate.tables._cells import CellIndex
 from skprivate.privacy import public_generator
@@ -116,7 +116,7 @@ class _Exact:
     def __init__(self, problem: LabelSums, spread: float = 1.0) -> None:
         self.problem, self.linear = problem, problem.linear
         # Sums of simulated labels may be none of any labels: without a minimum over a free intercept or large products.
-        mean = partition(problem.loss, problem.constant[:, -1:])[1]
+        mean = problem.loss.partition(problem.constant[:, -1:])[1]
         self.linear[:, -1] = problem.design.n_samples * mean[:, 0]
         self.ridge = np.append(np.full(problem.design.n_cells, spread - 1.0), 0.0)
 
@@ -130,18 +130,16 @@ class _Weighted:
 
     def __init__(self, problem: LabelSums) -> None:
         design = problem.design
-        _, mean = partition(problem.loss, design.scores(problem.constant))
-        own = design.scatter(variance(problem.loss, mean) * problem.multiplicity)[:, :-1]
+        _, variance = problem.loss.moments(design.scores(problem.constant))
+        own = design.scatter(variance * problem.multiplicity)[:, :-1]
         self.problem, self.weight = problem, 1.0 / (own + problem.noise)
 
     def value_and_gradient(self, coef: FloatArray) -> tuple[float, FloatArray]:
         problem, design = self.problem, self.problem.design
-        _, mean = partition(problem.loss, design.scores(coef))
+        scores = design.scores(coef)
+        _, mean = problem.loss.partition(scores)
         excess = design.scatter(mean * problem.multiplicity)[:, :-1] - problem.sums
         pull = self.weight * excess
         slope = design.scores(np.column_stack([pull, np.zeros(len(coef))]))
-        if problem.loss == "multinomial":
-            slope = mean * (slope - np.sum(mean * slope, axis=0))
-        else:
-            slope = variance(problem.loss, mean) * slope
-        return 0.5 * float(np.sum(pull * excess)), design.scatter(slope * problem.multiplicity)
+        slope = problem.loss.bend(scores, slope) * problem.multiplicity
+        return 0.5 * float(np.sum(pull * excess)), design.scatter(slope)

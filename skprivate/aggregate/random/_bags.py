@@ -527,7 +527,7 @@ def make_random_bags(
     structure = public.bags(members if order is None else order[members], sizes)
     sums: ClassSums | NumberSums
     if numbers:
-        sums = NumberSums.plan(structure, outputs, bounds, epsilon=epsilon)
+        sums = NumberSums.plan(structure, outputs, bounds, epsilon=epsilon, shared=True)
     else:
         sums = ClassSums.plan(structure, outputs, outputs, epsilon=epsilon)
     if epsilon is None:

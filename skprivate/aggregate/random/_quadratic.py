@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
-from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.additive._constant import (
     ESTIMATED_PENALTY_MARGIN,
     GIVEN_PENALTY_MARGIN,
     share_to_keep,
 )
-from skprivate.aggregate.additive._evidence import intercept_prior
 from skprivate.aggregate.random._bags import RandomBags
 from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
 from skprivate.aggregate.tables._columns import QuantileSketch
@@ -74,7 +73,7 @@ def fit_quadratic(
     rotated = vectors.T @ pull
     floor = 1e-10 * max(float(values[-1]), 1.0)
     # What labels of an interval leave for all coefficients of standardised features is known, as is their noise.
-    prior = intercept_prior("squared", label_bounds)
+    prior = SquaredLoss().intercept_prior(label_bounds)
     widest = math.inf if prior is None else prior[1] / max(float(X.var(axis=0).sum()), 1e-300)
     known = bags.noise_variance / float(structure.sizes.mean()) ** 2
     # Centring takes one. Counted as free, it lets more features than bags explain everything with a narrow prior.
@@ -114,7 +113,7 @@ def fit_quadratic(
 
 def mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
     """Shrink the mean label, where it is noisy, towards the middle of the interval by its prior variance."""
-    prior = intercept_prior("squared", label_bounds)
+    prior = SquaredLoss().intercept_prior(label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
     if prior is None or noise == 0.0:
         return found

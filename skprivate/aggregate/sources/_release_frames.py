@@ -33,12 +33,14 @@ from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
     NoiseName,
+    are_labels,
+    as_floats,
     check_bounds,
     check_label_privacy,
     plan_label_noise,
     warn_of_absent,
 )
-from skprivate.aggregate.tables._sums import release_sums
+from skprivate.aggregate.tables._sums import one_or_each, release_sums
 from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
 
 #: Sums and noise stay within int64.
@@ -100,9 +102,9 @@ def release_frames(
         Columns of an integer type. SUM in floating point is not exact, and its noise would not cover how it rounds.
         NULL, the SUM of a group without labels, is 0; pandas makes floats of integers beside it: COALESCE it there.
     classes : sequence, optional
-        Public class labels of 0/1 sums; None for sums of whole numbers.
+        Public class labels of 0/1 sums; None for sums of whole numbers. ``[(0, 1), …]`` for several 0/1 labels a row.
     label_bounds : (int, int), optional
-        For numbers: public interval that every label is in (clip the labels in the query).
+        For numbers: public interval that every label is in (clip the labels in the query), the same for all columns.
     keys : sequence of str, optional
         The grouping columns of all tables, whose values are released as they are; all other columns are left out. None
         takes every column that no other parameter names, and refuses tables in which one of them is determined by
@@ -132,7 +134,8 @@ def release_frames(
     -----
     (ε, δ)-label differential privacy, replace-one. A row is in one group of each of the k tables. Replacing its label
     moves one sum of each by at most 1 for two classes (ℓ1 = k, ℓ2 = √k), two by at most 1 for several (2k, √(2k)), and
-    one by at most w = high − low for numbers (kw, √k·w). Sums are clipped to what their counts allow, which moves
+    one by at most w = high − low for numbers (kw, √k·w). With K labels or numbers a row it moves K sums of each table
+    so (ℓ1 K times, ℓ2 √K times as much). Sums are clipped to what their counts allow, which moves
     no two of them apart. That labels were within their bounds, and every row in one group of every table, cannot be
     seen in sums: it is an assumption.
 
@@ -191,7 +194,7 @@ def release_groups(
     """
     counts = coded.counts
     check_largest_sum(bounds, coded.n_rows)
-    moved = len(coded.tables) * (1 if len(sums.used) == 1 else 2)
+    moved = len(coded.tables) * sums.moved
     mechanism = TableSums(
         counts[:, np.newaxis] * bounds[0],
         counts[:, np.newaxis] * bounds[1],
@@ -206,7 +209,9 @@ def release_groups(
     noisy, guarantee = release_sums(
         mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
     )
-    warn_of_absent(sums.classes, noisy, counts, mechanism.noise.variance)
+    warn_of_absent(
+        None if are_labels(sums.classes) else sums.classes, noisy, counts, mechanism.noise.variance
+    )
     return report_groups(coded, noisy, mechanism.noise.variance, sums, bounds, guarantee)
 
 
@@ -225,7 +230,7 @@ def report_groups(
         coded.n_rows,
         columns.classes,
         None,
-        None if columns.classes is not None else (float(bounds[0]), float(bounds[1])),
+        None if columns.classes is not None else one_or_each([as_floats(bounds)] * len(columns.used)),
         guarantee,
     )
 

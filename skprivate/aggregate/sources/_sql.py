@@ -219,6 +219,11 @@ def bags_from_sql(
     ...     bags = bags_from_sql(connection, visits, ["age", "site"], "ill", classes=(0, 1), epsilon=1.0)
     """
     check_label_privacy(epsilon, delta)
+    if not isinstance(label, str):
+        raise ValueError(
+            f"label must be the name of one column, got {label!r}. For several labels a row group in the database and "
+            "pass the tables to release_frames."
+        )
     known = None if classes is None else tuple(check_classes(classes))
     sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
     bounds = label_interval(label_bounds, sums)

@@ -40,9 +40,10 @@ from skprivate.aggregate.tables._curated_bags import (
 )
 from skprivate.aggregate.tables._labels import (
     NoiseName,
-    check_bounds,
+    are_labels,
     check_label_privacy,
     class_targets,
+    indicator_targets,
     number_targets,
 )
 from skprivate.aggregate.tables._sums import (
@@ -70,14 +71,18 @@ _ROWS_FOR_BAG = 0.1
 
 
 def _cell_sums(
-    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None
+    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None, drop: bool
 ) -> NDArray[np.int64]:
-    def members() -> Iterator[tuple[CodeArray, None, int]]:
+    def members() -> Iterator[tuple[CodeArray, NDArray[Any] | None, int]]:
         for index in indexes:
             cells = index.locate(block.codes)
-            if np.any(cells < 0):
+            found = np.flatnonzero(cells >= 0)
+            if found.size == cells.size:
+                yield cells, None, index.n_cells
+            elif drop:
+                yield cells[found], found, index.n_cells
+            else:
                 raise RuntimeError(OTHER_ROWS)
-            yield cells, None, index.n_cells
 
     return block_sums(block, members(), integers, further)
 
@@ -89,12 +94,9 @@ class Membership:
     columns: tuple[Column, ...]
     indexes: list[CellIndex]
     counts: list[IntArray]
+    n_samples: int
     theorem = THEOREM
     assumptions = NUMBER_ASSUMPTIONS
-
-    @property
-    def n_samples(self) -> int:
-        return int(self.counts[0].sum())
 
     @property
     def n_bags(self) -> int:
@@ -110,12 +112,20 @@ class Membership:
         return np.concatenate(self.counts)
 
     def appearances(self) -> int:
-        """Count the bags that each row is in: one of every feature set."""
+        """Count the bags that each row is in at most: one of every feature set."""
         return len(self.indexes)
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
-        return rows.sum(partial(_cell_sums, indexes=self.indexes, integers=integers, further=further))
+        return rows.sum(
+            partial(
+                _cell_sums,
+                indexes=self.indexes,
+                integers=integers,
+                further=further,
+                drop=bool(self.bag_sizes.sum() < self.n_samples * len(self.indexes)),
+            )
+        )
 
     def report(
         self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
@@ -131,7 +141,7 @@ class Membership:
             guarantee,
         )
 
-    def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:
+    def tables(self, sums: FloatArray, noise_variance: Any) -> tuple[BagTable, ...]:
         """Make bag tables of the (noisy) sums of all bags."""
         ends = np.cumsum([index.n_cells for index in self.indexes])
         parts = np.split(sums, ends[:-1])
@@ -168,10 +178,13 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
     return [add_key_counts(parts) for parts in zip(*blocks, strict=True)]
 
 
-def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Membership:
+def plan_membership(
+    counter: KeyCounter, feature_sets: Any, min_size: int, *, drop: bool = False
+) -> Membership:
     """Make the bags of the requested feature sets, by public rules.
 
-    A set without a bag of ``min_size`` rows is left out, or refused if it was listed.
+    A set without a bag of ``min_size`` rows is left out, or refused if it was listed. If small bags are left out
+    (``drop``), some set must have all rows: the sum of all labels comes from it.
     """
     columns = counter.columns
     sets, given = resolve_feature_sets(
@@ -182,7 +195,7 @@ def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Me
     found = counter(sets)
     indexes, all_counts = [], []
     for feature_set, own in zip(sets, found, strict=True):
-        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size)
+        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size, drop=drop)
         if index.n_cells:
             indexes.append(index)
             all_counts.append(counts)
@@ -191,12 +204,17 @@ def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Me
             raise ValueError(
                 f"min_size={min_size} empties the feature set {names}: none of its bags has that many rows."
             )
+    n = int(found[0].counts.sum()) if found else 0
     if not indexes:
-        n = int(found[0].counts.sum()) if found else 0
         raise ValueError(
             f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
         )
-    return Membership(columns, indexes, all_counts)
+    if all(own.sum() < n for own in all_counts):
+        raise ValueError(
+            f"small_bags='drop' leaves no feature set with all rows: each has a bag of fewer than min_size={min_size}. "
+            "Use 'merge', lower min_size or n_bins, or list a set that has none."
+        )
+    return Membership(columns, indexes, all_counts, n)
 
 
 def plan_bags(
@@ -205,6 +223,8 @@ def plan_bags(
     feature_sets: Any,
     min_size: int | None,
     noise_variance: Callable[[Membership], float],
+    *,
+    drop: bool = False,
 ) -> Membership:
     """Choose feature sets and bag sizes by the noise.
 
@@ -216,30 +236,31 @@ def plan_bags(
     base = min(10, max(n // 10, 1)) if min_size is None else min_size
     if isinstance(feature_sets, str) and feature_sets == "auto":
         n_pairs = len(counter.columns) * (len(counter.columns) - 1) // 2
-        crossed = plan_membership(counter, min(n_pairs, _MOST_PAIRS), base)
+        crossed = plan_membership(counter, min(n_pairs, _MOST_PAIRS), base, drop=drop)
         if n < _ROWS_FOR_CROSSES * noise_variance(crossed):
-            return plan_membership(counter, "singles", base)
+            return plan_membership(counter, "singles", base, drop=drop)
     else:
-        crossed = plan_membership(counter, feature_sets, base)
+        crossed = plan_membership(counter, feature_sets, base, drop=drop)
     least = math.ceil(_ROWS_FOR_BAG * noise_variance(crossed))
     if min_size is not None or least <= base or isinstance(feature_sets, (list, tuple)):
         return crossed
-    return _larger_crosses(crossed, counter, least)
+    return _larger_crosses(crossed, counter, least, drop)
 
 
-def _larger_crosses(membership: Membership, counter: KeyCounter, least: int) -> Membership:
+def _larger_crosses(membership: Membership, counter: KeyCounter, least: int, drop: bool) -> Membership:
     indexes: list[CellIndex] = []
     counts: list[IntArray] = []
     for index, own_counts in zip(membership.indexes, membership.counts, strict=True):
         found = (index, own_counts)
         if len(index.columns) > 1:
             (known,) = counter([index.columns])
-            found = make_cells(known, counter.n_codes, index.columns, min_size=least)
+            found = make_cells(known, counter.n_codes, index.columns, min_size=least, drop=drop)
             if found[0].n_cells < 2:
                 continue
         indexes.append(found[0])
         counts.append(found[1])
-    return Membership(membership.columns, indexes, counts) if indexes else membership
+    complete = any(own.sum() == membership.n_samples for own in counts)
+    return replace(membership, indexes=indexes, counts=counts) if complete else membership
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,13 +304,13 @@ def match_rows(
         index = CellIndex(columns, tuple(bags.columns[c].n_codes for c in columns), table.keys)
         _check_keys(index, table.feature_set)
         cells = index.locate(codes)
-        if np.any(cells < 0):
+        if np.sum(cells < 0) > max(bags.n_samples - int(table.counts.sum()), 0):  # beyond dropped bags
             row = int(np.argmax(cells < 0))
             raise ValueError(
                 f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
                 f"first is row {row}, {_describe(bags, table, [codes[c][row] for c in columns])}."
             )
-        counts = np.bincount(cells, minlength=index.n_cells)
+        counts = np.bincount(cells[cells >= 0], minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
             wrong = np.flatnonzero(counts != table.counts)
             bag = int(wrong[0])
@@ -304,7 +325,7 @@ def match_rows(
 
 
 def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
-    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and their noise variances."""
+    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and count the bags in each."""
     if np.any(table.keys[-1] < 0):
         raise ValueError(
             f"the bags of {table.feature_set} cannot be added up to {feature_set}: rare combinations were merged "
@@ -317,8 +338,8 @@ def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTab
     parts = [np.bincount(inverse, column, size) for column in table.label_sums.T]
     sums = np.column_stack(parts).astype(np.float64, copy=False)
     counts = np.bincount(inverse, table.counts, size).astype(np.int64)
-    noise: FloatArray = table.noise_variance * np.bincount(inverse, minlength=size).astype(np.float64)
-    return BagTable(feature_set, keys, counts, sums, table.noise_variance), noise
+    merged = np.bincount(inverse, minlength=size).astype(np.float64)
+    return BagTable(feature_set, keys, counts, sums, table.noise_variance), merged
 
 
 def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
@@ -353,8 +374,9 @@ def make_curated_bags(
     epsilon: float | None = None,
     delta: float = 0.0,
     min_size: int = 1,
+    small_bags: Literal["merge", "drop"] = "merge",
     classes: Sequence[Any] | Literal["auto"] | None = "auto",
-    label_bounds: tuple[float, float] | None = None,
+    label_bounds: Any = None,
     mechanism: NoiseName = "auto",
     categorical_features: Any = "from_dtype",
     n_bins: int | None = None,
@@ -369,8 +391,9 @@ def make_curated_bags(
     X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
         Public features: numbers, strings, categories, missing values. Blocks (`skprivate.partitions`) give the same
         bags to the last bit.
-    y : array-like of shape (n_samples,), or column of X
-        Labels; private. Where X lies in blocks, the name (of an array: number) of its column of labels.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or column of X
+        Labels; private. Several columns are 0/1 labels (multilabel), or numbers with ``classes=None``. Where X lies in
+        blocks, the name (of an array: number) of its one column of labels.
     feature_sets : {"singles", "pairs"}, int, or iterable, default="pairs"
         "singles": one set per column; "pairs": columns and all their pairs; an int: columns and that many pairs,
         chosen by their features' entropy; or sets of column names or positions.
@@ -379,14 +402,16 @@ def make_curated_bags(
     delta : float, default=0.0
         With ``delta > 0``, Gaussian noise may be used.
     min_size : int, default=1
-        Bags of fewer rows are merged into one.
+        Bags of fewer rows, by their public counts, are small.
+    small_bags : {"merge", "drop"}, default="merge"
+        Whether the small bags of a set become one, or are left out; one set must then have none.
     classes : sequence, "auto" or None, default="auto"
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
         booleans or at most 20 integers, numbers elsewhere; the guarantee states it. None: numbers. With ``epsilon``,
         a label outside given classes counts as none of them (for two: not as the second): an error would tell of it.
-    label_bounds : (float, float), optional
-        Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
-        half where n·ε is below 500, finds one.
+    label_bounds : (float, float) or array-like of shape (n_outputs, 2), optional
+        Public interval that numbers are clipped to, or one for each column, within ±1e50; otherwise a tenth of the
+        budget, or up to a half where n·ε is below 500, finds them.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.
@@ -406,6 +431,7 @@ def make_curated_bags(
     -----
     ε-label differential privacy, replace-one: replacing one label moves one bag sum in each of the k feature sets by
     at most 1 (2 in ℓ1 for several classes, the width of ``label_bounds`` for numbers, whose squares are one more sum).
+    Of a row with K labels all may be replaced, which moves K times as many sums.
     Labels become integers (numbers in steps of 2⁻³⁰ of the interval) and are added exactly. Features and counts are
     not protected.
 
@@ -425,29 +451,25 @@ def make_curated_bags(
     """
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
+    if small_bags not in ("merge", "drop"):
+        raise ValueError(f"small_bags must be 'merge' or 'drop', got {small_bags!r}.")
     check_label_privacy(epsilon, delta)
-    names, tables = _read_tables(X, y, _reader(classes))
+    names, tables, n_outputs = _read_tables(X, y, _reader(classes))
     columns, _, seen = learn_blocks(
         tables,
         names,
         categorical_features=categorical_features,
         n_bins=n_bins,
         bin_edges=bin_edges,
-        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes)),
+        summarise_labels=partial(_summarise_labels, auto=_is_auto(classes) and n_outputs == 1),
         merge_labels=_merge_labels,
     )
-    found = _find_classes(classes, seen)
+    found = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
     rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
-    membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
+    drop = small_bags == "drop"
+    membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size), drop=drop)
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
-    sums: ClassSums | NumberSums
-    if found is None:
-        further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
-        bounds = check_bounds(label_bounds)
-        sums = NumberSums.plan(membership, 1, bounds, with_squares=True, further=further, **asked)
-    else:
-        given = None if _is_auto(classes) else found
-        sums = ClassSums.plan(membership, *outputs_of(len(found)), classes=given, **asked)
+    sums = _plan_sums(membership, n_outputs, found, _is_auto(classes), label_bounds, asked)
     known = None if found is None else tuple(found)
     if epsilon is None:
         return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
@@ -463,25 +485,57 @@ def make_curated_bags(
     return membership.report(released, guarantee, known)
 
 
-def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions]:
+def _plan_sums(
+    membership: Membership, n_outputs: int, found: Any, auto: bool, label_bounds: Any, asked: dict[str, Any]
+) -> ClassSums | NumberSums:
+    if found is None:
+        further = (_CLASSES_FROM_LABELS,) if auto else ()
+        return NumberSums.plan(
+            membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
+        )
+    given = None if auto or are_labels(found) else found
+    return ClassSums.plan(membership, *outputs_of(found), classes=given, **asked)
+
+
+def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:
+    """Read names of features, rows, and the number of columns of labels."""
     if is_partitioned(X):
-        return table_blocks(X, y, partial(read_columns, tighten=False), read_labels)
+        return *table_blocks(X, y, partial(read_columns, tighten=False), read_labels), 1
     refuse_other_index(X, y)
     names, values = read_columns(X)
     labels = np.asarray(read_labels(y))
-    if labels.ndim != 1 or (values and labels.size != values[0].size):
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2) or (values and len(labels) != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    return names, InMemory(Table(range(labels.size), values, labels))
+    n_outputs = 1 if labels.ndim == 1 else labels.shape[1]
+    return names, InMemory(Table(range(len(labels)), values, labels)), n_outputs
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
     """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
     if classes is None:
         return read_numbers
+    if not isinstance(classes, str) and are_labels(classes):
+        return read_numbers
     return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))
 
 
+def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
+    """Find the classes of several columns of labels, which must be (0, 1)."""
+    if classes is None:
+        return None
+    pairs = classes if not isinstance(classes, str) and are_labels(classes) else [classes] * n_outputs
+    if len(pairs) != n_outputs or any(one != "auto" and list(one) != [0, 1] for one in pairs):
+        raise ValueError(
+            f"classes must be (0, 1), or None for numbers, for {n_outputs} columns of labels, got {classes!r}."
+        )
+    return [(0, 1)] * n_outputs
+
+
 def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    if are_labels(classes):
+        return partial(indicator_targets, strict=strict)
     return number_targets if classes is None else partial(class_targets, classes=classes, strict=strict)
 
 

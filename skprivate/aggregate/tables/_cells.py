@@ -95,15 +95,20 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 
 def make_cells(
-    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+    found: KeyCounts,
+    n_codes: Sequence[int],
+    columns: tuple[int, ...],
+    *,
+    min_size: int = 1,
+    drop: bool = False,
 ) -> tuple[CellIndex, IntArray]:
     """Make the cells of a feature set, and count their rows.
 
     Cells of fewer than ``min_size`` rows are merged into the rest cell, and the smallest others until that one has
-    ``min_size`` rows. There are no cells if all rows would be in it.
+    ``min_size`` rows. There are no cells if all rows would be in it. ``drop`` leaves them out instead.
     """
     radices = tuple(n_codes[c] for c in columns)
-    keep = _cells_to_keep(found.counts, min_size)
+    keep = found.counts >= min_size if drop else _cells_to_keep(found.counts, min_size)
     n_kept = int(keep.sum())
     unpacked = _unpack(found.keys, radices)
     if keep.all():
@@ -111,6 +116,8 @@ def make_cells(
     if n_kept == 0:
         nothing = np.empty((0, len(columns)), dtype=np.int32)
         return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64)
+    if drop:
+        return CellIndex(columns, radices, unpacked[keep]), found.counts[keep]
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
     merged = np.append(found.counts[keep], found.counts[~keep].sum())
     index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
@@ -232,6 +239,11 @@ def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
     return np.stack(columns[::-1], axis=1).astype(np.int32)
 
 
+def as_list(value: Any) -> Any:
+    """Convert tuples, nested ones too, to lists as in JSON."""
+    return [as_list(one) for one in value] if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True, eq=False)
 class BagTable:
     """The bags of one feature set.
@@ -247,7 +259,7 @@ class BagTable:
         Rows per bag; public.
     label_sums : ndarray of float64, shape (n_bags, n_outputs)
         Sum of the labels: of the positive class of two, per class of several, or of numbers.
-    noise_variance : float
+    noise_variance : float, or tuple with one for each output
         Variance of the label-privacy noise in each sum.
     """
 
@@ -255,7 +267,7 @@ class BagTable:
     keys: CodeArray
     counts: IntArray
     label_sums: FloatArray
-    noise_variance: float = 0.0
+    noise_variance: float | tuple[float, ...] = 0.0
 
     @property
     def n_bags(self) -> int:
@@ -268,7 +280,7 @@ class BagTable:
             "keys": self.keys.tolist(),
             "counts": self.counts.tolist(),
             "label_sums": self.label_sums.tolist(),
-            "noise_variance": self.noise_variance,
+            "noise_variance": as_list(self.noise_variance),
         }
 
     @classmethod
@@ -286,4 +298,5 @@ class BagTable:
             )
         if not np.all(np.isfinite(sums)):
             raise ValueError(f"bag table {name}: label_sums must be finite.")
-        return cls(name, keys, counts, sums, float(plain.get("noise_variance", 0.0)))
+        noise = plain.get("noise_variance", 0.0)
+        return cls(name, keys, counts, sums, tuple(map(float, noise)) if np.ndim(noise) else float(noise))

@@ -12,7 +12,7 @@ import numpy as np
 
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._cells import BagTable
+from skprivate.aggregate.tables._cells import BagTable, as_list
 from skprivate.aggregate.tables._columns import (
     UNKNOWN,
     BinnedColumn,
@@ -23,12 +23,13 @@ from skprivate.aggregate.tables._columns import (
 from skprivate.aggregate.tables._group_tables import (
     GroupTable,
     SumColumns,
+    check_sum_classes,
     code_group_tables,
     floats,
     join_names,
     read_group_tables,
 )
-from skprivate.aggregate.tables._labels import check_bounds
+from skprivate.aggregate.tables._labels import are_labels, as_floats, bounds_of_outputs
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, Versioned
 
 BACKENDS = ("pandas", "polars", "pyarrow")
@@ -53,6 +54,10 @@ def tables_to_frame(
             f"to_frame writes columns {', '.join(map(repr, twice))} of its own, and X or classes have such names too: "
             "rename those, or use to_dict()."
         )
+    if any(isinstance(table.noise_variance, tuple) for table in tables):
+        raise ValueError(
+            "to_frame has one column for the noise of all sums, and outputs differ in it: use to_dict()."
+        )
     data: dict[str, list[Any]] = {name: [] for name in names}
     for table in tables:
         rest = table.keys[:, 0] == UNKNOWN
@@ -67,7 +72,7 @@ def tables_to_frame(
         data[COUNT] += table.counts.tolist()
         for name, values in zip(sums, table.label_sums.T, strict=True):
             data[name] += values.tolist()
-        data[NOISE] += [float(table.noise_variance)] * table.n_bags
+        data[NOISE] += [table.noise_variance] * table.n_bags
     schema = {TABLE: nw.String(), RARE: nw.Boolean(), COUNT: nw.Int64(), NOISE: nw.Float64()}
     schema |= {name: nw.Float64() for name in sums}
     schema |= {column.name: _key_type(column) for column in used}
@@ -81,8 +86,12 @@ def tables_to_frame(
 
 
 def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
-    """Name the columns of sums in a long frame: one, or one for each of several classes."""
-    return [SUM] if n_outputs == 1 or classes is None else [f"{SUM}_{label}" for label in classes]
+    """Name the columns of sums in a long frame: one, or one for each of several classes or outputs."""
+    if n_outputs == 1:
+        return [SUM]
+    return [
+        f"{SUM}_{one}" for one in (range(n_outputs) if classes is None or are_labels(classes) else classes)
+    ]
 
 
 def _key(column: Column, code: int) -> Any:
@@ -163,7 +172,7 @@ def _check_class_counts(group: GroupTable, values: Mapping[str, FloatArray], sum
         raise ValueError(
             f"{group.title}: {_describe(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
         )
-    if len(sums.names) > 1 and np.any(found.sum(axis=1) != counts[:, 0]):
+    if len(sums.names) > 1 and not are_labels(sums.classes) and np.any(found.sum(axis=1) != counts[:, 0]):
         raise ValueError(f"{group.title}: {_describe(sums.names)} must add up to the group's count. {advice}")
 
 
@@ -231,7 +240,7 @@ def stated_guarantee(
 
 
 def _refuse_exact_sums(promise: PrivacyGuarantee, tables: Sequence[BagTable]) -> None:
-    if np.isfinite(promise.epsilon) and any(table.noise_variance == 0.0 for table in tables):
+    if np.isfinite(promise.epsilon) and any(np.any(np.equal(table.noise_variance, 0.0)) for table in tables):
         raise ValueError(
             f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
             "State the variance of the noise, or no guarantee."
@@ -249,11 +258,11 @@ class CuratedBags(Versioned):
     tables : tuple of BagTable
     n_samples : int
     classes : tuple or None
-        Class labels; None for numbers.
+        Class labels; None for numbers; ``((0, 1), (0, 1), …)`` for several 0/1 labels (multilabel).
     square_sum : float or None
         Sum of the squared numbers, if it was released; it estimates the residual variance.
     label_bounds : (float, float) or None
-        Interval that numbers were clipped to.
+        Interval that numbers were clipped to. Of several numbers it and ``square_sum`` are tuples with one for each.
     guarantee : PrivacyGuarantee
         Of the release of all tables together.
     """
@@ -262,8 +271,8 @@ class CuratedBags(Versioned):
     tables: tuple[BagTable, ...]
     n_samples: int
     classes: tuple[Any, ...] | None = None
-    square_sum: float | None = None
-    label_bounds: tuple[float, float] | None = None
+    square_sum: Any = None
+    label_bounds: Any = None
     guarantee: PrivacyGuarantee = field(default_factory=no_privacy)
 
     @property
@@ -342,8 +351,8 @@ class CuratedBags(Versioned):
         rare: str | None = None,
         columns: Sequence[Column] | None = None,
         bin_edges: Mapping[str, Sequence[float]] | None = None,
-        label_bounds: tuple[float, float] | None = None,
-        square_sum: float | None = None,
+        label_bounds: Any = None,
+        square_sum: Any = None,
     ) -> CuratedBags:
         """Bags of GROUP BY tables, as ``SELECT age, sex, COUNT(*), SUM(label) … GROUP BY age, sex`` gives them.
 
@@ -355,9 +364,10 @@ class CuratedBags(Versioned):
         count : str, default="count"
             Column of the number of rows; public and exact.
         sums : str, sequence of str, or mapping from class to str, default="label_sum"
-            Column of the label sums: of numbers, of 0/1 labels (with ``classes``), or one for each class.
+            Column of the label sums: of numbers, of 0/1 labels (with ``classes``), or one for each class or output.
         classes : sequence, optional
-            Public class labels; None for numbers. The one column of two classes counts the second.
+            Public class labels; None for numbers. The one column of two classes counts the second. ``[(0, 1), (0, 1)]``
+            for two columns that sum two 0/1 labels (multilabel).
         noise_variance : float, sequence of float, or str, default=0.0
             Variance of the noise in each sum: 2b² of Laplace noise of scale b, σ² of Gaussian noise; one for all
             tables, one for each, or the column that holds it. 0: exact sums.
@@ -375,7 +385,7 @@ class CuratedBags(Versioned):
         label_bounds : (float, float), optional
             Interval of the numbers.
         square_sum : float, optional
-            Sum of the squared numbers.
+            Sum of the squared numbers. Of several numbers, one for each.
 
         Returns
         -------
@@ -424,14 +434,14 @@ class CuratedBags(Versioned):
         _check_totals(groups, parts, found)
         promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
         _refuse_exact_sums(promise, parts)
-        bounds = check_bounds(label_bounds)
+        bounds = bounds_of_outputs(label_bounds, len(found.used))
         return cls(
             coded.columns,
             parts,
             coded.n_rows,
             found.classes,
-            None if square_sum is None else float(square_sum),
-            None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            as_floats(square_sum),
+            None if bounds is None else as_floats(label_bounds),
             promise,
         )
 
@@ -441,9 +451,9 @@ class CuratedBags(Versioned):
             "columns": [column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
             "n_samples": self.n_samples,
-            "classes": None if self.classes is None else list(self.classes),
-            "square_sum": self.square_sum,
-            "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
+            "classes": None if self.classes is None else [as_list(one) for one in self.classes],
+            "square_sum": as_list(self.square_sum),
+            "label_bounds": as_list(self.label_bounds),
             "guarantee": self.guarantee.to_dict(),
         }
 
@@ -460,8 +470,7 @@ class CuratedBags(Versioned):
         if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
             wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
             raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
-        classes, bounds = plain.get("classes"), plain.get("label_bounds")
-        said = plain.get("guarantee")
+        classes, said = plain.get("classes"), plain.get("guarantee")
         promise = (
             stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
             if said is None
@@ -473,14 +482,15 @@ class CuratedBags(Versioned):
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
             tables=tables,
             n_samples=int(plain["n_samples"]),
-            classes=None if classes is None else tuple(classes),
-            square_sum=plain.get("square_sum"),
-            label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            classes=None if classes is None else check_sum_classes(classes),
+            square_sum=as_floats(plain.get("square_sum")),
+            label_bounds=as_floats(plain.get("label_bounds")),
             guarantee=promise,
         )
 
     def __repr__(self) -> str:
-        kind = "numbers" if self.classes is None else f"{len(self.classes)} classes"
+        several = "labels" if are_labels(self.classes) else "classes"
+        kind = "numbers" if self.classes is None else f"{len(self.classes)} {several}"
         bags = sum(table.n_bags for table in self.tables)
         return f"CuratedBags({len(self.tables)} feature sets, {bags} bags, {self.n_samples} rows, {kind})"
 

@@ -22,11 +22,12 @@ from skprivate.aggregate.tables._columns import (
     Column,
     encode_columns,
 )
+from skprivate.aggregate.tables._labels import are_labels
 
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Names of the columns of label sums, and their classes; None for numbers."""
+    """Names of the columns of label sums, and their classes; None for numbers, (0, 1) for each of several labels."""
 
     names: tuple[str, ...]
     classes: tuple[Any, ...] | None
@@ -34,31 +35,44 @@ class SumColumns:
     @property
     def used(self) -> tuple[str, ...]:
         """Columns that a report keeps: of two classes that of the second."""
-        return self.names[-1:] if self.classes is not None and len(self.classes) == 2 else self.names
+        two = self.classes is not None and len(self.classes) == 2 and not are_labels(self.classes)
+        return self.names[-1:] if two else self.names
+
+    @property
+    def moved(self) -> int:
+        """Count the sums of a table that the label, or labels, of one row may move."""
+        several = self.classes is None or are_labels(self.classes)
+        return len(self.used) if several else min(len(self.used), 2)
 
     @classmethod
     def of(cls, sums: Any, classes: Any) -> SumColumns:
         """Read names and classes from a name, a sequence of names, or {class: name}."""
         if isinstance(sums, Mapping):
             found = check_classes(list(sums))
-            order = found if classes is None else check_classes(classes)
-            if set(order) != set(found):
-                raise ValueError(f"sums has columns for the classes {found}, but classes is {order}.")
-            return cls(tuple(str(sums[c]) for c in order), tuple(order))
+            named = found if classes is None else check_classes(classes)
+            if set(named) != set(found):
+                raise ValueError(f"sums has columns for the classes {found}, but classes is {named}.")
+            return cls(tuple(str(sums[c]) for c in named), tuple(named))
         names = (sums,) if isinstance(sums, str) else tuple(sums)
         if classes is None:
-            if len(names) != 1:
-                raise ValueError(
-                    f"sums names {len(names)} columns, {list(names)}: name their classes by {{class: column}}."
-                )
             return cls(names, None)
-        order = check_classes(classes)
-        if len(names) != len(order) and not (len(names) == 1 and len(order) == 2):
+        order = check_sum_classes(classes)
+        if len(names) != len(order) and not (len(names) == 1 and len(order) == 2 and not are_labels(order)):
             raise ValueError(
-                f"sums names {len(names)} columns, {list(names)}, for the {len(order)} classes {order}: give one for "
-                "each class, or for two classes the one with the rows of the second."
+                f"sums names {len(names)} columns, {list(names)}, for the {len(order)} classes {list(order)}: give one "
+                "for each class, or for two classes the one with the rows of the second."
             )
-        return cls(names, tuple(order))
+        return cls(names, order)
+
+
+def check_sum_classes(classes: Any) -> tuple[Any, ...]:
+    """Check class labels, or (0, 1) for each of several labels."""
+    found = tuple(classes)
+    if not are_labels(found):
+        return tuple(check_classes(found))
+    if any(list(pair) != [0, 1] for pair in found):
+        raise ValueError(f"classes must be (0, 1) for each of several labels, got {found!r}.")
+    return ((0, 1),) * len(found)
 
 
 @dataclass(frozen=True, eq=False)

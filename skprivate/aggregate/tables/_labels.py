@@ -2,8 +2,8 @@
 
 A label is in one bag of every one of k feature sets, or in at most k random bags, and contributes an integer to each
 output of each. Replacing it moves at most ``moved`` sums by at most ``steps`` each: (k, 1) for the counts of one
-class of two, (2k, 1) for one-hot counts, (kK, 1) for K indicators, (kK, 2³⁰) for K numbers from an interval of 2³⁰
-steps. All sums are released as one vector of sensitivity moved·steps in ℓ1 and √moved·steps in ℓ2.
+class of two, (2k, 1) for one-hot counts, (kK, 1) for K indicators, (kK, 2³⁰) for K numbers, each from an interval of
+its own of 2³⁰ steps. All sums are released as one vector of sensitivity moved·steps in ℓ1 and √moved·steps in ℓ2.
 """
 
 from __future__ import annotations
@@ -73,6 +73,31 @@ def check_bounds(bounds: Any) -> Bounds | None:
     return low, high
 
 
+def bounds_of_outputs(bounds: Any, n_outputs: int) -> tuple[Bounds, ...] | None:
+    """Check (low, high), of all outputs or of each one."""
+    if bounds is None or np.ndim(bounds) < 2:
+        checked = check_bounds(bounds)
+        return None if checked is None else (checked,) * n_outputs
+    each = tuple(check_bounds(one) for one in bounds)
+    if len(each) != n_outputs:
+        raise ValueError(
+            f"label_bounds must be (low, high), or such a pair for each of {n_outputs} outputs, got {len(each)} pairs."
+        )
+    return each  # type: ignore[return-value]
+
+
+def as_floats(numbers: Any) -> Any:
+    """Convert a number, or numbers in a sequence, to a float or a tuple."""
+    if numbers is None:
+        return None
+    return tuple(as_floats(one) for one in numbers) if np.ndim(numbers) else float(numbers)
+
+
+def are_labels(classes: Sequence[Any] | None) -> bool:
+    """Decide whether classes are those of several labels, one sequence each."""
+    return bool(classes) and isinstance(classes[0], list | tuple | np.ndarray)  # type: ignore[index]
+
+
 def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
     """Indicate the second class of two, shape (1, n), or every class, shape (n_classes, n)."""
     shown = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
@@ -104,9 +129,18 @@ def warn_of_absent(
 
 
 def number_targets(labels: NDArray[Any]) -> NDArray[Any]:
-    """Read finite numbers (n,) as one output, shape (1, n)."""
-    found: NDArray[Any] = read_numbers(labels)[np.newaxis]
+    """Read finite numbers (n,) or (n, n_outputs) as outputs, shape (n_outputs, n)."""
+    found: NDArray[Any] = np.ascontiguousarray(np.atleast_2d(read_numbers(labels).T))
     return found
+
+
+def indicator_targets(labels: NDArray[Any], *, strict: bool) -> FloatArray:
+    """Read an indicator matrix (n, n_outputs) as outputs; what is not 1 counts as 0, or is an error if ``strict``."""
+    numbers = number_targets(labels)
+    targets: FloatArray = (numbers == 1).astype(np.float64)
+    if strict and not np.array_equal(targets, numbers):
+        raise ValueError("y must hold 0 and 1 only if it has several columns.")
+    return targets
 
 
 def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
@@ -282,11 +316,12 @@ def range_share(n_rows: int, epsilon: float) -> float:
 
 
 def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
-    """Count labels (n_outputs, n_samples) between powers of two, of both signs; private."""
-    numbers = labels.astype(np.float64).ravel()
+    """Count labels (n_outputs, n_samples) between powers of two, of both signs, output by output; private."""
+    numbers = labels.astype(np.float64)
     place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
-    signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
-    return np.bincount(signed + _CELLS, minlength=RANGE_COUNTS).astype(np.int64, copy=False)
+    signed = np.where(numbers < 0, 0 if nonnegative else -place, place) + _CELLS
+    counts = [np.bincount(one, minlength=RANGE_COUNTS) for one in signed]
+    return np.concatenate(counts).astype(np.int64, copy=False)
 
 
 def private_label_bounds(
@@ -296,8 +331,8 @@ def private_label_bounds(
     release: Release,
     *,
     nonnegative: bool = False,
-) -> Bounds:
-    """Find the interval between powers of two that spans the counts above the noise; within ±2⁴¹.
+) -> list[Bounds]:
+    """Find, for each output, the interval between powers of two that spans the counts above the noise; within ±2⁴¹.
 
     If no count of either sign is, counts of absolute labels are tried, for a symmetric interval. If none of those is
     either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning.
@@ -305,8 +340,8 @@ def private_label_bounds(
     """
     noisy = noise.draw(counts, release)
     # From here on everything is released.
-    low, high = _find_interval(noisy, noise, n_rows)
-    return (0.0 if nonnegative else low), high
+    found = [_find_interval(one, noise, n_rows) for one in noisy.reshape(-1, RANGE_COUNTS)]
+    return [(0.0 if nonnegative else low, high) for low, high in found]
 
 
 def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
@@ -318,8 +353,7 @@ def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.flatnonzero(either > least) + 1
         cells = np.concatenate([-cells, cells])
     if not cells.size:
-        n_numbers = n_rows * noise.sensitivity.steps
-        guess = _guess_largest(np.append(noisy[_CELLS], either), noise, n_numbers)
+        guess = _guess_largest(np.append(noisy[_CELLS], either), noise, n_rows)
         warn_caller(
             f"no interval of the labels exceeds the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
@@ -341,11 +375,10 @@ def _extend_to_hidden(
     Many labels of one number, zero for example, may exceed the noise while as many others are spread over several
     cells.
     """
-    n_numbers = n_rows * noise.sensitivity.steps
     inside = slice(first + _CELLS, last + _CELLS + 1)
-    rest = n_numbers - float(noisy[inside].sum())
+    rest = n_rows - float(noisy[inside].sum())
     error = math.sqrt(noise.variance * (last - first + 1))
-    if rest <= max(_HIDDEN_SHARE * n_numbers, _SIGNIFICANT_ERRORS * error):
+    if rest <= max(_HIDDEN_SHARE * n_rows, _SIGNIFICANT_ERRORS * error):
         return first, last
     others = noisy.copy()
     others[inside] = 0.0
@@ -363,7 +396,7 @@ def _extend_to_hidden(
 
 
 def _guess_largest(
-    sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _GUESS_QUANTILE
+    sizes: FloatArray, noise: LabelNoise, n_rows: float, caution: float = _GUESS_QUANTILE
 ) -> float:
     """Guess a low posterior quantile of the largest label, for labels spread evenly over three powers of two.
 
@@ -371,11 +404,11 @@ def _guess_largest(
     """
     variance = np.full(sizes.size, 2.0 * noise.variance)
     variance[0] /= 2.0
-    sizes = np.clip(sizes, -n_numbers, n_numbers)
+    sizes = np.clip(sizes, -n_rows, n_rows)
     known = -_PRIOR_DECAY * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
     for cell in range(sizes.size):
         own = slice(max(cell - 2, 0), cell + 1)
-        mean = n_numbers / (own.stop - own.start)
+        mean = n_rows / (own.stop - own.start)
         known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
     share = np.cumsum(np.exp(known - known.max()))
     return _largest_label(int(np.searchsorted(share, caution * share[-1])))

@@ -25,6 +25,8 @@ from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
     NoiseName,
+    are_labels,
+    bounds_of_outputs,
     number_contributions,
     plan_label_noise,
     private_label_bounds,
@@ -44,6 +46,7 @@ from skprivate.privacy import (
     open_release,
 )
 
+OutputBounds = tuple[Bounds, ...]
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
 _BITS, _PARTS = 30, 3
 #: Of zeros, in 0 = 0·2ᵉ.
@@ -51,34 +54,38 @@ _LEAST_EXPONENT = -1100
 
 
 def exact_number_sums(
-    rows: Partitions, bags: Any, n_outputs: int, bounds: Bounds | None, *, with_squares: bool
-) -> tuple[FloatArray, float | None]:
-    """Sum numbers (n_bags, n_outputs), clipped to an interval if there is one, and all their squares."""
+    rows: Partitions, bags: Any, n_outputs: int, bounds: OutputBounds | None, *, with_squares: bool
+) -> tuple[FloatArray, FloatArray | None]:
+    """Sum numbers (n_bags, n_outputs), clipped to intervals if there are, and all squares of each output."""
     exponent = rows.gather(partial(_exponent, bounds=bounds), max)
     known = {"bounds": bounds, "exponent": exponent}
     further = partial(_split_squares, **known) if with_squares else None
     found = bags.add_up(rows, partial(_split, **known), further)
     size = bags.n_bags * n_outputs * _PARTS
     sums = _join(found[:size].reshape(bags.n_bags, -1), exponent)
-    return sums, float(_join(found[size:], 2 * exponent)[0]) if with_squares else None
+    return sums, _join(found[size:], 2 * exponent) if with_squares else None
 
 
-def _exponent(block: Any, *, bounds: Bounds | None) -> int:
+def _exponent(block: Any, *, bounds: OutputBounds | None) -> int:
     """Find e such that all numbers are below 2ᵉ."""
     largest = float(np.max(np.abs(_clipped(block.targets, bounds)), initial=0.0))
     return int(math.frexp(largest)[1]) if largest else _LEAST_EXPONENT
 
 
-def _clipped(numbers: NDArray[Any], bounds: Bounds | None) -> FloatArray:
+def _clipped(numbers: NDArray[Any], bounds: OutputBounds | None) -> FloatArray:
     floats: FloatArray = numbers.astype(np.float64)
-    return floats if bounds is None else np.clip(floats, *bounds)
+    return (
+        floats if bounds is None else np.clip(floats, *np.array(bounds, dtype=np.float64).T[:, :, np.newaxis])
+    )
 
 
-def _split(block: Any, *, bounds: Bounds | None, exponent: int) -> FloatArray:
+def _split(block: Any, *, bounds: OutputBounds | None, exponent: int) -> FloatArray:
     return _integers(np.ldexp(_clipped(block.targets, bounds), -exponent))
 
 
-def _split_squares(block: Any, _: FloatArray, *, bounds: Bounds | None, exponent: int) -> NDArray[np.int64]:
+def _split_squares(
+    block: Any, _: FloatArray, *, bounds: OutputBounds | None, exponent: int
+) -> NDArray[np.int64]:
     scaled = np.ldexp(_clipped(block.targets, bounds), -exponent)
     return exact_sum(_integers(scaled * scaled).astype(np.int64))
 
@@ -155,13 +162,15 @@ def _targets(block: Labelled) -> FloatArray:
     return block.targets
 
 
-def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
-    """Convert numbers to steps of an interval."""
-    return number_contributions(block.targets, low, high)
+def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
+    """Convert numbers to steps of the interval of their output."""
+    return np.stack(
+        [number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)]
+    )
 
 
-def _square_steps(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
-    return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
+def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
+    return exact_sum(square_contributions(steps))
 
 
 def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
@@ -170,17 +179,23 @@ def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedSums:
-    """Label sums (n_bags, n_outputs), variance of the noise in each, and for numbers interval and Σy²."""
+    """Label sums (n_bags, n_outputs), variance of the noise in each, and for numbers intervals and Σy².
+
+    Where outputs differ in variance, interval or Σy², it is a tuple with one for each.
+    """
 
     sums: FloatArray
-    noise_variance: float = 0.0
-    label_bounds: Bounds | None = None
-    square_sum: float | None = None
+    noise_variance: Any = 0.0
+    label_bounds: Any = None
+    square_sum: Any = None
 
 
-def outputs_of(n_classes: int) -> tuple[int, int]:
-    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a label moves."""
-    return (1, 1) if n_classes == 2 else (n_classes, 2)
+def outputs_of(classes: Sequence[Any]) -> tuple[int, int]:
+    """Return the numbers of counts per bag (the second of two classes, or all), and of those that a row moves."""
+    n = len(classes)
+    if are_labels(classes):
+        return n, n
+    return (1, 1) if n == 2 else (n, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,18 +275,20 @@ class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
-    finds an interval, up to a half for few rows: ``finding`` is the noise of the counts for it. ``with_squares``
-    releases the sum of squares too, for one output whose every row is in equally many bags. ``further`` are more
+    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them. If
+    ``shared``, all take, and report, one interval from the lowest to the highest of the ends. ``with_squares``
+    releases the sum of squares of each output too, of rows most of which are in equally many bags. ``further`` are more
     assumptions than those of the bags.
     """
 
     bags: Any
     n_outputs: int
-    label_bounds: Bounds | None
+    label_bounds: OutputBounds | None
     noise: LabelNoise | None = None
     finding: LabelNoise | None = None
     nonnegative: bool = False
     with_squares: bool = False
+    shared: bool = False
     further: tuple[str, ...] = ()
 
     @property
@@ -287,7 +304,7 @@ class NumberSums(Mechanism):
         cls,
         bags: Any,
         n_outputs: int,
-        label_bounds: Bounds | None,
+        label_bounds: Any,
         *,
         epsilon: float | None,
         delta: float = 0.0,
@@ -297,38 +314,40 @@ class NumberSums(Mechanism):
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
+        bounds = bounds_of_outputs(label_bounds, n_outputs)
         if epsilon is not None:
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
-            finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
-            size = bags.n_bags * n_outputs + with_squares + (RANGE_COUNTS if label_bounds is None else 0)
-            # In steps of the interval: the cost does not depend on it.
+            finding_share = 0.0 if bounds is not None else range_share(n_rows, epsilon)
+            size = n_outputs * (bags.n_bags + with_squares + (RANGE_COUNTS if bounds is None else 0))
+            # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
+            # one of squares by all steps at most.
             noise = plan_label_noise(
-                LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
+                LabelSensitivity((bags.appearances() + with_squares) * n_outputs, LABEL_STEPS),
                 size,
                 epsilon=epsilon,
                 delta=delta,
                 mechanism=mechanism,
                 share=1.0 - finding_share,
             )
-            if label_bounds is None:
-                # All numbers of a row may leave one count together and enter another one.
+            if bounds is None:
+                # Each number of a row may leave one of its output's counts and enter another one.
                 finding = plan_label_noise(
-                    LabelSensitivity(2, n_outputs),
+                    LabelSensitivity(2 * n_outputs),
                     size,
                     epsilon=epsilon,
                     delta=delta,
                     mechanism=noise.mechanism,
                     share=finding_share,
                 )
-        return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **options)
+        return cls(bags, n_outputs, bounds, noise, finding, with_squares=with_squares, **options)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS), 1)]
-        return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
+        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1)]
+        return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
 
     @property
     def noise_variance(self) -> float:
@@ -340,7 +359,7 @@ class NumberSums(Mechanism):
         sums, squares = exact_number_sums(
             rows, self.bags, self.n_outputs, self.label_bounds, with_squares=self.with_squares
         )
-        return ReleasedSums(sums, 0.0, self._reported(self.label_bounds), squares)
+        return self._released(sums, self.label_bounds, np.zeros(self.n_outputs), squares)
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
         """Release noisy sums of labels, floats or integers."""
@@ -348,39 +367,63 @@ class NumberSums(Mechanism):
         if self.finding is not None:
             counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
             n_rows = int(counts.sum()) // self.n_outputs
-            bounds = private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
+            bounds = tuple(
+                private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
+            )
         assert bounds is not None and self.noise is not None
+        if self.shared:
+            bounds = ((min(low for low, _ in bounds), max(high for _, high in bounds)),) * self.n_outputs
         sums = self.bags.add_up(
-            rows,
-            partial(_steps, low=bounds[0], high=bounds[1]),
-            _square_steps if self.with_squares else None,
+            rows, partial(_steps, bounds=bounds), _square_steps if self.with_squares else None
         )
-        shape = (self.bags.n_bags, self.n_outputs)
-        noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
+        size, shape = self.bags.n_bags * self.n_outputs, (self.bags.n_bags, self.n_outputs)
+        noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release).ravel()
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
-        low, width = Fraction(bounds[0]), Fraction(bounds[1]) - Fraction(bounds[0])
-        middle, step = float(low + width / 2), float(width / LABEL_STEPS)
-        about = (noisy[:-1].reshape(shape) if self.with_squares else noisy) * step
-        square_sum = None
+        widths = [Fraction(high) - Fraction(low) for low, high in bounds]
+        middle = np.array([float(Fraction(low) + w / 2) for (low, _), w in zip(bounds, widths, strict=True)])
+        step = np.array([float(width / LABEL_STEPS) for width in widths])
+        about = noisy[:size].reshape(shape) * step
+        squares = None
         if self.with_squares:
-            total = float(about.sum()) / self.bags.appearances()
-            square_sum = self._square_sum(float(noisy[-1]) / LABEL_STEPS, float(width / 2), middle, total)
-        return ReleasedSums(
+            half = np.array([float(width / 2) for width in widths])
+            totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / self.bags.n_samples)
+            squares = self._square_sums(noisy[size:] / LABEL_STEPS, half, middle, totals)
+        return self._released(
             about + self.bags.bag_sizes[:, np.newaxis] * middle,
+            bounds,
             self.noise.variance * step**2,
-            self._reported(bounds),
-            square_sum,
+            squares,
         )
 
-    def _square_sum(self, share: float, half: float, middle: float, total: float) -> float:
+    def _square_sums(
+        self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray
+    ) -> FloatArray:
         """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
-        n = int(self.bags.bag_sizes.sum() // self.bags.appearances())
-        around = min(max(share, 1e-3 * n), float(n)) * half**2
-        return around + 2 * middle * total + n * middle**2
+        n = self.bags.n_samples
+        around = np.clip(share, 1e-3 * n, float(n)) * half**2
+        return np.asarray(around + 2 * middle * total + n * middle**2)
 
-    @staticmethod
-    def _reported(bounds: Sequence[float] | None) -> Bounds | None:
-        return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+    def _released(
+        self,
+        sums: FloatArray,
+        bounds: OutputBounds | None,
+        noise: FloatArray,
+        squares: FloatArray | None,
+    ) -> ReleasedSums:
+        most = 1 if self.shared else self.n_outputs
+        return ReleasedSums(
+            sums,
+            float(noise[0]) if np.all(noise == noise[0]) else tuple(noise.tolist()),
+            None
+            if bounds is None
+            else one_or_each([(float(low), float(high)) for low, high in bounds[:most]]),
+            None if squares is None else one_or_each(squares.tolist()),
+        )
+
+
+def one_or_each(values: Sequence[Any]) -> Any:
+    """Report what belongs to outputs: of one output itself, of several a tuple."""
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def release_sums(
