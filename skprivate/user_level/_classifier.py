@@ -90,8 +90,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
         keep their units. By default √n_features.
-    solver : {"auto", "sgd"}, default="auto"
-        Both descend on all users in every step.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
@@ -185,7 +183,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
-        "solver": [StrOptions({"auto", "sgd"})],
         "classes": ["array-like", None],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
@@ -200,7 +197,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         classes: ArrayLike | None = None,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         feature_norm: float | None = None,
-        solver: Literal["auto", "sgd"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -219,7 +215,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.classes = classes
         self.class_weight = class_weight
         self.feature_norm = feature_norm
-        self.solver = solver
         self.aggregation = aggregation
         self.standardize = standardize
         self.adjacency = adjacency

@@ -170,6 +170,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         **BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"squared_error", "huber"}), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
+        "solver": [StrOptions({"auto", "sgd", "moments"})],
     }
 
     def __init__(
