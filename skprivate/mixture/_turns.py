@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import Hypothesis, Integers, Problem, SpanRows
 
-#: Bits of a row's coordinate, two of them beyond public rows, and of the sum of a normal's: 53 together.
+#: Bits of a row's coordinate, two of them beyond public rows, and of the sum of a normal's: below 53 together.
 ROW_BITS, NORMAL_BITS = 27, 25
 #: Spread of rows along a normal of length one, in scaled units.
 SPREAD = 0.4
@@ -63,8 +63,11 @@ def plan_turns(problem: Problem, epsilon: float, factor: float) -> TurnPlan:
 
 
 def row_units(public: Floats) -> Floats:
-    """Choose the unit of each coordinate, a power of two, by scaled public rows."""
-    largest = np.maximum(np.abs(public).max(axis=0, initial=0.0), 2.0**-100)
+    """Choose the unit of each coordinate, a power of two, by scaled public rows.
+
+    Their largest is at least 0.5 but in constant columns, where nothing finer is needed.
+    """
+    largest = np.abs(public).max(axis=0, initial=0.5)
     return np.asarray(np.ldexp(1.0, np.frexp(largest)[1] + 2 - ROW_BITS))  # exact, as exp2 need not be
 
 
@@ -117,7 +120,10 @@ def turn_sums(
 
 
 def counts(scaled: Floats, halfspaces: Halfspaces, units: Floats, groups: NDArray[np.bool_]) -> Integers:
-    """Count the rows of each group, of shape (n_groups, n_rows), in each of some `rounded` halfspaces."""
+    """Count the rows of each group, of shape (n_groups, n_rows), in each of some `rounded` halfspaces.
+
+    A row that is far beyond public ones is rounded in larger units, by a power of two of its own.
+    """
     weights = halfspaces.normals * units  # integers, but for one power of two
     limits = -halfspaces.intercepts[:, None]
     totals = np.zeros((len(groups), len(limits)), dtype=np.int64)
@@ -125,8 +131,10 @@ def counts(scaled: Floats, halfspaces: Halfspaces, units: Floats, groups: NDArra
     for low in range(0, scaled.shape[0], size):
         part = slice(low, low + size)
         rows = scaled[part].T / units[:, None]
-        np.rint(rows, out=rows)
-        np.clip(rows, -(2.0**ROW_BITS), 2.0**ROW_BITS, out=rows)
-        inside = (weights @ rows >= limits).astype(np.float32)
+        largest = np.maximum(rows.max(axis=0), -rows.min(axis=0))
+        far = np.ldexp(1.0, np.maximum(np.frexp(largest)[1] - ROW_BITS, 0))
+        np.rint(np.divide(rows, far, out=rows), out=rows)
+        margins = weights @ rows
+        inside = (np.multiply(margins, far, out=margins) >= limits).astype(np.float32)
         totals += (groups[:, part].astype(np.float32) @ inside.T).astype(np.int64)  # below 2²⁴, hence exact
     return totals

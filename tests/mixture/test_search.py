@@ -387,7 +387,10 @@ def test_products_of_rounded_rows_and_halfspaces_are_exact(d, monkeypatch):
     rows = np.concatenate([public, public * 1e12, -public * 1e12, rng.normal(size=(21, d))])
     normals = np.concatenate([rng.normal(size=(8, d)), np.eye(d)[:1], np.full((1, d), d**-0.5)])
     halfspaces = rounded(Halfspaces(normals, rng.normal(size=len(normals))), units)
-    whole = [[int(v) for v in row] for row in np.clip(np.rint(rows / units), -(2**ROW_BITS), 2**ROW_BITS)]
+    far = [Fraction(2) ** max(0, int(np.frexp(np.abs(row / units).max())[1]) - ROW_BITS) for row in rows]
+    assert 1 in far and max(far) > 2**30
+    whole = [[round(Fraction(v) / unit) for v in row] for row, unit in zip(rows / units, far, strict=True)]
+    assert max(abs(v) for row in whole for v in row) <= 2**ROW_BITS
     groups = np.array([np.arange(len(rows)) % 2 == 0, np.ones(len(rows), dtype=bool)])
     inside = np.zeros((len(rows), len(normals)), dtype=bool)
     for k, (weights, intercept) in enumerate(
@@ -397,7 +400,7 @@ def test_products_of_rounded_rows_and_halfspaces_are_exact(d, monkeypatch):
         step = min(abs(value) for value in exact if value)
         assert max(abs(value) for value in exact) < step * 2**53
         for i, row in enumerate(whole):
-            total = sum(a * b for a, b in zip(exact, row, strict=True))
+            total = far[i] * sum(a * b for a, b in zip(exact, row, strict=True))
             inside[i, k] = total >= -Fraction(intercept)
     expected = groups @ inside.astype(int)
     np.testing.assert_array_equal(counts(rows, halfspaces, units, groups), expected)
@@ -406,6 +409,36 @@ def test_products_of_rounded_rows_and_halfspaces_are_exact(d, monkeypatch):
         for order in (rng.permutation(len(rows)), np.arange(len(rows))):
             again = counts(rows[order], halfspaces, units, groups[:, order])
             np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e5, 1e12])
+def test_rows_count_where_they_are_predicted_however_far_they_are(size):
+    rng = np.random.default_rng(0)
+    public = np.column_stack([rng.normal(size=(50, 3)), np.zeros(50)])  # the last column is constant
+    rows = rng.normal(size=(200, 4)) * np.array([size, 1.0, 5.0, 1e-10])
+    options = rounded(Halfspaces(rng.normal(size=(300, 4)), rng.normal(size=300)), row_units(public))
+    expected = Hypothesis(*options).contain(rows).sum(axis=1)
+    np.testing.assert_array_equal(
+        counts(rows, options, row_units(public), np.ones((1, 200), bool))[0], expected
+    )
+
+
+def test_far_private_rows_keep_turns_within_the_bound():
+    """Each coordinate brought near public rows by itself, the rows (1000, 15) would be outside what they are in."""
+    rng = np.random.default_rng(0)
+    normal = np.array([0.4, -0.9]) / np.hypot(0.4, 0.9)
+    public = rng.normal(size=(4000, 2))
+    public = public[public @ normal > -2]
+    near = rng.normal(size=(2000, 2))
+    near -= np.outer(near @ normal + rng.uniform(2, 4, 2000), normal)
+    far = np.array([1000.0, 15.0]) + rng.normal(size=(2000, 2)) * 0.1
+    X = np.concatenate([public, near, far])
+    y = np.arange(len(X)) >= len(public)
+    options = {"epsilon": 1000.0, "private_label": True, "random_state": 0}
+    thinned = PPMHalfspaceClassifier(strategy="thinned", **options).fit(X, y)
+    greedy = PPMHalfspaceClassifier(strategy="greedy", **options).fit(X, y)
+    assert greedy.draws_[-1].name == "turn"
+    assert thinned.score(X, y) <= greedy.score(X, y) + greedy.utility_bound(1e-9)
 
 
 def test_a_halfspace_holds_the_points_on_its_boundary():
