@@ -4,8 +4,7 @@
 
 Adult and credit default are thinned to 20 000 rows of which 1 200 are private (6 %); breast cancer and hospital stay as
 they are (hospital: 15 000 rows). Categories are one-hot columns. Each seed is a stratified 70/30 split. Raw numbers are
-collected in ``results/mixture_few_seeds.csv``, so that data sets may be run in several calls. "Before" is the split of
-ε between joint draw and moves that aimed at a third of the bounds it aims at now.
+collected in ``results/mixture_few_seeds.csv``, so that data sets may be run in several calls.
 """
 
 from __future__ import annotations
@@ -27,13 +26,10 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivate import PPMHalfspaceClassifier
 from skprivate.datasets import load_adult, load_credit_default, load_hospital
-from skprivate.mixture import _search
 from skprivate.privacy import SimulatedNoiseWarning
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0, 1e5)
 RAW = RESULTS / "mixture_few_seeds.csv"
-BEFORE = {"JOINT_LOSS": 0.029, "MOVE_LOSS": 0.0175, "LARGEST_LOSS": 0.1}
-NOW = {name: getattr(_search, name) for name in BEFORE}
 
 
 def one_hot(frame):
@@ -90,11 +86,8 @@ def one_seed(load, seed):
     for epsilon in EPSILONS:
         model = PPMHalfspaceClassifier(epsilon, delta=1e-6, strategy="gradient", **options)
         yield "gradient, delta = 1e-6", epsilon, *scores(model.fit(X, y))
-        for name, numbers in (("greedy, before", BEFORE), ("greedy", NOW)):
-            for constant, value in numbers.items():
-                setattr(_search, constant, value)
-            model = PPMHalfspaceClassifier(epsilon, strategy="greedy", max_candidates=200_000, **options)
-            yield name, epsilon, *scores(model.fit(X, y))
+        model = PPMHalfspaceClassifier(epsilon, strategy="greedy", max_candidates=200_000, **options)
+        yield "greedy", epsilon, *scores(model.fit(X, y))
 
 
 def report():

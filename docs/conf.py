@@ -27,14 +27,25 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_codeautolink",  # names in code blocks
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
     # Ours, in _extensions.
     "code_links",
     "mathml",
     "offline",
     "table_breaks",
 ]
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,  # its pages load scripts from the network
+}
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
 # `name` in docstrings: a link where it is ours, else code.
 default_role = "py:obj"

@@ -25,7 +25,12 @@ from skprivate.utils.estimator_checks import default_data
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
-    [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "benchmarks").glob("*.md")]
+    [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "benchmarks").glob("*.md"),
+        *(ROOT / "docs" / "theory").glob("*.md"),
+    ]
 )
 #: A block of Python, and the block of text directly below it: all that it prints.
 PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n?^```(?:text)?\n(.*?)^```)?", re.DOTALL | re.MULTILINE)

@@ -3,7 +3,7 @@
 A place is a unit vector u. Its chord to another is no longer than the great circle between them, and a linear
 projection to a plane does not lengthen it: both u itself (in space) and the orthographic map around a public centre are
 1-Lipschitz on the whole sphere, so that ε per kilometre after the map is ε per kilometre of great circle before it, at
-the poles and across the dateline as well (docs/metric.md, theorem 8).
+the poles and across the dateline as well (docs/theory/metric.md, theorem 8).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def block_to_unit(block: tuple[FloatArray, Any], box: Box) -> tuple[FloatArray, 
 _ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 # Rounding may move a projected row outside by this factor; it is not refused.
 _EDGE_FACTOR = 1 + 2.0**-40
-# Beyond this error over ε rows are clipped, not projected (docs/metric.md, Theorem 10).
+# Beyond this error over ε rows are clipped, not projected (docs/theory/metric.md, Theorem 10).
 _MOST_ERROR = 2.0**-33
 
 
@@ -104,7 +104,7 @@ class Ball:
     -----
     Rows outside are moved inside by a rule that lengthens no distance: to the nearest point if norm and distance are
     both "l2". Otherwise rows are clipped to the cube around the ball, and results are projected to the ball
-    (docs/metric.md, Theorem 10).
+    (docs/theory/metric.md, Theorem 10).
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The descent minimises the weighted logistic loss of all rows on the public points' span, and needs δ > 0. Public numbers
 decide everything else: the coordinates (principal directions of the public points, as many as the noise allows), the
-number of steps, and the radius at which private rows are clipped. Derivations in docs/mixture.md.
+number of steps, and the radius at which private rows are clipped. Derivations in docs/theory/mixtures.md.
 """
 
 from __future__ import annotations

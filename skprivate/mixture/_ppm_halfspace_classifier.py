@@ -483,7 +483,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the compared
         hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For several draws it is
         the sum of their bounds, above the best hypothesis of the first draw, because every move and turn may also
-        stay. To stay has a third of the weight in a turn: |H| counts as 3 there.
+        stay. To stay has a third of the weight in a turn, which counts as a draw from 3.
 
         Parameters
         ----------

@@ -104,8 +104,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Fit an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the original features. By default one over the number of
-        users, and what balances the noise (docs/user_level.md), on those of standardised features: in the limit the
-        default of ``LogisticRegression``.
+        users, and what balances the noise (docs/theory/user_level.md), on those of standardised features: in the
+        limit the default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.

@@ -79,8 +79,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
     draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, and selections by the
-    exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/user_level.md. With ``delta=0``
-    ε-differential privacy: Algorithm 2 of the reference at ε/d for every coordinate.
+    exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/theory/user_level.md. With
+    ``delta=0`` ε-differential privacy: Algorithm 2 of the reference at ε/d for every coordinate.
 
     References
     ----------

@@ -74,7 +74,7 @@ class VoteSelection(Mechanism):
 
     epsilon: float
     monotone: bool
-    theorem = "permute-and-flip on votes (docs/user_level.md)"
+    theorem = "permute-and-flip on votes (docs/theory/user_level.md)"
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -204,7 +204,7 @@ class DifferenceSelection(Mechanism):
     epsilon: float
     n_candidates: int
     n_users: int | None
-    theorem = "permute-and-flip on winsorised differences (docs/user_level.md)"
+    theorem = "permute-and-flip on winsorised differences (docs/theory/user_level.md)"
 
     @property
     def _monotone(self) -> bool:

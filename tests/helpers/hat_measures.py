@@ -101,7 +101,7 @@ class HatMoments(Mechanism):
     n_features: int
     ground: Norm
     levels: int
-    theorem = "Laplace noise on hat moments (docs/metric.md, proposition 2)"
+    theorem = "Laplace noise on hat moments (docs/theory/metric.md, proposition 2)"
 
     def __post_init__(self) -> None:
         # What the sampler cannot draw is refused before anything is paid for.

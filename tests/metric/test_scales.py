@@ -91,7 +91,7 @@ def test_no_mechanism_beats_the_lower_bound(seed, n, epsilon):
 @pytest.mark.parametrize("n", [16, 64])
 @pytest.mark.parametrize("epsilon", [2.0, 8.0, 30.0])
 def test_realised_accuracy_of_lemma_4_1_is_within_constants_of_the_entropic_scale(n, epsilon):
-    # An interval, as a fine path: lower bound of the proof of theorem 3.1, upper bound 8·s(ε/4) (docs/metric.md).
+    # An interval, as a fine path: lower bound of the proof of theorem 3.1, upper bound 8·s(ε/4) (docs/theory).
     path = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) / (n - 1)
     realised = worst_error(best_exponential_channel(path, epsilon), path)
     assert realised <= 8 * entropic_scale(path, epsilon / 4).upper

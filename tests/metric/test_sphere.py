@@ -30,7 +30,7 @@ BOXES = {
 }
 BOXES = {name: box and (np.array(box[0]), np.array(box[1])) for name, box in BOXES.items()}
 MAPS = {name: sphere_map(0, box, None) for name, box in BOXES.items()}
-#: What float64 adds to a distance, in km (docs/metric.md, theorem 8).
+#: What float64 adds to a distance, in km (docs/theory/metric.md, theorem 8).
 ROUNDING = 2e-10
 LATITUDES = st.sampled_from([-90.0, -89.999999, 0.0, 40.7, 89.9, 90.0]) | st.floats(-90, 90)
 LONGITUDES = st.sampled_from([-180.0, 179.9999999, 180.0, 0.0, 360.0, -74.0]) | st.floats(-360, 360)

@@ -44,7 +44,7 @@ class PrivateBounds(Mechanism):
 
     epsilon: float
     n_features: int
-    theorem = "bounds by the exponential mechanism (docs/metric.md, proposition 4)"
+    theorem = "bounds by the exponential mechanism (docs/theory/metric.md, proposition 4)"
 
     @property
     def price(self) -> float:

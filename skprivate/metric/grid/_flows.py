@@ -217,7 +217,7 @@ class LaplaceFlow(Mechanism):
     cells: int
     sizes: tuple[int, ...] = ()
     weight: float = 1.0
-    theorem = "Laplace flow on a grid (docs/metric.md, proposition 1 and Theorem 11)"
+    theorem = "Laplace flow on a grid (docs/theory/metric.md, proposition 1 and Theorem 11)"
 
     def __post_init__(self) -> None:
         moved = self.n_rows * self.cells * l1_factor(self.ground, self.n_features)

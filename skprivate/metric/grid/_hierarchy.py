@@ -298,7 +298,9 @@ class BinaryHierarchy(Mechanism):
     n_features: int
     depth: int | None = None
     n_groups: int | None = None
-    theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
+    theorem = (
+        "discrete Laplace noise on the counts of a binary hierarchy (docs/theory/metric.md, proposition 3)"
+    )
 
     def __post_init__(self) -> None:
         # Refused before payment: the sampler could not draw it.

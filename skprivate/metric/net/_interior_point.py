@@ -4,7 +4,7 @@ The linear programme has a column p_y of probabilities over the states for every
 p_y(x′) ≥ e^{−ερ(x, x′)}·p_y(x) for all pairs; only Σ_y p_y = 1 joins the columns. So a step of a primal-dual interior
 point method (Mehrotra 1992) takes one system in n unknowns per output and one more for all of them, where a general
 solver meets n² unknowns and n³ constraints. Inner points satisfy every constraint with room to spare, and whatever dual
-point the method has reached gives a bound (docs/metric.md, Theorem 12).
+point the method has reached gives a bound (docs/theory/metric.md, Theorem 12).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For ℓ1 and ℓ∞ the K-norm law is drawn exactly. For ℓ2 the draw is a mixture of discrete Gaussian laws whose
 log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale. Rows and points are rounded to a public
-lattice. The proofs and the price of rounding are in docs/metric.md (Theorem 6).
+lattice. The proofs and the price of rounding are in docs/theory/metric.md (Theorem 6).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def add_on_lattice(array: FloatArray, noise: IntArray, step: float) -> FloatArra
 
 
 def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> IntArray:
-    """Draw ``n`` integer vectors with P(z) ∝ exp(−‖z‖/scale), for "l2" in the sense of docs/metric.md.
+    """Draw ``n`` integer vectors with P(z) ∝ exp(−‖z‖/scale), for "l2" in the sense of docs/theory/metric.md.
 
     For "l2" with d > 1 the scale is from 8 to 2^49.
     """
@@ -337,7 +337,7 @@ class MetricDraws:
         The K-norm mechanism of Hardt and Talwar (2010); in the plane with "l2" the planar Laplace mechanism of
         Andrés et al. (2013). Valid where row i is the data of unit i alone (the local model), so it is charged once.
         Rows are rounded to a lattice first: rows at distance ρ ≥ 2⁻¹¹/ε differ by at most e^{ερ}, closer ones by at
-        most e^{ερ + 2⁻³²} (docs/metric.md, Theorem 5).
+        most e^{ερ + 2⁻³²} (docs/theory/metric.md, Theorem 5).
 
         Parameters
         ----------
@@ -387,7 +387,7 @@ class MetricDraws:
 
         Valid where row i is the data of unit i alone (the local model), so it is charged once. Rows are rounded to a
         lattice: the log-ratio of rows at distance ρ is at most ε(ρ + a)/(1 + 2⁻²⁰), a ≤ 2⁻³²/ε for boxes up to a
-        thousand times 1/ε (docs/metric.md, Theorem 6).
+        thousand times 1/ε (docs/theory/metric.md, Theorem 6).
 
         Parameters
         ----------
@@ -505,7 +505,7 @@ class MetricDraws:
 
         If ν = μ + div f for an integer flow f, then ν + div Z = μ + div(Z + f), and the law of the flow Z changes by
         at most exp(‖f‖₁ / scale): ε-metric privacy for any distance of which ‖f‖₁ is at most ``sensitivity`` times
-        (docs/metric.md, proposition 1).
+        (docs/theory/metric.md, proposition 1).
 
         Parameters
         ----------
@@ -515,7 +515,7 @@ class MetricDraws:
         stars : sequence of positive Fraction or int, default=()
             For the first axes, whose entries have no order: each is joined to the first one, and ``sensitivity`` along
             these edges is this one. A flow f costs ‖f‖₁ along each kind of edges over its sensitivity, in all at most
-            1 per unit of distance (docs/metric.md, Theorem 11).
+            1 per unit of distance (docs/theory/metric.md, Theorem 11).
         sensitivity : float
             Largest ‖f‖₁ of a least flow between neighbours, per unit of distance: steps of mass times edges.
         epsilon : float

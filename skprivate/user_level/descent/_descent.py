@@ -13,7 +13,7 @@ of the objective are not released, but the slopes at both ends of a step show if
 At the solution the users' contributions add up to 0, so the mean of the directions is noise. It is even less, because
 the descent undoes its own noise: Σ η v_t is the distance between the first iterate and the last. Where features have
 very different scales or are far from 0, flat directions are never walked down and the mean stays large. Derivations in
-docs/user_level.md.
+docs/theory/user_level.md.
 """
 
 from __future__ import annotations

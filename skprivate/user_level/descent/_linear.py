@@ -50,7 +50,7 @@ GROW_LEVEL = 0.1
 class Descent(DescentRules):
     """A linear model by descent on all users."""
 
-    theorem = "user-normalised descent, docs/user_level.md"
+    theorem = "user-normalised descent, docs/theory/user_level.md"
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserData, release: Any) -> LinearResult:

@@ -62,7 +62,7 @@ class MomentsRegression(Mechanism):
     radius: float = math.inf
     standardisation: Standardisation | None = None
     n_steps = 1
-    theorem = "winsorised mean of second moments, docs/user_level.md"
+    theorem = "winsorised mean of second moments, docs/theory/user_level.md"
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of offsets within the ball.
 
-Derived in docs/user_level.md. One ℓ2 ball about a private centre takes the place of Algorithm 3's intervals per rotated
-coordinate, Gaussian that of Laplace noise, and the radius is found privately.
+Derived in docs/theory/user_level.md. One ℓ2 ball about a private centre takes the place of Algorithm 3's intervals per
+rotated coordinate, Gaussian that of Laplace noise, and the radius is found privately.
 
 Centre and spread are found together, by a clipped descent whose clip tracks a quantile of the distances. A user
 contributes its clipped offset and one more coordinate, the sign of its distance less the tracked quantile: together a
@@ -301,7 +301,7 @@ class UserMean(Mechanism):
     bound: float | None = None
     n_scales: int = 1
     least_radius: float = 1.0
-    theorem = "winsorised mean about a private centre, docs/user_level.md"
+    theorem = "winsorised mean about a private centre, docs/theory/user_level.md"
 
     def __post_init__(self) -> None:
         # Refused before anything is paid for: computed numbers stay finite, and bins have a width.
