@@ -50,6 +50,14 @@ class Step:
     place: Place
     of_rows: tuple[str, ...] = ()
 
+    def holder(self, name: str) -> Any:
+        """Find whose parameter is in force: that of a composite with a budget for all, or the model's own."""
+        return self.model if getattr(self.place.payer, name, None) is None else self.place.payer
+
+    def stated(self, name: str) -> Any:
+        """Read a parameter that is in force."""
+        return getattr(self.holder(name), name, None)
+
 
 class Visit(NamedTuple):
     """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
@@ -92,6 +100,8 @@ class Place:
     times: str = "one for each label or target"
     #: The step whose budget covers this one.
     within: str = ""
+    #: The composite whose parameters, where they are not None, state the budget of this step.
+    payer: Any = None
     #: The step only chooses columns.
     chooses: bool = False
     #: Fitted estimators that the walk visited so far, by id.
