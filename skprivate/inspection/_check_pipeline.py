@@ -204,5 +204,5 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         copies=step.place.copies,
         times=step.place.times if step.place.copies is None else "",
         conditions=conditions,
-        within=step.place.within,
+        within=step.within,
     )

@@ -71,14 +71,8 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _one_budget(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk the steps of a pipeline in which one budget covers all private steps: its own or that of the last."""
-    name, last = model.steps[-1]
     for step in _pipeline(model, place, walk):
-        if step.role is not Role.PRIVATE:
-            yield step
-        elif step.model is last:
-            yield replace(step, place=replace(step.place, payer=model))
-        else:
-            yield replace(step, place=replace(step.place, within=name))
+        yield replace(step, place=replace(step.place, payer=model)) if step.role is Role.PRIVATE else step
 
 
 def _width_is_public(model: Any) -> bool:

@@ -50,8 +50,14 @@ class Step:
     place: Place
     of_rows: tuple[str, ...] = ()
 
+    @property
+    def within(self) -> str:
+        """Name of another step, which states the budget of both."""
+        name, last = ("", self.model) if self.place.payer is None else self.place.payer.steps[-1]
+        return "" if last is self.model else name
+
     def holder(self, name: str) -> Any:
-        """Find whose parameter is in force: that of a composite with a budget for all, or the model's own."""
+        """Find whose parameter is in force: that of a pipeline with a budget for all, or the model's own."""
         return self.model if getattr(self.place.payer, name, None) is None else self.place.payer
 
     def stated(self, name: str) -> Any:
@@ -98,9 +104,7 @@ class Place:
     #: How many copies are fitted; None if only the data tell, by ``times``.
     copies: int | None = 1
     times: str = "one for each label or target"
-    #: The step whose budget covers this one.
-    within: str = ""
-    #: The composite whose parameters, where they are not None, state the budget of this step.
+    #: The pipeline whose budget covers this step: its own parameters, where they are not None, or those of its last step.
     payer: Any = None
     #: The step only chooses columns.
     chooses: bool = False

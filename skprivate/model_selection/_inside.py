@@ -299,7 +299,7 @@ def with_budget(
     steps = private_steps(model)
     for name, total in (("epsilon", epsilon), ("delta", delta)):
         # A step within the budget of another one has a part of that.
-        stated = [0.0 if step.place.within else float(step.stated(name) or 0.0) for step in steps]
+        stated = [0.0 if step.within else float(step.stated(name) or 0.0) for step in steps]
         whole = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
         for step, own in zip(steps, stated, strict=True):
             if own > 0:
