@@ -54,7 +54,6 @@ from skprivate.privacy._release import (
     open_release,
     payment_gate,
     price_of_plan,
-    rehearsal_ledger,
 )
 from skprivate.privacy._risk import PrivacyRisk, _percent, epsilon_of_risk
 from skprivate.privacy._understated import as_stated, understated
