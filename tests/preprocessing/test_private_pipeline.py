@@ -169,6 +169,21 @@ def test_without_a_schema_types_alone_tell():
     assert array["model"].coef_.shape == (2,)
 
 
+@SIMULATED
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "text", "durations"])
+def test_values_that_no_type_declares_are_asked_for(kind):
+    """What a library collects while it reads rows is no part of a type."""
+    X, y = visits(1000)
+    X = X[["age", "ward"]]
+    if kind == "polars":
+        X = pl.from_pandas(X).with_columns(pl.col("ward").cast(pl.Categorical))
+    elif kind == "pyarrow":
+        X = pa.Table.from_pandas(X.astype({"ward": "category"}))
+    elif kind == "durations":
+        X = X.assign(ward=pd.Timedelta(1, "D"))
+    _spent_nothing(regressor(1.0, None), X, y, TypeError, "what 'ward' of X holds")
+
+
 def bag(n=3000):
     X, y = visits(n)
     return X, (y > y.mean()).astype(int)
