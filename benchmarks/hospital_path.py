@@ -21,7 +21,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of, make_private_pipeline
 from skprivate.datasets import load_hospital
 from skprivate.preprocessing import (
     PrivateImputer,
@@ -29,6 +29,7 @@ from skprivate.preprocessing import (
     PrivateStandardScaler,
     PublicOneHotEncoder,
     PublicScaler,
+    make_additive_pipeline,
 )
 
 sys.path.append(str(ROOT / "tools"))
@@ -51,7 +52,7 @@ def preparation(method, epsilon, bounds):
     spent = {"epsilon": SHARE * epsilon, "delta": SHARE * DELTA}
     if method == OPEN:
         return make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), 0.0
-    if method == "quantiles (the recipe)":
+    if method == "quantiles":
         return make_pipeline(PrivateQuantileTransformer(**spent, bounds=bounds, **NORMAL), fill(0.0)), SHARE
     if method == "public limits alone":
         lower, upper = zip(*bounds.values(), strict=True)
@@ -61,12 +62,27 @@ def preparation(method, epsilon, bounds):
     return make_pipeline(imputer, scaler).set_output(transform="pandas"), SHARE
 
 
+#: From the raw frame, with one budget.
+WHOLE, CURVES = "make_private_pipeline", "make_private_pipeline, additive"
 METHODS = (
     OPEN,
-    "quantiles (the recipe)",
+    WHOLE,
+    CURVES,
+    "quantiles",
     "PrivateImputer, PrivateStandardScaler",
     "public limits alone",
 )
+
+
+def private_pipeline(method, private, epsilon, raw, encoded, schema, bounds):
+    """A model with ε in all, and the table that it takes."""
+    if method in (WHOLE, CURVES):
+        model = private(epsilon, DELTA)
+        return make_private_pipeline(
+            make_additive_pipeline(model) if method == CURVES else model, schema
+        ), raw
+    numbers, share = preparation(method, epsilon, bounds)
+    return pipeline(numbers, private((1 - share) * epsilon, (1 - share) * DELTA), bounds), encoded
 
 
 def pipeline(numbers, model, bounds):
@@ -102,19 +118,20 @@ def main():
             for name, pair in hospital.feature_bounds.items()
             if not (metric == "r2" and name == "days")
         }
-        X = pd.concat([frame[list(bounds)].astype(float), texts], axis=1)
+        schema = {**bounds, **hospital.categories}
+        X, raw = pd.concat([frame[list(bounds)].astype(float), texts], axis=1), frame[list(schema)]
         score, found = get_scorer(metric), {}
         for seed in range(args.seeds):
             train, test = next(GroupShuffleSplit(1, test_size=0.3, random_state=seed).split(X, y, patients))
             for epsilon in EPSILONS:
                 for method in METHODS:
-                    numbers, share = preparation(method, epsilon, bounds)
-                    model = private((1 - share) * epsilon, (1 - share) * DELTA)
-                    model = pipeline(numbers, model, bounds)
-                    model.fit(X.iloc[train], y.iloc[train], user_ids=patients[train])
+                    model, table = private_pipeline(method, private, epsilon, raw, X, schema, bounds)
+                    model.fit(table.iloc[train], y.iloc[train], user_ids=patients[train])
                     if method != OPEN:
                         assert guarantee_of(model).epsilon <= epsilon * (1 + 1e-9)
-                    found.setdefault((method, epsilon), []).append(score(model, X.iloc[test], y.iloc[test]))
+                    found.setdefault((method, epsilon), []).append(
+                        score(model, table.iloc[test], y.iloc[test])
+                    )
             numbers, _ = preparation(OPEN, 1.0, bounds)
             open_model = pipeline(numbers, plain, bounds).fit(X.iloc[train], y.iloc[train])
             value = score(open_model, X.iloc[test], y.iloc[test])

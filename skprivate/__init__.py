@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from skprivate.mixture import PPMHalfspaceClassifier
     from skprivate.model_selection import PrivateSearchCV
+    from skprivate.preprocessing import make_private_pipeline
     from skprivate.privacy import (
         BudgetExceededError,
         PrivacyGuarantee,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     )
     from skprivate.report import privacy_report
     from skprivate.user_level import (
-        TooFewUsersWarning,
         UserLevelMean,
         UserLevelSelector,
         UserLevelSGDClassifier,
@@ -60,7 +60,6 @@ __all__ = [
     "RandomBagClassifier",
     "RandomBagRegressor",
     "SimulatedNoiseWarning",
-    "TooFewUsersWarning",
     "UserLevelMean",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
@@ -69,6 +68,7 @@ __all__ = [
     "check_pipeline",
     "guarantee_of",
     "make_curated_bags",
+    "make_private_pipeline",
     "make_random_bags",
     "privacy_report",
     "to_release",
@@ -91,7 +91,6 @@ _PLACES = {
     "RandomBagClassifier": "aggregate",
     "RandomBagRegressor": "aggregate",
     "SimulatedNoiseWarning": "privacy",
-    "TooFewUsersWarning": "user_level",
     "UserLevelMean": "user_level",
     "UserLevelSGDClassifier": "user_level",
     "UserLevelSGDRegressor": "user_level",
@@ -100,6 +99,7 @@ _PLACES = {
     "check_pipeline": "inspection",
     "guarantee_of": "inspection",
     "make_curated_bags": "aggregate",
+    "make_private_pipeline": "preprocessing",
     "make_random_bags": "aggregate",
     "privacy_report": "report",
     "to_release": "inspection",

@@ -412,7 +412,7 @@ def elsewhere():
 @pytest.mark.parametrize(("name", "Estimator"), all_estimators())
 def test_tables_elsewhere_are_refused_in_one_message(name, Estimator):
     options = {
-        "AdditivePipeline": None,
+        "PrivatePipeline": None,
         "PublicOneHotEncoder": {"categories": [0.5]},
         "PublicOrdinalEncoder": {"categories": [0.5]},
     }

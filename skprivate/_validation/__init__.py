@@ -36,6 +36,8 @@ from skprivate._validation._tables import (
     code_numbers,
     column_array,
     column_kinds,
+    column_names,
+    declared_values,
     entries,
     frame_columns,
     in_own_type,

@@ -194,16 +194,27 @@ SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or o
 
 
 def check_bounds(
-    bounds: Any, columns: int | Sequence[int], names: Any = None, *, parameter: str = "bounds"
-) -> Pairs | None:
+    bounds: Any,
+    columns: int | Sequence[int],
+    names: Any = None,
+    *,
+    parameter: str = "bounds",
+    partly: bool = False,
+) -> Any:
     """Read ranges of columns, one pair a column, from a mapping by name or position or from a pair (lower, upper).
 
     A side may be a number, an array or a mapping (a pandas Series). A list of pairs is refused, because with two
     columns it may be (lower, upper). ``columns`` is the number of columns of X, or the positions of those with bounds.
+    With ``partly`` a mapping may have None for a column without a range.
     """
     if bounds is None:
         return None
     positions = list(range(columns)) if isinstance(columns, int) else list(columns)
+    if partly and isinstance(bounds, Mapping):
+        found = in_order(bounds, positions, names, parameter=parameter, entry="a pair (low, high) or None")
+        given = {j: pair for j, pair in zip(positions, found, strict=True) if pair is not None}
+        known = dict(zip(given, check_bounds(given, list(given), names, parameter=parameter), strict=True))
+        return tuple(known.get(j) for j in positions) if known else None
     read = _by_column if isinstance(bounds, Mapping) else _two_sides
     pairs = read(bounds, positions, names, parameter)
     labels = [column_label(j, names) for j in positions]

@@ -205,6 +205,33 @@ def column_kinds(X: Any) -> list[str | None]:
     return [_KINDS.get(dtype.kind)]
 
 
+def declared_values(X: Any) -> list[list[Any] | None]:
+    """List the values that the type of each column declares: of booleans, categories and enumerations; else None.
+
+    Categories that polars or pyarrow collect while they read rows are no part of a type.
+    """
+    if not is_frame(X):
+        is_bool = getattr(getattr(X, "dtype", None), "kind", "") == "b"
+        return [[False, True] if is_bool else None] * np.shape(X)[1]
+    return [_declared(column) for column in _series(X)]
+
+
+def _declared(column: nw.Series[Any]) -> list[Any] | None:
+    if column.dtype == nw.Boolean:
+        return [False, True]
+    found = getattr(getattr(column.to_native(), "dtype", None), "categories", None)
+    known = type(found).__module__.partition(".")[0] == "pandas" or isinstance(column.dtype, nw.Enum)
+    return [plain_entry(value) for value in found] if known else None
+
+
+def column_names(X: Any) -> list[Any]:
+    """List names of the columns of a frame, or positions of those of an array."""
+    if not is_frame(X):
+        return list(range(np.shape(X)[1]))
+    frame = nw.dependencies.is_pandas_dataframe(X)
+    return list(X.columns) if frame else list(nw.from_native(X, eager_only=True).columns)
+
+
 def _type_kind(column: nw.Series[Any]) -> str | None:
     if str(getattr(column.to_native(), "dtype", "")) == "object":  # narwhals looks at entries
         return None

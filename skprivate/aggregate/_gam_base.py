@@ -79,6 +79,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
+    _only_labels: ClassVar[bool] = True
     _most_fit_tasks: ClassVar[int] = 3
 
     def _loss(self, n_outputs: int) -> SquaredLoss:

@@ -69,6 +69,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = RANDOM_BAG_CONSTRAINTS
+    _only_labels: ClassVar[bool] = True
     _most_fit_tasks: ClassVar[int] = 2
 
     def fit_bags(self, X: Any, bags: RandomBags | Mapping[str, Any]) -> Any:

@@ -194,15 +194,15 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
     said = (*step.assumptions, *of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
         return StepReport(step.path, str(step.role), step.why, conditions=said)
-    source = step.model.privacy_guarantee_ if step.place.paid else step.model
+    paid = step.model.privacy_guarantee_ if step.place.paid else None
     conditions = (*said, *(demand.text for demand in step.place.demands))
     return StepReport(
         step.path,
         str(step.role),
-        epsilon=getattr(source, "epsilon", None),
-        delta=getattr(source, "delta", None),
+        epsilon=paid.epsilon if paid else step.stated("epsilon"),
+        delta=paid.delta if paid else step.stated("delta"),
         copies=step.place.copies,
         times=step.place.times if step.place.copies is None else "",
         conditions=conditions,
-        within=step.place.within,
+        within=step.within,
     )

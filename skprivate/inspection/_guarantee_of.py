@@ -264,7 +264,7 @@ def count(model: Any) -> Total:
     counted = [step.model.privacy_guarantee_ for step in private]
     tally = Tally(model, start.seen, counted, start.name(model))
     for step, own in zip(private, counted, strict=True):
-        if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
+        if why := understated(own, [step.model.get_params(deep=False).get("ledger"), step.stated("ledger")]):
             tally.problems.append((step.path, why))
     return Total(total, steps, private, tally.kept, tally.problems)
 
@@ -275,8 +275,17 @@ def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
 
 
 def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
-    pairs = zip(private, promised, strict=True)
-    return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
+    # What shares the budget of a whole has at least that, and at least what its parts state.
+    shared: dict[int, list[tuple[Step, PrivacyGuarantee]]] = {}
+    for step, guarantee in zip(private, promised, strict=True):
+        shared.setdefault(id(step.place.payer or step), []).append((step, guarantee))
+    return math.fsum(
+        max(
+            math.fsum(getattr(guarantee, name) for _, guarantee in pairs),
+            *(step.stated(name) or 0.0 for step, _ in pairs if not step.within),
+        )
+        for pairs in shared.values()
+    )
 
 
 def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuaranteeError:

@@ -22,7 +22,7 @@ from skprivate.inspection._single import (
     seen_by_private,
 )
 from skprivate.inspection._steps import Place, Role, Step, Walk
-from skprivate.preprocessing import AdditivePipeline, RowByRow, splines_in
+from skprivate.preprocessing import PrivatePipeline, RowByRow
 from skprivate.privacy import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
@@ -36,7 +36,7 @@ def releases_rows(model: Any) -> bool:
     """Tell if a transformer has randomised everything that it passes on."""
     if type(model) is FrozenEstimator:
         return releases_rows(model.estimator)
-    if type(model) in (Pipeline, AdditivePipeline):
+    if type(model) in (Pipeline, PrivatePipeline):
         return any(releases_rows(step) for _, step in model.steps if not is_left_out(step))
     if type(model) is FeatureUnion:
         parts = [part for _, part in model.transformer_list]
@@ -69,11 +69,10 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from passed
 
 
-def _additive(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    """Walk the steps of a pipeline in which the model's budget covers the splines."""
-    splines, last = splines_in(model.steps[0][1], fitted=False), model.steps[-1][0]
+def _one_budget(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    """Walk the steps of a pipeline in which one budget covers all private steps: its own or that of the last."""
     for step in _pipeline(model, place, walk):
-        yield replace(step, place=replace(step.place, within=last)) if step.model is splines else step
+        yield replace(step, place=replace(step.place, payer=model)) if step.role is Role.PRIVATE else step
 
 
 def _width_is_public(model: Any) -> bool:
@@ -111,7 +110,8 @@ def _may_be_sparse(part: Any) -> bool:
 
 def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     assumptions = []
-    if any(callable(columns) for *_, columns in model.transformers):
+    chosen = [columns for *_, columns in model.transformers if callable(columns)]
+    if any(not type(columns).__module__.startswith("skprivate.") for columns in chosen):
         assumptions.append(
             f"the rule that chooses columns of {place.name(model)} looks at public names and types"
         )
@@ -235,11 +235,11 @@ def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
-    AdditivePipeline: _additive,
     ColumnTransformer: _column_transformer,
     FeatureUnion: _feature_union,
     FrozenEstimator: lambda model, place, walk: fitted_before(model.estimator, place, walk),
     Pipeline: _pipeline,
+    PrivatePipeline: _one_budget,
     RowByRow: _row_by_row,
     SelectFromModel: _select_from_model,
     TransformedTargetRegressor: _transformed_target,

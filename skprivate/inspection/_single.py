@@ -38,6 +38,8 @@ from skprivate.preprocessing import (
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
+    PublicCalendar,
+    PublicNumbers,
     PublicOneHotEncoder,
     PublicOrdinalEncoder,
     PublicScaler,
@@ -73,8 +75,9 @@ def speaks_of_rows(encoder: Any) -> str:
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     **dict.fromkeys((
         Binarizer, MetricPrivatizer, PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer,
-        PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, PublicOneHotEncoder,
-        PublicOrdinalEncoder, PublicScaler, RowByRow, UserLevelSGDClassifier, UserLevelSGDRegressor,
+        PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, PublicCalendar,
+        PublicNumbers, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow, UserLevelSGDClassifier,
+        UserLevelSGDRegressor,
         feature_selection.GenericUnivariateSelect, feature_selection.SelectFdr, feature_selection.SelectFpr,
         feature_selection.SelectFromModel, feature_selection.SelectFwe, feature_selection.SelectKBest,
         feature_selection.SelectPercentile, feature_selection.VarianceThreshold, preprocessing.KBinsDiscretizer,
@@ -217,7 +220,8 @@ def is_private(model: Any) -> bool:
         return True
     if isinstance(getattr(model, "privacy_guarantee_", None), PrivacyGuarantee):
         return True
-    return hasattr(model, "get_params") and {"epsilon", "ledger"} <= set(model.get_params(deep=False))
+    single = hasattr(model, "get_params") and not isinstance(model, Pipeline)
+    return single and {"epsilon", "ledger"} <= set(model.get_params(deep=False))
 
 
 def releases_when_transforming(model: Any) -> bool:
@@ -243,7 +247,7 @@ def leaf(model: Any, place: Place) -> Step:
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
         if declares_itself(model, "looks_at_no_data"):
-            return place.step(model, Role.NO_DATA)
+            return place.step(model, Role.NO_DATA, "", *getattr(model, "_assumptions", ()))
         why = (
             "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
             "the class declare looks_at_no_data = True itself"

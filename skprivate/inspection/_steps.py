@@ -50,6 +50,20 @@ class Step:
     place: Place
     of_rows: tuple[str, ...] = ()
 
+    @property
+    def within(self) -> str:
+        """Name of another step, which states the budget of both."""
+        name, last = ("", self.model) if self.place.payer is None else self.place.payer.steps[-1]
+        return "" if last is self.model else name
+
+    def holder(self, name: str) -> Any:
+        """Find whose parameter is in force: that of a pipeline with a budget for all, or the model's own."""
+        return self.model if getattr(self.place.payer, name, None) is None else self.place.payer
+
+    def stated(self, name: str) -> Any:
+        """Read a parameter that is in force."""
+        return getattr(self.holder(name), name, None)
+
 
 class Visit(NamedTuple):
     """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
@@ -90,8 +104,8 @@ class Place:
     #: How many copies are fitted; None if only the data tell, by ``times``.
     copies: int | None = 1
     times: str = "one for each label or target"
-    #: The step whose budget covers this one.
-    within: str = ""
+    #: The pipeline whose budget covers this step: its parameters, where they are not None, else those of its last step.
+    payer: Any = None
     #: The step only chooses columns.
     chooses: bool = False
     #: Fitted estimators that the walk visited so far, by id.

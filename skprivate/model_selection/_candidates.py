@@ -113,13 +113,14 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
             raise ValueError(
                 f"estimator must spend in fit alone, got {step.path}, which spends in transform."
             )
-        stated = getattr(step.model, "epsilon", None)
+        stated = step.stated("epsilon")
         if isinstance(stated, bool) or not (isinstance(stated, Real) and 0 < float(stated) < math.inf):
             raise ValueError(
                 f"estimator must state a positive finite epsilon in every private step, got {stated!r} in {step.path}: "
                 "the budget of an evaluation is divided in proportion."
             )
-        if getattr(step.model, "ledger", None) not in (None, ledger):
+        own = getattr(step.model, "ledger", None), step.stated("ledger")
+        if any(one not in (None, ledger) for one in own):
             raise ValueError(
                 f"estimator must have no ledger of its own, got one in {step.path}: the search pays for everything. "
                 "Pass PrivateSearchCV(ledger=…)."
@@ -151,4 +152,4 @@ def stated_classes(model: Any) -> tuple[Any, ...]:
 
 
 def _last(model: Any) -> Any:
-    return model.steps[-1][1] if type(model).__name__ in ("Pipeline", "AdditivePipeline") else model
+    return model.steps[-1][1] if type(model).__name__ in ("Pipeline", "PrivatePipeline") else model

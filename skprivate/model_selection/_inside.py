@@ -296,17 +296,19 @@ def with_budget(
     """
     model = _silent(clone(candidate.estimator))
     given_classes(model, labels)
-    steps = [step.model for step in private_steps(model)]
+    steps = private_steps(model)
     for name, total in (("epsilon", epsilon), ("delta", delta)):
-        stated = [float(getattr(part, name, 0.0) or 0.0) for part in steps]
+        # A step within the budget of another one has a part of that.
+        stated = [0.0 if step.within else float(step.stated(name) or 0.0) for step in steps]
         whole = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
-        for part, own in zip(steps, stated, strict=True):
+        for step, own in zip(steps, stated, strict=True):
             if own > 0:
-                part.set_params(**{name: total * (own / whole)})
-    for k, part in enumerate(steps):
+                step.holder(name).set_params(**{name: total * (own / whole)})
+    for k, step in enumerate(steps):
         # One seed for all of them would give them the same noise.
         seed = random_state if random_state is None else random_state + k
-        part.set_params(random_state=seed, ledger=None)
+        step.model.set_params(random_state=seed, ledger=None)
+        step.holder("ledger").set_params(ledger=None)
     return model
 
 

@@ -1,13 +1,16 @@
 """Transformers from a data frame to input of a private estimator, with public constants or private ones."""
 
 from skprivate._messages import TooFewUnitsWarning
-from skprivate.preprocessing._additive_pipeline import AdditivePipeline, make_additive_pipeline, splines_in
+from skprivate.preprocessing._additive_pipeline import make_additive_pipeline
+from skprivate.preprocessing._make_private_pipeline import make_private_pipeline
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
+from skprivate.preprocessing._private_pipeline import PrivatePipeline
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
 from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
+from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
 from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
 

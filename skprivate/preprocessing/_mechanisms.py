@@ -46,7 +46,8 @@ from skprivate.privacy.noise import FloatArray, IntArray
 
 Plan: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
 #: Public range of every column, or None.
-Bounds: TypeAlias = tuple[tuple[float, float], ...] | None
+#: None in place of a pair: the range of that column is not known.
+Bounds: TypeAlias = tuple[tuple[float, float] | None, ...] | None
 
 #: Share of ρ of the sums. Selections get the rest: they are what fails if units are few.
 _SUMS_SHARE = 0.25
@@ -149,14 +150,18 @@ def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta:
 
 def fine_cells(values: FloatArray, j: int, bounds: Bounds = None) -> IntArray:
     """Assign values of column j, clipped to its bounds, to cells."""
-    return FINE.cells(values if bounds is None else np.clip(values, *bounds[j]))
+    return FINE.cells(_within(values, j, bounds))
+
+
+def _within(values: FloatArray, j: int, bounds: Bounds) -> FloatArray:
+    limits = None if bounds is None else bounds[j]
+    return values if limits is None else np.clip(values, *limits)
 
 
 def offset_cells(values: FloatArray, j: int, bounds: Bounds, centres: list[float]) -> IntArray:
     """Assign distances of values of column j, clipped to its bounds, from its centre to signed cells."""
-    within = values if bounds is None else np.clip(values, *bounds[j])
     with np.errstate(over="ignore"):
-        return COARSE.cells(within - centres[j])
+        return COARSE.cells(_within(values, j, bounds) - centres[j])
 
 
 def distance_cells(values: FloatArray, j: int, centres: Sequence[float]) -> IntArray:
@@ -296,7 +301,7 @@ class ColumnMoments(Mechanism):
     delta: float
     adjacency: Adjacency
     n_units: int | None = None
-    bounds: Bounds = None
+    bounds: tuple[tuple[float, float], ...] | None = None
     theorem = "clipped moments about a private centre, docs/preprocessing.md"
 
     @property

@@ -111,8 +111,9 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             "adjacency": Adjacency(self.adjacency),
         }
 
-    def _checked_bounds(self):
-        return check_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
+    def _checked_bounds(self, *, partly=False):
+        names = getattr(self, "feature_names_in_", None)
+        return check_bounds(self.bounds, self.n_features_in_, names, partly=partly)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -157,7 +157,7 @@ class PrivateImputer(PrivateColumns):
             return ColumnModes(**common, categories=tuple(map(tuple, self._categories())))
         if self.strategy == "mean":
             return ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
-        return ColumnMedians(**common, bounds=self._checked_bounds())
+        return ColumnMedians(**common, bounds=self._checked_bounds(partly=True))
 
     def _store(self, released, mechanism, X):
         if self.strategy == "most_frequent":

@@ -42,7 +42,8 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
         Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: makes the search shorter, and is the outermost
-        landmarks. Numbers outside count as the bounds.
+        landmarks. Numbers outside count as the bounds. A mapping
+        may have None for a column of unknown range.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -116,7 +117,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
 
     def _mechanism(self, n_units):
         n_bins = (int(self.n_quantiles) - 1,) * self.n_features_in_
-        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(), **self._budget())
+        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
     def _store(self, released, mechanism, X):
         self.quantiles_ = np.column_stack(mechanism.with_ends(released))

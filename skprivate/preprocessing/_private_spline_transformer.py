@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
@@ -64,7 +63,8 @@ class PrivateSplineTransformer(PrivateColumns):
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
-        Public range of every column, not taken from the data: makes the search shorter, and is the outermost knots.
+        Public range of every column, not taken from the data: makes the search shorter, and is the outermost knots. A
+        mapping may have None for a column of unknown range.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -165,7 +165,7 @@ class PrivateSplineTransformer(PrivateColumns):
 
         def with_knots(*n_knots):
             n_bins = tuple(number - 1 for number in n_knots) * self.n_features_in_
-            return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(), **self._budget())
+            return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
         if self.n_knots != "auto":
             return with_knots(int(self.n_knots))
@@ -196,12 +196,13 @@ class PrivateSplineTransformer(PrivateColumns):
             self._splines, self.n_outputs_, self.row_bound_ = None, 1, np.inf
             self.knots_, self.n_knots_ = [np.empty(0)] * n_columns, np.zeros(n_columns, dtype=int)
             return
-        make: Any = b_splines
-        if self.basis == "smooth":
-            make = partial(smooth_splines, unbounded=mechanism.bounds is None)
         ends = mechanism.bounds or (None,) * n_columns
         edges = [edges_of(*pair) for pair in zip(released, ends, strict=True)]
-        splines = [make(each, int(self.degree)) for each in edges]
+        if self.basis == "smooth":
+            pairs = zip(edges, ends, strict=True)
+            splines = [smooth_splines(each, int(self.degree), unbounded=end is None) for each, end in pairs]
+        else:
+            splines = [b_splines(each, int(self.degree)) for each in edges]
         if self.passthrough and self.basis == "smooth":
             splines = [each.scale_first(LINE_DEVIATION) for each in splines]
         self._medians = np.array([np.median(each[1:-1]) for each in edges])

@@ -11,7 +11,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import all_differ, any_table, code_numbers, refuse_other_kinds
+from skprivate._validation import (
+    all_differ,
+    any_table,
+    code_numbers,
+    columns_in_words,
+    declared_values,
+    refuse_other_kinds,
+)
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import Versioned
 
@@ -76,7 +83,14 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         self : estimator
             Itself.
         """
-        lists = self._categories(any_table(self, X, reset=True).shape[1])
+        n_columns = any_table(self, X, reset=True).shape[1]
+        if isinstance(self.categories, str):
+            self.declared_ = declared_values(X)
+            if without := [j for j, values in enumerate(self.declared_) if values is None]:
+                raise TypeError(
+                    f"categories must be listed for {columns_in_words(X, without)} of X, whose type declares none."
+                )
+        lists = self._categories(n_columns)
         refuse_other_kinds(X, dict(enumerate(lists)), entry_types=True)
         return self
 
@@ -89,11 +103,17 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         return np.stack(columns, axis=1)
 
     def _categories(self, n_columns: int) -> list[list[Any]]:
-        return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))
+        lists = self.declared_ if isinstance(self.categories, str) else self.categories
+        return check_categories(lists, n_columns, getattr(self, "feature_names_in_", None))
+
+    @property
+    def _assumptions(self) -> tuple[str, ...]:
+        text = "the categories that types of columns declare are public, not found in private rows"
+        return (text,) if isinstance(self.categories, str) else ()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
+        tags.requires_fit = isinstance(self.categories, str)
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
 
@@ -107,8 +127,9 @@ class PublicOneHotEncoder(PublicEncoder):
 
     Parameters
     ----------
-    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
-        Public categories: for all columns, for each in order, or by name or position.
+    categories : sequence of values, sequence of sequences, mapping {column: sequence} or "declared"
+        Public categories: for all columns, for each in order, or by name or position. "declared": those that the types
+        of the columns declare (booleans, categories of pandas, enumerations of polars), which must be public.
     handle_unknown : {"rest", "ignore"}, default="rest"
         Values that are no category, missing ones included, have a column of their own, or zeros everywhere.
     sparse_output : bool, default=False
@@ -142,7 +163,7 @@ class PublicOneHotEncoder(PublicEncoder):
     looks_at_no_data: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "categories": [Mapping, "array-like", None],
+        "categories": [StrOptions({"declared"}), Mapping, "array-like", None],
         "handle_unknown": [StrOptions({"rest", "ignore"})],
         "sparse_output": ["boolean"],
     }
@@ -216,8 +237,9 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
 
     Parameters
     ----------
-    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
-        Public categories in their order: for all columns, for each in order, or by name or position.
+    categories : sequence of values, sequence of sequences, mapping {column: sequence} or "declared"
+        Public categories in their order: for all columns, for each in order, or by name or position. "declared": those
+        that the types of the columns declare, which must be public.
 
     Attributes
     ----------
@@ -244,7 +266,9 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
     #: For `skprivate.inspection`.
     looks_at_no_data: ClassVar[bool] = True
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"categories": [Mapping, "array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "categories": [StrOptions({"declared"}), Mapping, "array-like", None]
+    }
 
     def __init__(self, categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike) -> None:
         self.categories = categories

@@ -64,6 +64,8 @@ from skprivate.preprocessing import (
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
+    PublicCalendar,
+    PublicNumbers,
     PublicOneHotEncoder,
     PublicOrdinalEncoder,
     PublicScaler,
@@ -146,6 +148,8 @@ SHOWN = [
         SimpleImputer(strategy="constant", fill_value=0.5, keep_empty_features=True).fit(PUBLIC),
         np.where(CODES == 1, np.nan, PUBLIC),
     ),
+    (PublicCalendar().fit(PUBLIC), 100.0 * PUBLIC),
+    (PublicNumbers().fit(PUBLIC), PUBLIC),
     (PublicOneHotEncoder(CATEGORIES).fit(CODES), CODES),
     (PublicOrdinalEncoder(CATEGORIES).fit(CODES), CODES),
 ]

@@ -50,7 +50,7 @@ from skprivate.preprocessing import (
     PublicScaler,
     RowByRow,
 )
-from skprivate.preprocessing._additive_pipeline import AdditivePipeline
+from skprivate.preprocessing._private_pipeline import PrivatePipeline
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -124,14 +124,14 @@ def fresh(kind, y):
 
 
 def additive():
-    return AdditivePipeline(
+    return PrivatePipeline(
         [("splines", earlier(PrivateSplineTransformer(bounds=(0, 1)))), ("model", regressor())]
     )
 
 
 #: A composite with objects that were fitted before among its parameters, and what it is fitted to.
 CASES = {
-    AdditivePipeline: lambda: (additive(), X, Y),
+    PrivatePipeline: lambda: (additive(), X, Y),
     BaggingClassifier: lambda: (BaggingClassifier(classifier(), 2, bootstrap=False), X, LABELS),
     BaggingRegressor: lambda: (BaggingRegressor(regressor(), 2, bootstrap=False), X, Y),
     ClassifierChain: lambda: (ClassifierChain(classifier()), X, BOTH),

@@ -17,13 +17,12 @@ from skprivate.inspection import check_pipeline, guarantee_of, quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import (
     PrivateQuantileTransformer,
-    PrivateSplineTransformer,
     PrivateStandardScaler,
     TooFewUnitsWarning,
     make_additive_pipeline,
 )
-from skprivate.preprocessing._additive_pipeline import KNOTS_SHARE, _share_of_model, model_share
 from skprivate.preprocessing._mechanisms import ColumnQuantiles
+from skprivate.preprocessing._private_pipeline import KNOTS_SHARE, model_share
 from skprivate.privacy import Adjacency, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
 from skprivate.user_level import UnscaledFeaturesWarning
 from skprivate.user_level.descent import _linear as _linear_descent
@@ -38,17 +37,15 @@ def bent(n, d, seed):
 @pytest.mark.parametrize("delta", [1e-3, 1e-10])
 @pytest.mark.parametrize("epsilon", [0.1, 3.0, 1e3])
 def test_knots_and_noise_compose_to_the_budget(epsilon, delta):
-    share = model_share(epsilon, delta, 5)
-    z = gaussian_noise_multiplier(share * epsilon, delta / 2)
-    found = []
     for n_columns in (1, 2, 7, 60):
         for n_bins in (4, 16):
             knots = ColumnQuantiles(
                 (n_bins,) * n_columns, KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE
             )
-            found.append(compose_epsilon([*knots.events, (GaussianEvent(z), 1)], delta))
-    # The first has the fewest selections, for which the share is made.
-    assert max(found) == pytest.approx(found[0], rel=1e-6) and 0.9 * epsilon < found[0] <= epsilon
+            share = model_share(epsilon, delta, knots.events, 1 - KNOTS_SHARE)
+            z = gaussian_noise_multiplier(share * epsilon, delta / 2)
+            found = compose_epsilon([*knots.events, (GaussianEvent(z), 1)], delta)
+            assert 0.9 * epsilon < found <= epsilon
 
 
 @pytest.mark.take_turns(5)
@@ -108,9 +105,8 @@ def test_selections_in_place_of_gaussian_noise_are_within_the_budget_too(kind, e
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-2), (0.1, 0.5)])
 def test_a_model_has_something_of_the_budget_under_any_delta(epsilon, delta):
     """Such a δ pays for Gaussian noise at no ε at all."""
-    assert _share_of_model(
-        UserLevelSGDRegressor(epsilon, delta=delta), PrivateSplineTransformer()
-    ) == pytest.approx(0.7)
+    knots = ColumnQuantiles((4,), KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE)
+    assert model_share(epsilon, delta, knots.events, 0.7) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -265,10 +261,10 @@ def test_bad_parameters(estimator, splines, error, match):
 
 
 def test_pure_budgets_add_up():
-    model = make_additive_pipeline(PrivateStandardScaler(2.0, delta=0.0))
-    assert (model["splines"].epsilon, _share_of_model(model["model"], model["splines"])) == pytest.approx(
-        (0.6, 0.7)
-    )
+    model = make_additive_pipeline(PrivateStandardScaler(2.0, delta=0.0, random_state=0), n_knots=3)
+    model.fit(bent(3000, 1, 0)[0])
+    assert model["splines"].epsilon == pytest.approx(0.6)
+    assert 1.38 < model["model"].privacy_guarantee_.epsilon <= 1.4
 
 
 def test_a_subclass_from_elsewhere_gets_what_adds_up():
@@ -277,9 +273,11 @@ def test_a_subclass_from_elsewhere_gets_what_adds_up():
     class Other(UserLevelSGDRegressor):
         pass
 
-    assert _share_of_model(Other(epsilon=1.0), PrivateSplineTransformer()) == pytest.approx(0.7)
-    assert _share_of_model(UserLevelSGDRegressor(epsilon=1.0), PrivateSplineTransformer()) > 0.9
-    assert not make_additive_pipeline(Other(epsilon=1.0))["splines"].passthrough
+    X, y = bent(8000, 1, 0)
+    found = [make_additive_pipeline(kind(1.0, random_state=0)).fit(X, y) for kind in (Other, Other.__base__)]
+    spent = [model["model"].privacy_guarantee_.epsilon for model in found]
+    assert spent[0] <= 0.7 < 0.9 < spent[1]
+    assert [model["splines"].passthrough for model in found] == [False, True]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -382,6 +380,6 @@ def test_rows_in_blocks_are_refused_before_they_cost_anything(kind):
         X = dd.from_pandas(pd.DataFrame(rows, columns=list("abc")), npartitions=3)
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, simulation=True)
     model = make_additive_pipeline(UserLevelSGDRegressor(1.0, delta=1e-6, ledger=ledger, random_state=0))
-    with pytest.raises(TypeError, match="X of an additive pipeline must be a table in memory"):
+    with pytest.raises(TypeError, match="X of a pipeline with one budget must be a table in memory"):
         model.fit(X, y)
     assert not ledger.entries()

@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import (
+    NoGuaranteeError,
     PrivacyLedger,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
@@ -16,7 +17,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
-from skprivate.preprocessing._additive_pipeline import KNOTS_SHARE
+from skprivate.preprocessing._private_pipeline import KNOTS_SHARE
 from skprivate.privacy import BudgetExceededError, SimulatedNoiseWarning
 
 
@@ -34,13 +35,20 @@ def test_a_slice_with_both_steps_keeps_to_the_budget(part):
     assert spent.delta <= 1e-6
 
 
-@pytest.mark.parametrize("step", ["passthrough", StandardScaler(), None])
-def test_a_first_step_that_has_no_budget_is_named(step):
-    model = make_additive_pipeline(UserLevelSGDRegressor(random_state=0)).set_params(splines=step)
-    with pytest.raises(
-        TypeError, match="the first step of an additive pipeline must be a PrivateSplineTransformer"
-    ):
-        model.fit(*data())
+@pytest.mark.parametrize("step", ["passthrough", None])
+def test_without_a_private_step_before_it_the_model_has_all_of_the_budget(step):
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0)).set_params(splines=step)
+    X, y = data()
+    alone = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), alone.predict(X))
+    assert guarantee_of(model).epsilon == alone.privacy_guarantee_.epsilon
+
+
+def test_a_step_that_looks_at_rows_is_named():
+    model = make_additive_pipeline(UserLevelSGDRegressor(random_state=0)).set_params(splines=StandardScaler())
+    assert "'splines' (StandardScaler)" in check_pipeline(model).problems[0][0]
+    with pytest.raises(NoGuaranteeError, match="'splines'"):
+        guarantee_of(model.fit(*data()))
 
 
 def test_what_is_refused_is_refused_before_it_is_paid_for():
@@ -49,7 +57,7 @@ def test_what_is_refused_is_refused_before_it_is_paid_for():
     X, y = data()
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(X, y[:5])
-    with pytest.raises(ValueError, match="adjacency of splines and model must be the same"):
+    with pytest.raises(ValueError, match="adjacency of all private steps must be the same"):
         clone(model).set_params(model__adjacency="add-remove").fit(X, y)
     with pytest.raises(ValueError, match="max_iter"):
         model.set_params(model__max_iter=-1).fit(X, y)

@@ -126,7 +126,7 @@ def test_no_hiding_place_of_rows_is_written_down():
             assert "8675309" not in text and len(text) <= 200, (type(value), text)
 
 
-@pytest.mark.filterwarnings("ignore::skprivate.TooFewUsersWarning")
+@pytest.mark.filterwarnings("ignore::skprivate.user_level.TooFewUsersWarning")
 def test_what_a_fit_writes_down(tmp_path):
     """The whole file of a fit whose parameters and rows hold a number that stands nowhere else."""
 

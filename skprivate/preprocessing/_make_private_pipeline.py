@@ -1,0 +1,278 @@
+"""From a frame to a private model, by a public schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from skprivate._validation import TIME_KINDS, check_bounds, column_kinds, column_names, declared_values
+from skprivate.preprocessing._additive_pipeline import shared_parameters
+from skprivate.preprocessing._private_imputer import PrivateImputer
+from skprivate.preprocessing._private_pipeline import PrivatePipeline
+from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
+from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
+from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
+from skprivate.preprocessing._public_scaler import PublicScaler
+from skprivate.privacy import PrivacyLedger
+
+_NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
+
+
+#: What types of columns tell.
+_TOLD = {
+    "numbers": _NUMBER,
+    **dict.fromkeys(TIME_KINDS - {"durations", "times of day"}, _DATE),
+}
+
+
+def _read_schema(columns: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Check what is said of each column: a pair of limits, a list of values or a word."""
+    words = ", ".join(map(repr, _WORDS))
+    if not isinstance(columns, Mapping) or not columns:
+        raise TypeError(
+            f"columns must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
+            f"got {type(columns).__name__}."
+        )
+    found = {}
+    for name, said in columns.items():
+        if isinstance(said, tuple) and len(said) == 2 and all(map(_is_number, said)):
+            (found[name],) = check_bounds({0: said}, 1, [name], parameter="columns")
+        elif isinstance(said, str) and said in _WORDS:
+            found[name] = said
+        elif isinstance(said, list | tuple | np.ndarray) and np.ndim(said) == 1 and len(said):
+            found[name] = list(said)
+        else:
+            raise ValueError(
+                f"columns must have limits (low, high), a list of values or one of {words} for {str(name)!r}, got "
+                f"{said!r}."
+            )
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+class _Rule:
+    """Rule of a column transformer that sees names and types of columns alone."""
+
+    def _words(self, X: Any) -> dict[Any, str]:
+        """Say what the type of each column tells: a word of the schema, other kinds as messages call them, or ""."""
+        names, kinds = column_names(X), column_kinds(X)
+        if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
+            raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
+        kinds = kinds * len(names) if len(kinds) < len(names) else kinds
+        words = [_TOLD.get(kind or "", kind or "") for kind in kinds]
+        told = zip(names, words, declared_values(X), strict=True)
+        return {name: word if values is None else _CATEGORY for name, word, values in told}
+
+
+@dataclass(frozen=True)
+class _OfType(_Rule):
+    """The columns whose types say one of some words; all types must say one."""
+
+    wanted: tuple[str, ...]
+
+    def __call__(self, X: Any) -> list[Any]:
+        words = self._words(X)
+        if unclear := [
+            name for name, word in words.items() if word not in _TOLD.values() and word != _CATEGORY
+        ]:
+            raise TypeError(
+                f"columns must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
+                'that is known without looking, "number", or "drop" for free text and identifiers.'
+            )
+        return [name for name, word in words.items() if word in self.wanted]
+
+
+@dataclass(frozen=True)
+class _Others(_Rule):
+    """The columns to leave out, after names and types were compared with the schema."""
+
+    known: Mapping[Any, str]
+
+    def __call__(self, X: Any) -> list[Any]:
+        words = self._words(X)
+        if more := [name for name in words if name not in self.known]:
+            raise ValueError(
+                f'columns must say what {_listed(more)} of X holds, or "drop" to leave it out; got nothing.'
+            )
+        for name, word in words.items():
+            wanted = self.known[name]
+            counts = word in (_NUMBER, _CATEGORY)  # booleans
+            if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
+                raise TypeError(
+                    f"columns says {wanted!r} for {str(name)!r}, whose type is that of {word}. Convert it first "
+                    "(pandas.to_numeric, pandas.to_datetime), or say what it holds."
+                )
+        return [name for name, said in self.known.items() if said == _DROP and name in words]
+
+
+def _listed(names: list[Any]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(repr(str(name)) for name in names[:5]) + more
+
+
+def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
+    """Find the steps before the last one, the last one, and the splines of an additive model."""
+    if not isinstance(model, Pipeline):
+        return [], clone(model), None
+    *before, (_, last) = clone(model).steps
+    if not isinstance(model, PrivatePipeline):
+        return before, last, None
+    (_, splines), *middle = before
+    if not isinstance(splines, PrivateSplineTransformer) or splines.bounds is not None:
+        raise TypeError(
+            "model must be an estimator, a pipeline of steps that look at no data and one, or "
+            "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
+        )
+    return middle, last, splines
+
+
+def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
+    """List the steps behind numbers with gaps: by the model and the schema alone."""
+    bounds = limits if any(pair is not None for pair in limits.values()) else None
+    if splines is not None:  # to which gaps are nothing
+        return [splines.set_params(bounds=bounds)]
+    if getattr(model, "_only_labels", False):  # features are public
+        known = SimpleImputer(strategy="median", keep_empty_features=True)
+        return [] if get_tags(model).input_tags.allow_nan else [known, StandardScaler()]
+    if not has_fit_parameter(model, "private"):
+        # Medians are the better fill even where limits have a middle, and linear models scale by themselves.
+        return [PrivateImputer(**shared_parameters(model), bounds=bounds)]
+    scaler = PublicScaler.from_bounds(limits) if None not in limits.values() else None
+    gaps = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
+    return [gaps] if scaler is None else [scaler, gaps]
+
+
+def make_private_pipeline(
+    model: Any,
+    columns: Mapping[Any, Any] | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    ledger: PrivacyLedger | None = None,
+) -> PrivatePipeline:
+    """Make a pipeline from a raw table to a private model, with one budget for all of it.
+
+    Gaps, dates, booleans and texts are prepared by public rules, or privately within the budget.
+
+    Parameters
+    ----------
+    model : estimator
+        A private classifier or regressor; what `make_additive_pipeline` returns; or a `~sklearn.pipeline.Pipeline`
+        that ends with such an estimator, behind steps that look at no data. It is cloned.
+    columns : mapping, optional
+        What every column of the table holds, by name, or by position in an array:
+
+        * ``(low, high)``, a tuple: numbers with public limits;
+        * ``"number"``: numbers whose limits are not known;
+        * ``"date"``: dates or times;
+        * a list of values: these, and one class for missing and all other values;
+        * ``"category"``: the values that the type of the column declares (booleans, pandas' categories, polars'
+          enumerations);
+        * ``"drop"``: nothing that the model gets.
+
+        All of it must be known without looking at the rows. By default types tell, never values: numbers, dates,
+        declared categories. Columns of plain text are refused then, and so are columns that a mapping does not have.
+    epsilon : float > 0, optional
+        Budget of the whole. By default that of the model.
+    delta : float in [0, 1), optional
+        Budget of the whole. By default that of the model.
+    ledger : PrivacyLedger, optional
+        Ledger of all private steps. By default that of the model.
+
+    Returns
+    -------
+    pipeline : `~sklearn.pipeline.Pipeline`
+        Steps "columns", those of ``model``, and "model". Its parameters ``epsilon``, ``delta`` and ``ledger`` are those
+        of the whole and may be searched over. Its ``fit`` takes ``user_ids``, with and without metadata routing, and a
+        table of pandas, polars or pyarrow, or an array. `~skprivate.guarantee_of` states what the fit promises.
+
+    Raises
+    ------
+    TypeError
+        If the model is no private classifier or regressor, or ``columns`` is no mapping.
+    ValueError
+        If an entry of ``columns`` is none of those above. ``fit`` compares names and types of the table with
+        ``columns`` before it reads a row.
+
+    See Also
+    --------
+    check_pipeline : What each step would do with private rows.
+    skprivate.preprocessing.make_additive_pipeline : Curves in place of lines.
+
+    Notes
+    -----
+    *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``columns`` or types say is taken
+    as public.
+
+    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3 ε,
+    need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
+    labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
+    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, beside their places
+    in the week and the year.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skprivate import UserLevelSGDRegressor, guarantee_of, make_private_pipeline
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.uniform(18, 90, 5000), "ward": rng.choice(["east", "west"], 5000)})
+    >>> y = X["age"] + 20.0 * (X["ward"] == "east") + rng.normal(size=5000)
+    >>> X.loc[::9, "age"] = np.nan
+    >>> model = make_private_pipeline(UserLevelSGDRegressor(), {"age": (0, 110), "ward": ["east", "west"]}, epsilon=1.0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.7)
+    True
+    >>> bool(guarantee_of(model).epsilon <= 1.0)
+    True
+    """
+    middle, last, splines = _take_apart(model)
+    if "epsilon" not in last.get_params(deep=False) or not (is_classifier(last) or is_regressor(last)):
+        raise TypeError(f"model must be a private classifier or regressor, got {type(last).__name__}.")
+    tags = get_tags(last).input_tags
+    encoder: Any = PublicOrdinalEncoder if tags.categorical and tags.allow_nan else PublicOneHotEncoder
+
+    def numbers(limits: Mapping[int, Any]) -> Pipeline:
+        return make_pipeline(PublicNumbers(), *_number_steps(last, splines, limits))
+
+    entries: list[tuple[str, Any, Any]]
+    if columns is None:
+        entries = [
+            ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
+            ("calendar", PublicCalendar(), _OfType((_DATE,))),
+            ("categories", encoder("declared"), _OfType((_CATEGORY,))),
+        ]
+    else:
+        said = _read_schema(columns)
+        limits = {
+            name: each if isinstance(each, tuple) else None
+            for name, each in said.items()
+            if isinstance(each, tuple) or each in (_NUMBER, _DATE)
+        }
+        listed = {name: each for name, each in said.items() if isinstance(each, list)}
+        entries = [
+            ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
+            ("calendar", PublicCalendar(), [name for name, each in said.items() if each == _DATE]),
+            ("lists", encoder(list(listed.values())), list(listed)),
+            ("categories", encoder("declared"), [name for name, each in said.items() if each == _CATEGORY]),
+        ]
+        entries = [entry for entry in entries if entry[2]]
+        kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
+        known = {name: kinds.get(type(each), each) for name, each in said.items()}
+        entries.append(("others", "drop", _Others(known)))
+    table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=False)
+    steps = [("columns", table), *middle, ("model", last)]
+    return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -1,0 +1,113 @@
+"""Numbers from columns of any type, by public rules."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from numbers import Number
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+
+from skprivate._sklearn import _check_feature_names_in
+from skprivate._validation import any_table, columns_in_words, frame_columns, is_frame, validate_data
+from skprivate.privacy import Versioned
+
+#: Midnight, and in UTC where times have a zone; a Saturday.
+ORIGIN = datetime.datetime(2000, 1, 1)
+_DAY = datetime.timedelta(days=1)
+_DAYS_OF_YEAR = 365.2425
+#: Points of the week and of the year on the circle. Looked up: vectorised sines may round a row by its place.
+_WEEK, _YEAR = (
+    np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])
+    for n in (7, _DAYS_OF_YEAR)
+)
+
+
+class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Floats, NaN where missing: dates become days since `ORIGIN`, booleans 0 and 1."""
+
+    looks_at_no_data: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check types; nothing is learned."""
+        self._days(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        return self._days(X, reset=False)
+
+    def _days(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            columns = frame_columns(X)
+        else:
+            table = any_table(self, X, reset=reset)
+            columns = [table[:, j] for j in range(table.shape[1])]
+        numbers = [_numbers(column) for column in columns]
+        other = [j for j, column in enumerate(numbers) if column is None]
+        if other:
+            raise TypeError(
+                f"{columns_in_words(X, other)} of X must hold numbers or dates. Convert them first, list their values, "
+                'or leave them out ("drop").'
+            )
+        return np.column_stack(numbers) if numbers else np.empty((len(X), 0))  # type: ignore[arg-type]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
+
+
+class PublicCalendar(PublicNumbers):
+    """Places of dates in the week and in the year, each a point of a circle; (0, 0) where missing."""
+
+    looks_at_no_data: ClassVar[bool] = True
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        days = np.floor(self._days(X, reset=False))
+        missing = np.isnan(days)
+        days = np.where(missing, 0.0, days)
+        week = _WEEK[np.mod(days, 7).astype(np.int64)]
+        year = _YEAR[np.mod(days, _DAYS_OF_YEAR).astype(np.int64)]
+        points = np.concatenate([week, year], axis=2)
+        points[missing] = 0.0
+        return points.reshape(len(days), -1)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        names = _check_feature_names_in(self, input_features)
+        places = [f"{cycle}_{axis}" for cycle in ("week", "year") for axis in ("sin", "cos")]
+        return np.array([f"{name}_{place}" for name in names for place in places], dtype=object)
+
+
+def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Convert a column as `entries` makes it; None if something in it is neither a number nor a date."""
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    if column.dtype != object:
+        return None
+    try:
+        return np.array([_number(value) for value in column.tolist()], dtype=np.float64)
+    except TypeError:
+        return None
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, datetime.datetime):
+        return (value.replace(tzinfo=None) - ORIGIN) / _DAY
+    if isinstance(value, datetime.date):
+        return float((value - ORIGIN.date()).days)
+    if isinstance(value, np.datetime64):  # finer than microseconds
+        return float((value - np.datetime64(ORIGIN)) / np.timedelta64(1, "D"))
+    if isinstance(value, Number):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:  # an error would tell of the row
+            return math.copysign(sys.float_info.max, value)  # type: ignore[arg-type]
+    raise TypeError
