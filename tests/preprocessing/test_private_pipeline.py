@@ -4,6 +4,9 @@ import os
 import pickle
 import warnings
 from collections import Counter
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -31,7 +34,8 @@ from skprivate import (
 )
 from skprivate.inspection import quote, to_release
 from skprivate.model_selection import UserKFold
-from skprivate.preprocessing import PrivateImputer, make_additive_pipeline
+from skprivate.preprocessing import PrivateImputer, PublicOneHotEncoder, make_additive_pipeline
+from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
 from skprivate.privacy import BudgetExceededError
 from skprivate.utils.estimator_checks import Neighbour, replay
 
@@ -433,3 +437,43 @@ def test_bad_schemas(columns, error, match):
 def test_bad_models(model, match):
     with pytest.raises(TypeError, match=match):
         make_private_pipeline(model, SCHEMA)
+
+
+_FAR = np.datetime64("20000-01-01")
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (10**400, np.finfo(float).max),
+        (-(10**400), -np.finfo(float).max),
+        (Fraction(10**400), np.finfo(float).max),
+        (Decimal("1e400"), np.finfo(float).max),
+        (Decimal("sNaN"), np.nan),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=5))), -730119.0),
+        (datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))), 2921940.0),
+        (_FAR, 6574365.0),
+        (_FAR.astype("M8[s]"), 6574365.0),
+        (np.datetime64("1678-01-01T00:00:00.000000001"), -117607.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_entry_that_is_far_out_is_no_error(value, number):
+    """An error or another unit of time would tell of the row."""
+    column = np.array([[value], [None]], dtype=object)
+    np.testing.assert_allclose(PublicNumbers().fit_transform(column), [[number], [np.nan]])
+    assert np.isfinite(PublicCalendar().fit_transform(column)).all()
+    column[1] = "a"
+    np.testing.assert_array_equal(
+        PublicOneHotEncoder([["a"]]).fit_transform(column), [[0.0, 1.0], [1.0, 0.0]]
+    )
+
+
+def test_dates_of_years_that_python_does_not_have():
+    days = pl.Series("day", [_FAR.astype(int), 10957, None]).cast(pl.Int32).cast(pl.Date)
+    for X in (days.to_frame(), days.to_frame().to_arrow(), days.cast(pl.Datetime("ms")).to_frame()):
+        np.testing.assert_array_equal(PublicNumbers().fit_transform(X), [[6574365.0], [0.0], [np.nan]])
+
+
+def test_no_place_in_the_year_without_a_day():
+    np.testing.assert_array_equal(PublicCalendar().fit_transform(np.array([[np.inf], [-np.inf]])), 0.0)
