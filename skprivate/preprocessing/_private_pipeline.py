@@ -30,12 +30,11 @@ from skprivate.privacy import (
     PaymentIsNext,
     PrivacyEvent,
     PrivacyLedger,
+    Rehearsal,
     Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
-    payment_gate,
     price_of_plan,
-    rehearsal_ledger,
 )
 from skprivate.privacy.draws import run_tape
 
@@ -104,12 +103,12 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         part, Z = _part_of(model, budget, self.ledger), X
         if parts and budget is not None:
             self._pay_before(parts, budget, X, y, first, fit_last)
-        if before:
-            with _charged_to(self.ledger, parts):
-                Z = Pipeline(before).fit_transform(X, y, **first)
-        if parts and budget is not None:
-            _take_rest(part, before, parts, budget, Z)
         try:
+            if before:
+                with _charged_to(self.ledger, parts):
+                    Z = Pipeline(before).fit_transform(X, y, **first)
+            if parts and budget is not None:
+                _take_rest(part, before, parts, budget, Z)
             fit_last(part, Z)
         except BaseException:
             _adopt(model, clone(model))  # an earlier fit was about other columns
@@ -160,11 +159,13 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         share, (epsilon, delta) = _share_before(parts), budget
         for each in parts:
             _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
-        trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2), payment_gate())
+        rehearsal = Rehearsal()
+        own = model.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
+        trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2), rehearsal.ledger(own, gate=True))
         copies = clone(Pipeline(before), safe=False)
-        dry = rehearsal_ledger()
         for each in private_parts([step for _, step in copies.steps]):
-            _set(each, ledger=dry, random_state=None)  # a state is not moved
+            own = each.ledger if self.ledger is None else self.ledger
+            _set(each, ledger=rehearsal.ledger(own), random_state=None)  # a state is not moved
             vars(each).pop("_skl_callbacks", None)
         _name_columns(copies.steps[0][1], X)
         with run_tape(None), warnings.catch_warnings(), listening(None):

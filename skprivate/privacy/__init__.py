@@ -48,13 +48,13 @@ from skprivate.privacy._identifiers import (
 from skprivate.privacy._release import (
     Branch,
     PaymentIsNext,
+    Rehearsal,
     Release,
     Whole,
     open_branches,
     open_release,
     payment_gate,
     price_of_plan,
-    rehearsal_ledger,
 )
 from skprivate.privacy._risk import PrivacyRisk, _percent, epsilon_of_risk
 from skprivate.privacy._understated import as_stated, understated

@@ -483,16 +483,28 @@ class PaymentIsNext(BaseException):
 
 class _Gate(PrivacyLedger):
     def charge(self, label: str, **terms: Any) -> int:
+        super().charge(label, **terms)
         raise PaymentIsNext(label, terms)
 
 
 def payment_gate() -> PrivacyLedger:
     """Make a ledger that ends a fit with `PaymentIsNext` where it would be charged."""
-    return rehearsal_ledger(_Gate)
+    return Rehearsal().ledger(gate=True)
 
 
-def rehearsal_ledger(kind: type[PrivacyLedger] = PrivacyLedger) -> PrivacyLedger:
-    """Make a ledger for a fit that nobody sees, in which zeros replace every statistic."""
-    ledger = kind(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
-    ledger._book.store.forgotten = True  # whoever pays says that noise is simulated
-    return ledger
+class Rehearsal:
+    """Ledgers for a fit that nobody sees, in which zeros replace every statistic: dry copies of real ones."""
+
+    def __init__(self) -> None:
+        self._books: dict[PrivacyLedger | None, Any] = {}
+
+    def ledger(self, real: PrivacyLedger | None = None, *, gate: bool = False) -> PrivacyLedger:
+        """Make a handle on the copy of a ledger, or on one without limit; a ``gate`` ends the fit when charged."""
+        if real not in self._books:
+            endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
+            self._books[real] = endless._book if real is None else real._book.dry_copy()
+            self._books[real].store.forgotten = True  # whoever pays says that noise is simulated
+        handle = object.__new__(_Gate if gate else PrivacyLedger)
+        place = () if real is None else (real._reservation, "", "", real._parts)
+        handle._bind(self._books[real], None, *place)
+        return handle

@@ -4,6 +4,7 @@ import os
 import pickle
 import warnings
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -477,3 +478,48 @@ def test_dates_of_years_that_python_does_not_have():
 
 def test_no_place_in_the_year_without_a_day():
     np.testing.assert_array_equal(PublicCalendar().fit_transform(np.array([[np.inf], [-np.inf]])), 0.0)
+
+
+@SIMULATED
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_ledger_that_pays_for_the_first_steps_alone_pays_nothing(tmp_path, in_file):
+    X, y = visits(300)
+    path = tmp_path / "study.ledger" if in_file else None
+    terms = {"simulation": True, "composition": "basic", "unit": "user", "adjacency": "replace-one"}
+    ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5, **terms)
+    model = regressor(0.6).set_params(ledger=ledger).fit(X, y, user_ids=np.arange(300))
+    before, rows = len(ledger.entries()), model.predict(X)
+    with pytest.raises(BudgetExceededError, match="Nothing was drawn or spent"):
+        model.fit(X, y, user_ids=np.arange(300))
+    assert len(ledger.entries()) == before == 2
+    np.testing.assert_array_equal(model.predict(X), rows)
+    with ledger.reserve(0.3, 1e-6) as part, pytest.raises(BudgetExceededError, match="the reservation"):
+        clone(model).set_params(ledger=part, epsilon=0.32).fit(X, y, user_ids=np.arange(300))
+    assert len(ledger.entries()) == before + 1 and ledger.entries()[-1].epsilon == 0.0
+    with pytest.raises(ValueError, match="budget per user"):
+        clone(model).set_params(ledger=ledger, epsilon=0.1).fit(X, y)
+    assert len(ledger.entries()) == before + 1
+
+
+@SIMULATED
+def test_the_exact_budget_in_a_ledger_is_spent_or_refused_as_a_whole():
+    X, y = visits(300)
+    for epsilon, n_entries in ((0.001, 0), (0.7, 2)):
+        ledger = PrivacyLedger(epsilon=epsilon, delta=1e-6)
+        with suppress(BudgetExceededError):
+            regressor(epsilon).set_params(ledger=ledger).fit(X, y)
+        assert len(ledger.entries()) == n_entries and ledger.spent[0] <= epsilon
+
+
+@SIMULATED
+def test_an_interrupted_fit_leaves_no_model_of_other_columns(monkeypatch):
+    X, y = visits(300)
+    model = regressor(1.0).fit(X, y)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skprivate.preprocessing._private_pipeline._take_rest", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model["model"], "coef_")
