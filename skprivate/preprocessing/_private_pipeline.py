@@ -119,6 +119,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     def _budget(self) -> tuple[float, float]:
         """Read (ε, δ) of the whole."""
         model = self._final_estimator
+        if not states_budget(model):
+            raise TypeError(
+                f"The last step of a pipeline with one budget must have epsilon itself, got {type(model).__name__}: "
+                "nothing would divide the budget for what is inside. Use a plain Pipeline, with a budget in each step."
+            )
         known = {"delta": 0.0, **model.get_params(deep=False)}  # without δ it is pure
         own = {"epsilon": self.epsilon, "delta": self.delta}
         return budget_of({name: known.get(name) if value is None else value for name, value in own.items()})
@@ -209,6 +214,12 @@ def _name_columns(step: Any, X: Any) -> None:
     plain = all(isinstance(part, str | PrivateEstimatorMixin) for _, part, _ in step.transformers)
     if plain and not any(str(kind).startswith("Sparse") for kind in X.dtypes):
         step.set_output(transform=library)
+
+
+def states_budget(step: Any) -> bool:
+    """Tell if a step has ε itself, so that it can be given a part of a budget."""
+    single = hasattr(step, "get_params") and not isinstance(step, Pipeline)
+    return single and "epsilon" in step.get_params(deep=False)
 
 
 def private_parts(steps: list[Any], *, fitted: bool = False) -> list[Any]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -35,7 +36,12 @@ from skprivate import (
 )
 from skprivate.inspection import quote, to_release
 from skprivate.model_selection import UserKFold
-from skprivate.preprocessing import PrivateImputer, PublicOneHotEncoder, make_additive_pipeline
+from skprivate.preprocessing import (
+    PrivateImputer,
+    PrivatePipeline,
+    PublicOneHotEncoder,
+    make_additive_pipeline,
+)
 from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
 from skprivate.privacy import BudgetExceededError
 from skprivate.utils.estimator_checks import Neighbour, replay
@@ -523,3 +529,20 @@ def test_an_interrupted_fit_leaves_no_model_of_other_columns(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert not hasattr(model["model"], "coef_")
+
+
+@SIMULATED
+@pytest.mark.parametrize(
+    "nested", [TransformedTargetRegressor, lambda model: PrivatePipeline([("m", model)])]
+)
+def test_a_last_step_that_has_no_budget_itself_is_refused(nested):
+    """What is inside would spend its own budget, beside that of the whole."""
+    X, y = visits(300)
+    ledger = PrivacyLedger(epsilon=99.0, delta=1e-3)
+    model = regressor(1.0).set_params(
+        model=nested(UserLevelSGDRegressor(epsilon=50.0, ledger=ledger)), delta=1e-6
+    )
+    with pytest.raises(TypeError, match="must have epsilon itself"):
+        model.fit(X, y)
+    assert not ledger.entries()
+    assert check_pipeline(model).epsilon >= 50.0
