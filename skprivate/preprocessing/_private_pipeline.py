@@ -166,11 +166,13 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
         rehearsal = Rehearsal()
         own = model.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
-        trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2), rehearsal.ledger(own, gate=True))
+        trial = _part_of(
+            model, ((1.0 - share) * epsilon, delta / 2), rehearsal.ledger_for(model, own, gate=True)
+        )
         copies = clone(Pipeline(before), safe=False)
         for each in private_parts([step for _, step in copies.steps]):
             own = each.ledger if self.ledger is None else self.ledger
-            _set(each, ledger=rehearsal.ledger(own), random_state=None)  # a state is not moved
+            _set(each, ledger=rehearsal.ledger_for(each, own), random_state=None)  # a state is not moved
             vars(each).pop("_skl_callbacks", None)
         _name_columns(copies.steps[0][1], X)
         with run_tape(None), warnings.catch_warnings(), listening(None):

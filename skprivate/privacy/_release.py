@@ -39,6 +39,7 @@ from skprivate.privacy.accounting._composition import (
     within_budget,
 )
 from skprivate.privacy.draws._draws import Draws
+from skprivate.privacy.ledger._entries import require_noise
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import bit_source, public_generator
 
@@ -489,7 +490,7 @@ class _Gate(PrivacyLedger):
 
 def payment_gate() -> PrivacyLedger:
     """Make a ledger that ends a fit with `PaymentIsNext` where it would be charged."""
-    return Rehearsal().ledger(gate=True)
+    return Rehearsal().ledger(None, gate=True)
 
 
 class Rehearsal:
@@ -498,7 +499,15 @@ class Rehearsal:
     def __init__(self) -> None:
         self._books: dict[PrivacyLedger | None, Any] = {}
 
-    def ledger(self, real: PrivacyLedger | None = None, *, gate: bool = False) -> PrivacyLedger:
+    def ledger_for(self, estimator: Any, real: PrivacyLedger | None, *, gate: bool = False) -> PrivacyLedger:
+        """Make a handle for an estimator whose seed, if it has one, its ledger admits."""
+        simulated = getattr(estimator, "random_state", None) is not None
+        if real is not None:
+            book = real._book
+            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=simulated)
+        return self.ledger(real, gate=gate)
+
+    def ledger(self, real: PrivacyLedger | None, *, gate: bool = False) -> PrivacyLedger:
         """Make a handle on the copy of a ledger, or on one without limit; a ``gate`` ends the fit when charged."""
         if real not in self._books:
             endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)

@@ -43,7 +43,7 @@ from skprivate.preprocessing import (
     make_additive_pipeline,
 )
 from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
-from skprivate.privacy import BudgetExceededError
+from skprivate.privacy import BudgetExceededError, SimulatedNoiseError
 from skprivate.utils.estimator_checks import Neighbour, replay
 
 SCHEMA = {
@@ -546,3 +546,14 @@ def test_a_last_step_that_has_no_budget_itself_is_refused(nested):
         model.fit(X, y)
     assert not ledger.entries()
     assert check_pipeline(model).epsilon >= 50.0
+
+
+@pytest.mark.parametrize("simulation", [False, True])
+def test_seeds_that_a_ledger_does_not_admit_cost_nothing(tmp_path, simulation):
+    X, y = visits(300)
+    terms = {"simulation": simulation, "unit": "row", "adjacency": "replace-one"}
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, **terms)
+    model = regressor(1.0, random_state=None).set_params(ledger=ledger, model__random_state=0)
+    with pytest.raises(SimulatedNoiseError):
+        model.fit(X, y)
+    assert not ledger.entries()
