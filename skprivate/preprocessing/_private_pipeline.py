@@ -170,6 +170,8 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             model, ((1.0 - share) * epsilon, delta / 2), rehearsal.ledger_for(model, own, gate=True)
         )
         copies = clone(Pipeline(before), safe=False)
+        # Ledgers in memory are in this process alone.
+        copies.set_params(**{name: None for name in copies.get_params() if name.endswith("n_jobs")})
         for each in private_parts([step for _, step in copies.steps]):
             own = each.ledger if self.ledger is None else self.ledger
             _set(each, ledger=rehearsal.ledger_for(each, own), random_state=None)  # a state is not moved

@@ -112,5 +112,6 @@ def _number(value: Any) -> float:
             found = float(value)  # type: ignore[arg-type]
         except OverflowError:
             return sys.float_info.max if value > 0 else -sys.float_info.max  # type: ignore[operator]
-        return math.copysign(sys.float_info.max, found) if math.isinf(found) and found != value else found
+        cut = math.isinf(found) and value != found  # type: ignore[comparison-overlap]
+        return math.copysign(sys.float_info.max, found) if cut else found
     raise TypeError

@@ -557,3 +557,14 @@ def test_seeds_that_a_ledger_does_not_admit_cost_nothing(tmp_path, simulation):
     with pytest.raises(SimulatedNoiseError):
         model.fit(X, y)
     assert not ledger.entries()
+
+
+@SIMULATED
+def test_columns_in_several_processes_are_charged_to_one_file(tmp_path):
+    X, y = visits(300)
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, simulation=True)
+    model = regressor(1.0).set_params(columns__n_jobs=2)
+    alone = clone(model).fit(X, y)
+    assert guarantee_of(alone).epsilon <= 1.0
+    model.set_params(ledger=ledger).fit(X, y)
+    assert [entry.label for entry in ledger.entries()] == ["PrivateImputer", "UserLevelSGDRegressor"]
