@@ -26,6 +26,7 @@ from skprivate import (
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     make_curated_bags,
+    make_private_pipeline,
     make_random_bags,
 )
 from skprivate.aggregate import release_frames
@@ -57,6 +58,8 @@ COMPOSITES = [
     make_additive_pipeline(REGRESSOR, n_knots=5, columns=[0, 1]),
     make_additive_pipeline(UserLevelSGDRegressor(max_iter=2, standardize=False), n_knots=4),
     make_additive_pipeline(CLASSIFIER, n_knots=5),
+    make_private_pipeline(CLASSIFIER),
+    make_private_pipeline(REGRESSOR),
     make_additive_pipeline(UserLevelSGDClassifier(max_iter=2, classes=[0, 1]), n_knots=5),
     pytest.param(PrivateSearchCV(REGRESSOR, {"alpha": [0.0]}, refit=0.3, **SEARCH), marks=pytest.mark.slow),
     pytest.param(

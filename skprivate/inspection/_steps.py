@@ -104,7 +104,7 @@ class Place:
     #: How many copies are fitted; None if only the data tell, by ``times``.
     copies: int | None = 1
     times: str = "one for each label or target"
-    #: The pipeline whose budget covers this step: its own parameters, where they are not None, or those of its last step.
+    #: The pipeline whose budget covers this step: its parameters, where they are not None, else those of its last step.
     payer: Any = None
     #: The step only chooses columns.
     chooses: bool = False

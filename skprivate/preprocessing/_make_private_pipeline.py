@@ -70,6 +70,8 @@ class _Rule:
     def _words(self, X: Any) -> dict[Any, str]:
         """Say what the type of each column tells: a word of the schema, other kinds as messages call them, or ""."""
         names, kinds = column_names(X), column_kinds(X)
+        if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
+            raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         words = [_TOLD.get(kind or "", kind or "") for kind in kinds]
         told = zip(names, words, declared_values(X), strict=True)

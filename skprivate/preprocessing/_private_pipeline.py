@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 from sklearn import config_context, get_config
-from sklearn.base import OneToOneFeatureMixin, clone, is_regressor
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -21,7 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._messages import delta_number, positive
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import public_labels, read_labels, read_numbers, refuse_elsewhere
+from skprivate._validation import public_labels, read_labels, read_numbers, refuse_elsewhere, validate_data
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
@@ -36,7 +37,6 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     price_of_plan,
 )
-from skprivate.privacy.draws import run_tape
 
 #: Share of ε of the steps before the model, together: knots of splines decide more than scales do.
 KNOTS_SHARE, PREPARED_SHARE = 0.3, 0.1
@@ -88,11 +88,12 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             )
         refuse_elsewhere(X)
         given = {name: value for name, value in params.items() if value is not None}
-        if "user_ids" in given and not get_config().get("enable_metadata_routing", False):
+        whole = any("__" not in name for name in given)
+        if whole and not get_config().get("enable_metadata_routing", False):
             with config_context(enable_metadata_routing=True):
                 return self.fit(X, y, **given)
         *before, (last, model) = self.steps
-        parts = private_parts([step for _, step in before])
+        parts = list(_private_parts(Pipeline(before)).values())
         _check_adjacency(parts, model)
         first, rest = self._divide_metadata(given, parts)
         budget = self._budget() if parts or (self.epsilon, self.delta) != (None, None) else None
@@ -164,20 +165,13 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         share, (epsilon, delta) = _share_before(parts), budget
         for each in parts:
             _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
-        rehearsal = Rehearsal()
-        own = model.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
-        trial = _part_of(
-            model, ((1.0 - share) * epsilon, delta / 2), rehearsal.ledger_for(model, own, gate=True)
-        )
-        copies = clone(Pipeline(before), safe=False)
+        copies, rehearsal = clone(Pipeline(before), safe=False), Rehearsal()
         # Ledgers in memory are in this process alone.
         copies.set_params(**{name: None for name in copies.get_params() if name.endswith("n_jobs")})
-        for each in private_parts([step for _, step in copies.steps]):
-            own = each.ledger if self.ledger is None else self.ledger
-            _set(each, ledger=rehearsal.ledger_for(each, own), random_state=None)  # a state is not moved
-            vars(each).pop("_skl_callbacks", None)
+        found = _private_parts(copies).items()
+        copies.set_params(**{name: _Rehearsed(self._unpaid(each, rehearsal)) for name, each in found})
         _name_columns(copies.steps[0][1], X)
-        with run_tape(None), warnings.catch_warnings(), listening(None):
+        with warnings.catch_warnings(), listening(None):
             warnings.simplefilter("ignore")  # the fit itself will say it again
             Z = copies.fit_transform(X, y, **first)
         if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
@@ -185,10 +179,15 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             if y is not None:
                 check_consistent_length(X, y)
             return
-        _set(trial, random_state=None)
-        vars(trial).pop("_skl_callbacks", None)
+        trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2))
         with suppress(PaymentIsNext):
-            fit_last(trial, Z)
+            fit_last(self._unpaid(trial, rehearsal), Z)
+
+    def _unpaid(self, copy: Any, rehearsal: Rehearsal) -> Any:
+        """Let a copy of a step end its fit where it would be charged, if its ledger admits that."""
+        own = copy.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
+        vars(copy).pop("_skl_callbacks", None)
+        return _set(copy, ledger=rehearsal.gate(copy, own), random_state=None)  # a state is not moved
 
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
@@ -210,12 +209,32 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return PrivatePipeline(steps, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
 
 
+class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Private transformer that is fitted up to its payment, and hands on zeros."""
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+
+    def fit(self, X: Any, y: Any = None, user_ids: Any = None) -> _Rehearsed:
+        validate_data(self, X, skip_check_array=True)
+        if isinstance(self.step, PrivateEstimatorMixin):  # of another package: cannot be stopped there
+            asked = {"user_ids": user_ids} if has_fit_parameter(self.step, "user_ids") else {}
+            with suppress(PaymentIsNext):
+                self.step.fit(X, y, **asked)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.zeros(np.shape(X))
+
+
 def _name_columns(step: Any, X: Any) -> None:
     """Let columns that pass a rehearsal as they are keep their names, for error messages."""
     library = type(X).__module__.partition(".")[0]
     if not isinstance(step, ColumnTransformer) or library not in ("pandas", "polars"):
         return
-    plain = all(isinstance(part, str | PrivateEstimatorMixin) for _, part, _ in step.transformers)
+    plain = all(isinstance(part, str | _Rehearsed) for _, part, _ in step.transformers)
     if plain and not any(str(kind).startswith("Sparse") for kind in X.dtypes):
         step.set_output(transform=library)
 
@@ -226,22 +245,35 @@ def states_budget(step: Any) -> bool:
     return single and "epsilon" in step.get_params(deep=False)
 
 
-def private_parts(steps: list[Any], *, fitted: bool = False) -> list[Any]:
-    """List private estimators among transformers and inside them; fitted ones only where it is known where they are."""
-    found = []
-    for step in steps:
-        own = step.get_params(deep=False) if hasattr(step, "get_params") else {}
-        if {"epsilon", "ledger"} <= own.keys():
-            found.append(step)
-        elif isinstance(step, ColumnTransformer) and fitted:
-            found += private_parts([part for _, part, _ in step.transformers_], fitted=True)
-        elif isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
-            listed = [value for value in own.values() if isinstance(value, list)]
-            inside = [part[1] for value in listed for part in value if isinstance(part, tuple)]
-            found += private_parts([*inside, *own.values()], fitted=fitted)
-        elif not (fitted or isinstance(step, FrozenEstimator)):
-            found += private_parts(list(own.values()))
+def _private_parts(pipeline: Pipeline) -> dict[str, Any]:
+    """Find private estimators that a pipeline fits, by the names of its parameters."""
+    found: dict[str, Any] = {}
+    apart: list[str] = []
+    for name, part in sorted(pipeline.get_params().items()):  # a part comes after what it is in
+        if name.startswith(tuple(apart)) or not hasattr(part, "get_params"):
+            continue
+        if {"epsilon", "ledger"} <= part.get_params(deep=False).keys():
+            found[name] = part
+        if name in found or isinstance(part, FrozenEstimator):
+            apart.append(f"{name}__")
+    if other := [type(part).__name__ for part in found.values() if not hasattr(part, "transform")]:
+        raise TypeError(
+            f"private steps before the last one must transform, got {other[0]}. Put it into a "
+            "sklearn.pipeline.Pipeline, in which each step has a budget of its own."
+        )
     return found
+
+
+def _fitted_parts(step: Any) -> list[Any]:
+    """List private estimators in a fitted step, as far as it is known where they are."""
+    if isinstance(step, PrivateEstimatorMixin):
+        return [step]
+    inside: list[Any] = []
+    if isinstance(step, ColumnTransformer):
+        inside = [part for _, part, _ in step.transformers_]
+    elif type(step) is Pipeline or isinstance(step, FeatureUnion):
+        inside = [part for _, part in (step.steps if isinstance(step, Pipeline) else step.transformer_list)]
+    return [found for part in inside for found in _fitted_parts(part)]
 
 
 def _check_adjacency(parts: list[Any], model: Any) -> None:
@@ -276,7 +308,7 @@ def _charged_to(ledger: PrivacyLedger | None, parts: list[Any]) -> Iterator[None
             each.set_params(ledger=one)
 
 
-def _part_of(model: Any, budget: tuple[float, float] | None, ledger: PrivacyLedger | None) -> Any:
+def _part_of(model: Any, budget: tuple[float, float] | None, ledger: PrivacyLedger | None = None) -> Any:
     """Copy a model with another budget and ledger; the model itself does not change."""
     part = object.__new__(type(model))
     vars(part).update(vars(model))
@@ -292,7 +324,7 @@ def _set(estimator: Any, **values: Any) -> Any:
 
 def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[float, float], Z: Any) -> None:
     """Give the last step what the others leave of the budget, and tell it which columns they have prepared."""
-    fitted = private_parts([step for _, step in before], fitted=True)
+    fitted = [found for _, step in before for found in _fitted_parts(step)]
     found = [each.privacy_guarantee_ for each in fitted if hasattr(each, "privacy_guarantee_")]
     events = tuple(event for guarantee in found for event in guarantee.events)
     # The model plans by the number of columns that it gets: that must not follow from what was released.

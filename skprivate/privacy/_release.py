@@ -490,30 +490,26 @@ class _Gate(PrivacyLedger):
 
 def payment_gate() -> PrivacyLedger:
     """Make a ledger that ends a fit with `PaymentIsNext` where it would be charged."""
-    return Rehearsal().ledger(None, gate=True)
+    return Rehearsal().gate(None, None)
 
 
 class Rehearsal:
-    """Ledgers for a fit that nobody sees, in which zeros replace every statistic: dry copies of real ones."""
+    """Gates of several steps before their ledgers: dry copies, which are charged in place of them."""
 
     def __init__(self) -> None:
         self._books: dict[PrivacyLedger | None, Any] = {}
 
-    def ledger_for(self, estimator: Any, real: PrivacyLedger | None, *, gate: bool = False) -> PrivacyLedger:
-        """Make a handle for an estimator whose seed, if it has one, its ledger admits."""
-        simulated = getattr(estimator, "random_state", None) is not None
-        if real is not None:
-            book = real._book
-            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=simulated)
-        return self.ledger(real, gate=gate)
-
-    def ledger(self, real: PrivacyLedger | None, *, gate: bool = False) -> PrivacyLedger:
-        """Make a handle on the copy of a ledger, or on one without limit; a ``gate`` ends the fit when charged."""
-        if real not in self._books:
+    def gate(self, estimator: Any, ledger: PrivacyLedger | None) -> PrivacyLedger:
+        """Make a gate for an estimator; where it has no ledger, one that admits all."""
+        if ledger is not None:
+            seeded = getattr(estimator, "random_state", None) is not None
+            book = ledger._book
+            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
+        if ledger not in self._books:
             endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
-            self._books[real] = endless._book if real is None else real._book.dry_copy()
-            self._books[real].store.forgotten = True  # whoever pays says that noise is simulated
-        handle = object.__new__(_Gate if gate else PrivacyLedger)
-        place = () if real is None else (real._reservation, "", "", real._parts)
-        handle._bind(self._books[real], None, *place)
-        return handle
+            self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()
+            self._books[ledger].store.forgotten = True  # whoever pays says that noise is simulated
+        gate = object.__new__(_Gate)
+        place = () if ledger is None else (ledger._reservation, "", "", ledger._parts)
+        gate._bind(self._books[ledger], None, *place)
+        return gate

@@ -17,8 +17,10 @@ import pytest
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from skprivate import (
@@ -38,7 +40,9 @@ from skprivate.inspection import quote, to_release
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import (
     PrivateImputer,
+    PrivateKBinsDiscretizer,
     PrivatePipeline,
+    PrivateStandardScaler,
     PublicOneHotEncoder,
     make_additive_pipeline,
 )
@@ -172,6 +176,21 @@ def test_without_a_schema_types_alone_tell():
     assert array["model"].coef_.shape == (2,)
 
 
+@SIMULATED
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "text", "durations"])
+def test_values_that_no_type_declares_are_asked_for(kind):
+    """What a library collects while it reads rows is no part of a type."""
+    X, y = visits(1000)
+    X = X[["age", "ward"]]
+    if kind == "polars":
+        X = pl.from_pandas(X).with_columns(pl.col("ward").cast(pl.Categorical))
+    elif kind == "pyarrow":
+        X = pa.Table.from_pandas(X.astype({"ward": "category"}))
+    elif kind == "durations":
+        X = X.assign(ward=pd.Timedelta(1, "D"))
+    _spent_nothing(regressor(1.0, None), X, y, TypeError, "what 'ward' of X holds")
+
+
 def bag(n=3000):
     X, y = visits(n)
     return X, (y > y.mean()).astype(int)
@@ -203,6 +222,8 @@ def test_where_rows_are_public_limits_scale():
     found = make_private_pipeline(model, schema, epsilon=2.0).fit(X, y)
     assert guarantee_of(found).epsilon <= 2.0
     assert np.abs(found[:-1].transform(X)).max() <= 1.0
+    some = clone(found).fit(X, y, private=np.arange(400) % 2 == 0)
+    assert any("privacy mask" in text for text in guarantee_of(some).assumptions)
 
 
 @SIMULATED
@@ -219,16 +240,46 @@ def test_a_step_whose_width_is_released_leaves_the_sum_of_budgets():
     """The model then plans by what was released."""
     X, y = visits()
     found = regressor(1.0)
-    found.set_params(columns__numbers__privateimputer=_bins()).fit(X, y)
+    bins = PrivateKBinsDiscretizer(n_bins=4, encode="onehot-dense", random_state=1)
+    found.set_params(columns__numbers__privateimputer=bins).fit(X, y)
     total = guarantee_of(found)
     assert total.adaptive and total.epsilon <= 1.0
     assert found["model"].privacy_guarantee_.epsilon <= 0.9
 
 
-def _bins():
-    from skprivate.preprocessing import PrivateKBinsDiscretizer
+@SIMULATED
+def test_parts_that_are_not_known_after_a_fit_leave_the_sum_of_budgets():
+    X, y = visits(1500)
+    X = X[["age", "weight"]].fillna(50.0)
 
-    return PrivateKBinsDiscretizer(n_bins=4, encode="onehot-dense", random_state=1)
+    class Own(PrivateStandardScaler):
+        """May draw anything."""
+
+    nested = make_additive_pipeline(PrivateStandardScaler(random_state=1), n_knots=3)
+    for step in (Own(random_state=1), nested):
+        model = PrivatePipeline(
+            [("first", step), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0
+        )
+        found = guarantee_of(model.fit(X, y))
+        assert found.epsilon <= 1.0 and model["model"].privacy_guarantee_.epsilon <= 0.9
+    beside = [("a", PrivateStandardScaler(random_state=1)), ("b", PrivateStandardScaler(random_state=2))]
+    model.set_params(first=FeatureUnion(beside)).fit(X, y)
+    assert 0.9 < guarantee_of(model).epsilon <= 1.0 and model["model"].privacy_guarantee_.epsilon > 0.9
+    with pytest.raises(TypeError, match="private steps before the last one must transform"):
+        model.set_params(first=SelectFromModel(UserLevelSGDRegressor())).fit(X, y)
+
+
+@SIMULATED
+def test_what_is_frozen_was_paid_for_before():
+    X, y = visits(1500)
+    X = X[["age", "weight"]].fillna(50.0)
+    earlier = FrozenEstimator(PrivateStandardScaler(0.5, random_state=1).fit(X))
+    model = PrivatePipeline(
+        [("first", earlier), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0
+    )
+    model.fit(X, y)
+    assert earlier.estimator.epsilon == 0.5 and 0.99 < model["model"].privacy_guarantee_.epsilon <= 1.0
+    assert 1.0 < guarantee_of(model).epsilon <= 1.5
 
 
 @SIMULATED
@@ -388,6 +439,13 @@ def test_what_a_fit_refuses_costs_nothing_and_quotes_nothing(library):
     _spent_nothing(regressor("a"), X, y, TypeError, "number for epsilon")
     _spent_nothing(regressor(1.0, adjacency="x"), X, y, ValueError, "adjacency")
     _spent_nothing(regressor(1.0), X, y, ValueError, "user_ids", user_ids=np.arange(3))
+
+
+@SIMULATED
+def test_names_that_could_be_positions_are_refused():
+    X, y = visits(1000)
+    X = X[["age", "weight"]].set_axis([1, 0], axis=1)
+    _spent_nothing(regressor(1.0, {0: "number", 1: (0, 110)}), X, y, TypeError, "text for the names")
 
 
 @SIMULATED
