@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from numbers import Number
 from typing import Any
 
@@ -59,6 +60,8 @@ def column_array(column: nw.Series[Any]) -> NDArray[Any]:
         array = values.astype(object)
         array[missing] = None
         return array
+    if dtype == nw.Date and (array := np.asarray(column.to_numpy())).dtype.kind == "M":
+        return array  # Python has fewer years
     array = np.empty(len(column), dtype=object)
     array[:] = column.to_list()
     return array
@@ -88,13 +91,19 @@ def plain_entry(value: Any) -> Any:
         value = value.item()
     if type(value).__name__ in ("NAType", "NaTType"):
         return None
-    if isinstance(value, Number):
-        return None if value != value else value
+    if isinstance(value, Number):  # a signalling NaN cannot be compared
+        nan = value.is_nan() if isinstance(value, Decimal) else value != value
+        return None if nan else value
     if isinstance(value, datetime.datetime | datetime.timedelta) and hasattr(value, "to_numpy"):  # of pandas
         (plain,) = _times(np.array([value.to_numpy()]))
         return plain if getattr(value, "tzinfo", None) is None else _in_utc(plain)
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
+        try:
+            return value.astimezone(datetime.UTC)
+        except OverflowError:  # next to the first or the last year
+            return (datetime.datetime.min if value.year == 1 else datetime.datetime.max).replace(
+                tzinfo=datetime.UTC
+            )
     return value
 
 
@@ -264,10 +273,11 @@ def _series(X: Any) -> list[nw.Series[Any]]:
 
 
 def _times(values: NDArray[Any]) -> list[Any]:
-    """Convert NumPy's times to Python's, exactly; those finer than microseconds stay."""
+    """Convert NumPy's times to Python's, exactly; those finer than microseconds, and of other years, stay."""
     unit = np.datetime_data(values.dtype)[0]
     if unit not in ("ns", "ps", "fs", "as"):
-        return list(values.tolist())
+        plain = values.tolist()
+        return [own if isinstance(one, int) else one for one, own in zip(plain, values, strict=True)]
     coarse = values.astype(f"{values.dtype.kind}8[us]")
     kept = (coarse == values) | np.isnat(values)
     return [one if same else value for one, same, value in zip(coarse.tolist(), kept, values, strict=True)]

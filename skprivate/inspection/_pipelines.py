@@ -22,7 +22,7 @@ from skprivate.inspection._single import (
     seen_by_private,
 )
 from skprivate.inspection._steps import Place, Role, Step, Walk
-from skprivate.preprocessing import PrivatePipeline, RowByRow
+from skprivate.preprocessing import PrivatePipeline, RowByRow, states_budget
 from skprivate.privacy import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
@@ -71,8 +71,9 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _one_budget(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk the steps of a pipeline in which one budget covers all private steps: its own or that of the last."""
+    payer = model if states_budget(model.steps[-1][1]) else None  # `fit` refuses to divide for others
     for step in _pipeline(model, place, walk):
-        yield replace(step, place=replace(step.place, payer=model)) if step.role is Role.PRIVATE else step
+        yield replace(step, place=replace(step.place, payer=payer)) if step.role is Role.PRIVATE else step
 
 
 def _width_is_public(model: Any) -> bool:

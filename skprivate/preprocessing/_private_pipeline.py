@@ -31,10 +31,10 @@ from skprivate.privacy import (
     PaymentIsNext,
     PrivacyEvent,
     PrivacyLedger,
+    Rehearsal,
     Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
-    payment_gate,
     price_of_plan,
 )
 
@@ -104,12 +104,12 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         part, Z = _part_of(model, budget, self.ledger), X
         if parts and budget is not None:
             self._pay_before(parts, budget, X, y, first, fit_last)
-        if before:
-            with _charged_to(self.ledger, parts):
-                Z = Pipeline(before).fit_transform(X, y, **first)
-        if parts and budget is not None:
-            _take_rest(part, before, parts, budget, Z)
         try:
+            if before:
+                with _charged_to(self.ledger, parts):
+                    Z = Pipeline(before).fit_transform(X, y, **first)
+            if parts and budget is not None:
+                _take_rest(part, before, parts, budget, Z)
             fit_last(part, Z)
         except BaseException:
             _adopt(model, clone(model))  # an earlier fit was about other columns
@@ -120,6 +120,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     def _budget(self) -> tuple[float, float]:
         """Read (ε, δ) of the whole."""
         model = self._final_estimator
+        if not states_budget(model):
+            raise TypeError(
+                f"The last step of a pipeline with one budget must have epsilon itself, got {type(model).__name__}: "
+                "nothing would divide the budget for what is inside. Use a plain Pipeline, with a budget in each step."
+            )
         known = {"delta": 0.0, **model.get_params(deep=False)}  # without δ it is pure
         own = {"epsilon": self.epsilon, "delta": self.delta}
         return budget_of({name: known.get(name) if value is None else value for name, value in own.items()})
@@ -160,8 +165,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         share, (epsilon, delta) = _share_before(parts), budget
         for each in parts:
             _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
-        copies = clone(Pipeline(before), safe=False)
-        copies.set_params(**{name: _Rehearsed(each) for name, each in _private_parts(copies).items()})
+        copies, rehearsal = clone(Pipeline(before), safe=False), Rehearsal()
+        # Ledgers in memory are in this process alone.
+        copies.set_params(**{name: None for name in copies.get_params() if name.endswith("n_jobs")})
+        found = _private_parts(copies).items()
+        copies.set_params(**{name: _Rehearsed(self._unpaid(each, rehearsal)) for name, each in found})
         _name_columns(copies.steps[0][1], X)
         with warnings.catch_warnings(), listening(None):
             warnings.simplefilter("ignore")  # the fit itself will say it again
@@ -173,7 +181,13 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             return
         trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2))
         with suppress(PaymentIsNext):
-            fit_last(_unpaid(trial), Z)
+            fit_last(self._unpaid(trial, rehearsal), Z)
+
+    def _unpaid(self, copy: Any, rehearsal: Rehearsal) -> Any:
+        """Let a copy of a step end its fit where it would be charged, if its ledger admits that."""
+        own = copy.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
+        vars(copy).pop("_skl_callbacks", None)
+        return _set(copy, ledger=rehearsal.gate(copy, own), random_state=None)  # a state is not moved
 
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
@@ -208,17 +222,11 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if isinstance(self.step, PrivateEstimatorMixin):  # of another package: cannot be stopped there
             asked = {"user_ids": user_ids} if has_fit_parameter(self.step, "user_ids") else {}
             with suppress(PaymentIsNext):
-                _unpaid(self.step).fit(X, y, **asked)
+                self.step.fit(X, y, **asked)
         return self
 
     def transform(self, X: Any) -> Any:
         return np.zeros(np.shape(X))
-
-
-def _unpaid(estimator: Any) -> Any:
-    """Let a copy end its fit where it would be charged."""
-    vars(estimator).pop("_skl_callbacks", None)
-    return _set(estimator, ledger=payment_gate(), random_state=None)  # a state is not moved
 
 
 def _name_columns(step: Any, X: Any) -> None:
@@ -229,6 +237,12 @@ def _name_columns(step: Any, X: Any) -> None:
     plain = all(isinstance(part, str | _Rehearsed) for _, part, _ in step.transformers)
     if plain and not any(str(kind).startswith("Sparse") for kind in X.dtypes):
         step.set_output(transform=library)
+
+
+def states_budget(step: Any) -> bool:
+    """Tell if a step has ε itself, so that it can be given a part of a budget."""
+    single = hasattr(step, "get_params") and not isinstance(step, Pipeline)
+    return single and "epsilon" in step.get_params(deep=False)
 
 
 def _private_parts(pipeline: Pipeline) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class PublicCalendar(PublicNumbers):
 
     def transform(self, X: Any) -> NDArray[Any]:
         days = np.floor(self._days(X, reset=False))
-        missing = np.isnan(days)
+        missing = ~np.isfinite(days)
         days = np.where(missing, 0.0, days)
         week = _WEEK[np.mod(days, 7).astype(np.int64)]
         year = _YEAR[np.mod(days, _DAYS_OF_YEAR).astype(np.int64)]
@@ -86,9 +86,9 @@ class PublicCalendar(PublicNumbers):
 
 def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
     """Convert a column as `entries` makes it; None if something in it is neither a number nor a date."""
-    if column.dtype.kind in "biuf":
+    if column.dtype.kind in "biuf" and column.dtype.itemsize <= 8:
         return column.astype(np.float64)
-    if column.dtype != object:
+    if column.dtype.kind not in "fO":
         return None
     try:
         return np.array([_number(value) for value in column.tolist()], dtype=np.float64)
@@ -103,11 +103,15 @@ def _number(value: Any) -> float:
         return (value.replace(tzinfo=None) - ORIGIN) / _DAY
     if isinstance(value, datetime.date):
         return float((value - ORIGIN.date()).days)
-    if isinstance(value, np.datetime64):  # finer than microseconds
-        return float((value - np.datetime64(ORIGIN)) / np.timedelta64(1, "D"))
+    if isinstance(value, np.datetime64):  # finer than Python's, or a year that those do not have
+        day = value.astype("M8[D]")
+        return float((day - np.datetime64(ORIGIN, "D")).astype(int) + (value - day) / np.timedelta64(1, "D"))
     if isinstance(value, Number):
+        # More than a float holds is the largest one: an error would tell of the row.
         try:
-            return float(value)  # type: ignore[arg-type]
-        except OverflowError:  # an error would tell of the row
-            return math.copysign(sys.float_info.max, value)  # type: ignore[arg-type]
+            found = float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            return sys.float_info.max if value > 0 else -sys.float_info.max  # type: ignore[operator]
+        cut = math.isinf(found) and value != found  # type: ignore[comparison-overlap]
+        return math.copysign(sys.float_info.max, found) if cut else found
     raise TypeError

@@ -48,6 +48,7 @@ from skprivate.privacy._identifiers import (
 from skprivate.privacy._release import (
     Branch,
     PaymentIsNext,
+    Rehearsal,
     Release,
     Whole,
     open_branches,

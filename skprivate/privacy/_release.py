@@ -39,6 +39,7 @@ from skprivate.privacy.accounting._composition import (
     within_budget,
 )
 from skprivate.privacy.draws._draws import Draws
+from skprivate.privacy.ledger._entries import require_noise
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import bit_source, public_generator
 
@@ -483,11 +484,32 @@ class PaymentIsNext(BaseException):
 
 class _Gate(PrivacyLedger):
     def charge(self, label: str, **terms: Any) -> int:
+        super().charge(label, **terms)
         raise PaymentIsNext(label, terms)
 
 
 def payment_gate() -> PrivacyLedger:
     """Make a ledger that ends a fit with `PaymentIsNext` where it would be charged."""
-    gate = _Gate(epsilon=1e300, delta=1.0 - 2.0**-53, dry_run=True)
-    gate._book.store.forgotten = True  # whoever pays says that noise is simulated
-    return gate
+    return Rehearsal().gate(None, None)
+
+
+class Rehearsal:
+    """Gates of several steps before their ledgers: dry copies, which are charged in place of them."""
+
+    def __init__(self) -> None:
+        self._books: dict[PrivacyLedger | None, Any] = {}
+
+    def gate(self, estimator: Any, ledger: PrivacyLedger | None) -> PrivacyLedger:
+        """Make a gate for an estimator; where it has no ledger, one that admits all."""
+        if ledger is not None:
+            seeded = getattr(estimator, "random_state", None) is not None
+            book = ledger._book
+            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
+        if ledger not in self._books:
+            endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
+            self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()
+            self._books[ledger].store.forgotten = True  # whoever pays says that noise is simulated
+        gate = object.__new__(_Gate)
+        place = () if ledger is None else (ledger._reservation, "", "", ledger._parts)
+        gate._bind(self._books[ledger], None, *place)
+        return gate

@@ -163,7 +163,7 @@ def test_the_sum_of_budgets_is_that_of_the_model(columns):
     assert [step.within for step in report.steps if step.role == "private"] == ["model", ""]
 
 
-def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen():
+def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen(monkeypatch):
     X, y = data()
     model = make_additive_pipeline(UserLevelSGDClassifier(1.0, random_state=0), n_knots=5).fit(X, y > 0)
     before = model.predict_proba(X)
@@ -173,6 +173,15 @@ def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen():
     ledger = PrivacyLedger(epsilon=0.5, delta=1e-3, unit="row", simulation=True)  # enough for knots
     with pytest.raises(BudgetExceededError):
         model.set_params(splines__ledger=ledger, model__ledger=ledger).fit(X, y > 0)
+    assert not ledger.entries()
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skprivate.preprocessing._private_pipeline._take_rest", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(splines__ledger=None, model__ledger=None).fit(X, y > 0)
     with pytest.raises(NotFittedError):
         model.predict(X)
 

@@ -4,6 +4,10 @@ import os
 import pickle
 import warnings
 from collections import Counter
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,6 +16,7 @@ import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -38,9 +43,11 @@ from skprivate.preprocessing import (
     PrivateKBinsDiscretizer,
     PrivatePipeline,
     PrivateStandardScaler,
+    PublicOneHotEncoder,
     make_additive_pipeline,
 )
-from skprivate.privacy import BudgetExceededError
+from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
+from skprivate.privacy import BudgetExceededError, SimulatedNoiseError
 from skprivate.utils.estimator_checks import Neighbour, replay
 
 SCHEMA = {
@@ -495,3 +502,127 @@ def test_bad_schemas(columns, error, match):
 def test_bad_models(model, match):
     with pytest.raises(TypeError, match=match):
         make_private_pipeline(model, SCHEMA)
+
+
+_FAR = np.datetime64("20000-01-01")
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (10**400, np.finfo(float).max),
+        (-(10**400), -np.finfo(float).max),
+        (Fraction(10**400), np.finfo(float).max),
+        (Decimal("1e400"), np.finfo(float).max),
+        (Decimal("sNaN"), np.nan),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=5))), -730119.0),
+        (datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))), 2921940.0),
+        (_FAR, 6574365.0),
+        (_FAR.astype("M8[s]"), 6574365.0),
+        (np.datetime64("1678-01-01T00:00:00.000000001"), -117607.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_entry_that_is_far_out_is_no_error(value, number):
+    """An error or another unit of time would tell of the row."""
+    column = np.array([[value], [None]], dtype=object)
+    np.testing.assert_allclose(PublicNumbers().fit_transform(column), [[number], [np.nan]])
+    assert np.isfinite(PublicCalendar().fit_transform(column)).all()
+    column[1] = "a"
+    np.testing.assert_array_equal(
+        PublicOneHotEncoder([["a"]]).fit_transform(column), [[0.0, 1.0], [1.0, 0.0]]
+    )
+
+
+def test_dates_of_years_that_python_does_not_have():
+    days = pl.Series("day", [_FAR.astype(int), 10957, None]).cast(pl.Int32).cast(pl.Date)
+    for X in (days.to_frame(), days.to_frame().to_arrow(), days.cast(pl.Datetime("ms")).to_frame()):
+        np.testing.assert_array_equal(PublicNumbers().fit_transform(X), [[6574365.0], [0.0], [np.nan]])
+
+
+def test_no_place_in_the_year_without_a_day():
+    np.testing.assert_array_equal(PublicCalendar().fit_transform(np.array([[np.inf], [-np.inf]])), 0.0)
+
+
+@SIMULATED
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_ledger_that_pays_for_the_first_steps_alone_pays_nothing(tmp_path, in_file):
+    X, y = visits(300)
+    path = tmp_path / "study.ledger" if in_file else None
+    terms = {"simulation": True, "composition": "basic", "unit": "user", "adjacency": "replace-one"}
+    ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5, **terms)
+    model = regressor(0.6).set_params(ledger=ledger).fit(X, y, user_ids=np.arange(300))
+    before, rows = len(ledger.entries()), model.predict(X)
+    with pytest.raises(BudgetExceededError, match="Nothing was drawn or spent"):
+        model.fit(X, y, user_ids=np.arange(300))
+    assert len(ledger.entries()) == before == 2
+    np.testing.assert_array_equal(model.predict(X), rows)
+    with ledger.reserve(0.3, 1e-6) as part, pytest.raises(BudgetExceededError, match="the reservation"):
+        clone(model).set_params(ledger=part, epsilon=0.32).fit(X, y, user_ids=np.arange(300))
+    assert len(ledger.entries()) == before + 1 and ledger.entries()[-1].epsilon == 0.0
+    with pytest.raises(ValueError, match="budget per user"):
+        clone(model).set_params(ledger=ledger, epsilon=0.1).fit(X, y)
+    assert len(ledger.entries()) == before + 1
+
+
+@SIMULATED
+def test_the_exact_budget_in_a_ledger_is_spent_or_refused_as_a_whole():
+    X, y = visits(300)
+    for epsilon, n_entries in ((0.001, 0), (0.7, 2)):
+        ledger = PrivacyLedger(epsilon=epsilon, delta=1e-6)
+        with suppress(BudgetExceededError):
+            regressor(epsilon).set_params(ledger=ledger).fit(X, y)
+        assert len(ledger.entries()) == n_entries and ledger.spent[0] <= epsilon
+
+
+@SIMULATED
+def test_an_interrupted_fit_leaves_no_model_of_other_columns(monkeypatch):
+    X, y = visits(300)
+    model = regressor(1.0).fit(X, y)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skprivate.preprocessing._private_pipeline._take_rest", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model["model"], "coef_")
+
+
+@SIMULATED
+@pytest.mark.parametrize(
+    "nested", [TransformedTargetRegressor, lambda model: PrivatePipeline([("m", model)])]
+)
+def test_a_last_step_that_has_no_budget_itself_is_refused(nested):
+    """What is inside would spend its own budget, beside that of the whole."""
+    X, y = visits(300)
+    ledger = PrivacyLedger(epsilon=99.0, delta=1e-3)
+    model = regressor(1.0).set_params(
+        model=nested(UserLevelSGDRegressor(epsilon=50.0, ledger=ledger)), delta=1e-6
+    )
+    with pytest.raises(TypeError, match="must have epsilon itself"):
+        model.fit(X, y)
+    assert not ledger.entries()
+    assert check_pipeline(model).epsilon >= 50.0
+
+
+@pytest.mark.parametrize("simulation", [False, True])
+def test_seeds_that_a_ledger_does_not_admit_cost_nothing(tmp_path, simulation):
+    X, y = visits(300)
+    terms = {"simulation": simulation, "unit": "row", "adjacency": "replace-one"}
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, **terms)
+    model = regressor(1.0, random_state=None).set_params(ledger=ledger, model__random_state=0)
+    with pytest.raises(SimulatedNoiseError):
+        model.fit(X, y)
+    assert not ledger.entries()
+
+
+@SIMULATED
+def test_columns_in_several_processes_are_charged_to_one_file(tmp_path):
+    X, y = visits(300)
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, simulation=True)
+    model = regressor(1.0).set_params(columns__n_jobs=2)
+    alone = clone(model).fit(X, y)
+    assert guarantee_of(alone).epsilon <= 1.0
+    model.set_params(ledger=ledger).fit(X, y)
+    assert [entry.label for entry in ledger.entries()] == ["PrivateImputer", "UserLevelSGDRegressor"]

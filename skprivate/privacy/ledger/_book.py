@@ -257,6 +257,15 @@ class Book:
         last, seen = self.state.last, self._seen
         return seen if last is None or (seen is not None and seen.number > last.number) else last
 
+    def dry_copy(self) -> Book:
+        """Copy all records into memory, for a dry run."""
+        with self.transaction(write=False) as (journal, _):
+            terms, *rest = [json.loads(one.text) for one in journal.since(0)]
+        records = [record(None, terms | {"dry_run": True})]
+        for content in rest:
+            records.append(record(records[-1], content))
+        return Book(MemoryStore(*records))
+
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
         """Open the journal, with the state after all of its records; what is written counts when it is on the disk."""

@@ -205,9 +205,9 @@ class MemoryStore:
     path = None
     forgotten = False
 
-    def __init__(self, first: Record) -> None:
+    def __init__(self, *records: Record) -> None:
         self._process_id = os.getpid()
-        self._records = [first]
+        self._records = list(records)
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[MemoryJournal]:
