@@ -108,6 +108,8 @@ class _Others(_Rule):
             raise ValueError(
                 f'columns must say what {_listed(more)} of X holds, or "drop" to leave it out; got nothing.'
             )
+        if missing := [name for name in self.known if name not in words]:
+            raise ValueError(f"columns says what {_listed(missing)} holds, which X does not have.")
         for name, word in words.items():
             wanted = self.known[name]
             counts = word in (_NUMBER, _CATEGORY)  # booleans
@@ -116,7 +118,7 @@ class _Others(_Rule):
                     f"columns says {wanted!r} for {str(name)!r}, whose type is that of {word}. Convert it first "
                     "(pandas.to_numeric, pandas.to_datetime), or say what it holds."
                 )
-        return [name for name, said in self.known.items() if said == _DROP and name in words]
+        return [name for name, said in self.known.items() if said == _DROP]
 
 
 def _listed(names: list[Any]) -> str:
@@ -198,7 +200,8 @@ def make_private_pipeline(
     pipeline : `~sklearn.pipeline.Pipeline`
         Steps "columns", those of ``model``, and "model". Its parameters ``epsilon``, ``delta`` and ``ledger`` are those
         of the whole and may be searched over. Its ``fit`` takes ``user_ids``, with and without metadata routing, and a
-        table of pandas, polars or pyarrow, or an array. `~skprivate.guarantee_of` states what the fit promises.
+        table of pandas, polars or (from scikit-learn 1.7) pyarrow, or an array. `~skprivate.guarantee_of` states what
+        the fit promises.
 
     Raises
     ------
@@ -272,7 +275,9 @@ def make_private_pipeline(
         entries = [entry for entry in entries if entry[2]]
         kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
         known = {name: kinds.get(type(each), each) for name, each in said.items()}
-        entries.append(("others", "drop", _Others(known)))
+        entries.insert(
+            0, ("others", "drop", _Others(known))
+        )  # looks at names and types before others look for theirs
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=False)
     steps = [("columns", table), *middle, ("model", last)]
     return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -235,6 +235,7 @@ def _name_columns(step: Any, X: Any) -> None:
     if not isinstance(step, ColumnTransformer) or library not in ("pandas", "polars"):
         return
     plain = all(isinstance(part, str | _Rehearsed) for _, part, _ in step.transformers)
+    plain &= all(isinstance(name, str) for name in X.columns)
     if plain and not any(str(kind).startswith("Sparse") for kind in X.dtypes):
         step.set_output(transform=library)
 
