@@ -1149,7 +1149,7 @@ Every public estimator passes `check_estimator` as constructed, with 0 failed an
 
 `MetricPrivatizer` draws in `transform` (tag `non_deterministic`), so four checks that call it twice are skipped.
 
-Run on Python 3.11 with scikit-learn 1.6.1 (NumPy 2.0, SciPy 1.13, pandas 2.2, polars 1.0, joblib 1.4: the oldest
+Run on Python 3.11 with scikit-learn 1.6.1 (NumPy 2.0, SciPy 1.13, pandas 2.2, polars 1.2, joblib 1.4: the oldest
 supported), 1.7.2, 1.8.0 and 1.9.1 (NumPy 2.4, SciPy 1.17, pandas 3.1, polars 2.1, joblib 1.6). `.ci/run` tests the
 oldest and the newest. Column names of polars 2 are seen by scikit-learn 1.9 and not by those before it.
 """
