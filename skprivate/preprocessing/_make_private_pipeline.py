@@ -29,8 +29,8 @@ from skprivate.privacy import PrivacyLedger
 _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
 
 
-#: What types of columns tell.
-_TOLD = {
+#: Words of the schema by kinds of types.
+_WORD_OF_KIND = {
     "numbers": _NUMBER,
     **dict.fromkeys(TIME_KINDS - {"durations", "times of day"}, _DATE),
 }
@@ -65,17 +65,17 @@ def _is_number(value: Any) -> bool:
 
 
 class _Rule:
-    """Rule of a column transformer that sees names and types of columns alone."""
+    """Rule of a column transformer; it reads names and types of columns, and no value."""
 
     def _words(self, X: Any) -> dict[Any, str]:
-        """Say what the type of each column tells: a word of the schema, other kinds as messages call them, or ""."""
+        """Find the word of the schema for the type of each column; other kinds as messages call them, or ""."""
         names, kinds = column_names(X), column_kinds(X)
         if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
             raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
-        words = [_TOLD.get(kind or "", kind or "") for kind in kinds]
-        told = zip(names, words, declared_values(X), strict=True)
-        return {name: word if values is None else _CATEGORY for name, word, values in told}
+        words = [_WORD_OF_KIND.get(kind or "", kind or "") for kind in kinds]
+        columns = zip(names, words, declared_values(X), strict=True)
+        return {name: word if values is None else _CATEGORY for name, word, values in columns}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class _OfType(_Rule):
     def __call__(self, X: Any) -> list[Any]:
         words = self._words(X)
         if unclear := [
-            name for name, word in words.items() if word not in _TOLD.values() and word != _CATEGORY
+            name for name, word in words.items() if word not in _WORD_OF_KIND.values() and word != _CATEGORY
         ]:
             raise TypeError(
                 f"columns must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
