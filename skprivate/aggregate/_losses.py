@@ -6,7 +6,7 @@ The label enters the training objective through Σ T(y)·ŷ alone, which label s
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,22 @@ _INTERCEPT_VARIANCE = 9.0
 _POISSON_GAIN = 2.3
 #: For guarantees: what is assumed of a loss of the user's own.
 OWN_STATISTICS = "statistics(y) of the loss is a function of its argument alone, not of what it saw before"
+
+
+class GivenLoss(Protocol):
+    """Methods that an object passed as ``loss`` must have."""
+
+    def statistics(self, y: Any) -> Any:
+        """Compute T of each label."""
+        ...
+
+    def potential(self, scores: FloatArray) -> Any:
+        """Compute b of each row's scores."""
+        ...
+
+    def gradient(self, scores: FloatArray) -> Any:
+        """Compute the derivative of b."""
+        ...
 
 
 class SquaredLoss:
@@ -201,7 +217,7 @@ class OwnLoss(PoissonLoss):
 
     name = "own"
 
-    def __init__(self, given: Any, n_outputs: int) -> None:
+    def __init__(self, given: GivenLoss, n_outputs: int) -> None:
         self.given, self.n_outputs = given, n_outputs
         self.separable = n_outputs == 1
 
@@ -260,7 +276,7 @@ class OwnLoss(PoissonLoss):
 BUILT_IN = {loss.name: loss for loss in (SquaredLoss(), PoissonLoss(), LogLoss(), MultinomialLoss())}
 
 
-def check_own_loss(given: Any, n_columns: int) -> int:
+def check_own_loss(given: GivenLoss, n_columns: int) -> int:
     """Try a user's loss on made-up labels and scores; returns the number of statistics T(y) of a row."""
     labels = np.array([1.0, 2.0]) if n_columns == 1 else np.outer([1.0, 2.0], np.ones(n_columns))
     with unheard():
@@ -280,7 +296,7 @@ def check_own_loss(given: Any, n_columns: int) -> int:
     return n_outputs
 
 
-def check_potential(given: Any, n_outputs: int) -> None:
+def check_potential(given: GivenLoss, n_outputs: int) -> None:
     """Refuse a potential that is not finite and convex at made-up scores, or a gradient that is not its own."""
     loss = OwnLoss(given, n_outputs)
     scores = 2.0 * np.cos(np.arange(9.0 * n_outputs)).reshape(n_outputs, 9)
@@ -308,7 +324,7 @@ def check_potential(given: Any, n_outputs: int) -> None:
         raise ValueError("loss.potential must be convex, and its gradient falls between made-up scores.")
 
 
-def own_statistics(labels: NDArray[Any], *, given: Any, n_outputs: int, strict: bool) -> FloatArray:
+def own_statistics(labels: NDArray[Any], *, given: GivenLoss, n_outputs: int, strict: bool) -> FloatArray:
     """Apply a user's T to labels (n,) or (n, n_columns); shape (n_outputs, n).
 
     Each distinct label is passed alone to a copy of the loss, so that no row can change the statistics of another one
