@@ -26,6 +26,8 @@ from skprivate._validation import public_labels, read_labels, read_numbers, refu
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
+from skprivate.preprocessing._public_encoders import PublicOneHotEncoder
+from skprivate.preprocessing._public_numbers import PublicCalendar
 from skprivate.privacy import (
     GaussianEvent,
     PaymentIsNext,
@@ -109,7 +111,8 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 with _charged_to(self.ledger, parts):
                     Z = Pipeline(before).fit_transform(X, y, **first)
             if parts and budget is not None:
-                _take_rest(part, before, parts, budget, Z)
+                _take_rest(part, before, parts, budget)
+            _tell_columns(part, before, Z)
             fit_last(part, Z)
         except BaseException:
             _adopt(model, clone(model))  # an earlier fit was about other columns
@@ -323,8 +326,8 @@ def _set(estimator: Any, **values: Any) -> Any:
     return estimator.set_params(**{name: value for name, value in values.items() if name in known})
 
 
-def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[float, float], Z: Any) -> None:
-    """Give the last step what the others leave of the budget, and tell it which columns they have prepared."""
+def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[float, float]) -> None:
+    """Give the last step what the others leave of the budget."""
     fitted = [found for _, step in before for found in _fitted_parts(step)]
     found = [each.privacy_guarantee_ for each in fitted if hasattr(each, "privacy_guarantee_")]
     events = tuple(event for guarantee in found for event in guarantee.events)
@@ -340,26 +343,33 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
         # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
         part._whole = Whole(epsilon, delta, events)
     _set(part, epsilon=share * epsilon, delta=delta / 2)
-    splines = _leading_splines(before)
-    if splines is not None and splines.passthrough and any(splines._prepared_outputs):
-        part._prepared_features = splines._prepared_outputs
-        part._prepared_features += (None,) * (Z.shape[1] - len(part._prepared_features))
+
+
+def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
+    """Tell the last step what is public about the columns that it gets, if it asks for that."""
+    if len(before) != 1 or not hasattr(part, "_prepared_features"):
+        return
+    step = before[0][1]
+    places: list[Any] = [(step, slice(0, Z.shape[1]))]
+    if isinstance(step, ColumnTransformer):
+        places = [(each, step.output_indices_[name]) for name, each, _ in step.transformers_]
+    known: list[Any] = [None] * Z.shape[1]
+    for each, place in places:
+        if not known[place]:
+            continue  # not fitted
+        last = each.steps[-1][1] if isinstance(each, Pipeline) else each
+        if isinstance(last, PublicOneHotEncoder | PublicCalendar):
+            known[place] = ["unit"] * len(known[place])
+        elif isinstance(last, PrivateSplineTransformer) and last.passthrough:
+            known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
+    if any(known):
+        part._prepared_features = tuple(known)
 
 
 def _width_is_public(part: Any) -> bool:
     """Tell if public numbers decide how many columns a step hands on; of a class of this package."""
     own = type(part).__module__.startswith("skprivate.") and isinstance(part, PrivateEstimatorMixin)
     return own and (isinstance(part, OneToOneFeatureMixin) or getattr(part, "_public_width", False) is True)
-
-
-def _leading_splines(before: list[Any]) -> Any:
-    """Find fitted splines whose functions are the first columns that the last step gets."""
-    step = before[0][1] if len(before) == 1 else None
-    if isinstance(step, ColumnTransformer):
-        step = step.transformers_[0][1]
-    if isinstance(step, Pipeline):
-        step = step.steps[-1][1]
-    return step if isinstance(step, PrivateSplineTransformer) and hasattr(step, "n_outputs_") else None
 
 
 def _adopt(model: Any, part: Any) -> None:

@@ -277,7 +277,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             radius=UNIT_RADIUS,
             several=not record_level,
             most_momentum=MOST_MOMENTUM_RECORDS
-            if record_level and not self._prepared_features
+            if record_level and not any(self._functions)
             else MOST_MOMENTUM,
         )
 

@@ -61,8 +61,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     #: Almost all of the budget is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
-    #: Columns that an earlier step of a pipeline has made of features; set by the pipeline for one fit.
-    _prepared_features: tuple[tuple[int, float] | None, ...] = ()
+    #: What is public about each column behind other steps: nothing, its "unit", which is 1, or that it is a function of
+    #: a feature (with a deviation). Set by the pipeline for one fit.
+    _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: Whole | None = None
 
@@ -122,7 +123,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     @property
     def _functions(self) -> tuple[Function | None, ...]:
         """Columns that an earlier step has made of features."""
-        return tuple(each and Function(*each) for each in self._prepared_features)
+        return tuple(Function(*each) if isinstance(each, tuple) else None for each in self._prepared_features)
 
     def _standardisation(
         self, objective: Objective, terms: Terms, several: bool
@@ -137,7 +138,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
             several=several,
             many_outputs=objective.n_outputs > 1,
-            prepared=tuple(each is not None for each in self._prepared_features),
+            prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),
+            unit=tuple(each == "unit" for each in self._prepared_features),
         )
         if found is None:
             return terms, None

@@ -3,26 +3,41 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.preprocessing_replay import Recording, share
 
-from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
 from skprivate.privacy import Adjacency, BoundedRangeEvent
 from skprivate.privacy._events import run_tape
+from skprivate.user_level import UnscaledFeaturesWarning
 from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._standardise import plan_standardisation
 
 
 @pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("prepared", [(None, (0, 0.0), None, (0, 0.5)), (None, None, (0, 0.5), (1, 0.5))])
+@pytest.mark.parametrize(
+    "prepared",
+    [
+        (None, (0, 0.0), None, (0, 0.5)),
+        (None, None, (0, 0.5), (1, 0.5)),
+        ("unit", None, "unit", (1, 0.5)),
+        ("unit", "unit", "unit", "unit"),
+    ],
+)
 def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(
     kind, adjacency, prepared
 ):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
     y = (y > 0).astype(float) if kind is UserLevelSGDClassifier else y
-    extremes = [[1e308, -1e308, 5e-324, 1e300], [0.0, 0.0, 0.0, 0.0], [-1e308, 3.0, 1e200, -1e-310]]
+    extremes = [
+        [1e308, -1e308, 5e-324, 1e300],
+        [0.0, 0.0, 0.0, 0.0],
+        [-1e308, 3.0, 1e200, -1e-310],
+        [1.0] * 4,
+    ]
     for k, row in enumerate(extremes):
         other, target = X.copy(), y.copy()
         other[7], target[7] = row, 1.0 - y[7] if k else y[7]
@@ -40,7 +55,7 @@ def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitiv
                 model.fit(rows, targets)
             draws.append(tape.draws)
             results = tape.results if results is None else results
-        assert len(draws[0]) == len(draws[1]) > 5
+        assert len(draws[0]) == len(draws[1]) > 4
         assert all(share(a, b) <= 1 for a, b in zip(*draws, strict=True))
 
 
@@ -65,6 +80,34 @@ def test_prepared_features_are_left_as_they_are():
         if isinstance(event, BoundedRangeEvent)
     )
     assert n_selections <= 2 * 2 + 4
+
+
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+@pytest.mark.parametrize("numbers", [0, 2])
+def test_indicators_of_a_pipeline_have_their_root_mean_squares_for_scales(kind, numbers):
+    """They were searched as numbers: a scale of 2e-4 where most rows have a value, 1e-8 where few have it."""
+    rng = np.random.default_rng(0)
+    shares = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
+    ward = rng.choice(list("abcde"), size=20_000, p=shares)
+    frame = pd.DataFrame({"ward": ward} | {f"x{j}": rng.normal(50, 9, size=20_000) for j in range(numbers)})
+    schema = {"ward": list("abcde")} | {f"x{j}": "number" for j in range(numbers)}
+    y = 1.0 * (ward == "a") - (ward == "c") + rng.normal(size=20_000)
+    y = y > 0.5 if kind is UserLevelSGDClassifier else y
+    model = make_private_pipeline(kind(1.0, random_state=0), schema)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnscaledFeaturesWarning)
+        fitted = model.fit(frame, y)["model"]
+    np.testing.assert_allclose(fitted.feature_scale_[numbers:][:5], np.sqrt(shares), atol=0.12)
+    assert fitted.feature_center_[numbers:].tolist() == [0.0] * 6
+    effects = fitted.coef_.ravel()[numbers:][:5]  # nobody is in the sixth
+    assert np.abs(effects).max() < 4 and effects[0] - effects[1] > 0.5 < effects[1] - effects[2]
+
+
+def test_columns_of_public_unit_alone_are_not_searched():
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 5000)
+    plan = plan_standardisation(terms, n_features=3, centred=True, target=False, unit=(True,) * 3)
+    assert plan is not None and plan.features is None and len(plan.events) == 1
+    assert plan_standardisation(terms, n_features=3, centred=True, target=False, prepared=(True,) * 3) is None
 
 
 def test_noise_is_that_of_all_columns():

@@ -295,6 +295,22 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     np.testing.assert_array_equal(fitted(model, X, y).feature_scale_, 1.0)
 
 
+@pytest.mark.parametrize("n_users", [5000, 20_000])
+def test_rare_values_have_a_unit_of_their_own_only_if_that_is_certain(n_users):
+    """Two indicators that hardly differ from 0 agreed on a unit of 1e-12: their coefficients were 1e11."""
+    shares = np.array([0.01, 0.03, 0.08, 0.1, 0.2, 0.5])
+    for seed in range(4):
+        rng = public_generator(seed)
+        X = (rng.random((n_users, 6)) < shares) * np.array([1.0, 1.0, 1.0, 1.0, 1000.0, 1.0])
+        y = X @ np.array([1.0, 1.0, 1.0, 1.0, 1e-3, 1.0]) + rng.normal(size=n_users)
+        model = fitted(UserLevelSGDRegressor(1.0, random_state=seed), X, y)
+        assert (model.feature_scale_[:4] / np.sqrt(shares[:4]) > 0.3).all()
+        assert (model.feature_scale_[:4] < 0.4).all() and np.abs(model.coef_).max() < 3
+        assert model.feature_scale_[4] == pytest.approx(1000 * 0.2**0.5, rel=0.6)
+        # Half of the values: it had the centre of some and the scale of none.
+        assert model.feature_center_[5] == 0.0 and model.feature_scale_[5] == pytest.approx(0.5**0.5, rel=0.2)
+
+
 def test_prepared_features_do_not_take_the_error_of_a_search():
     """Its centres are off by half a deviation, and features that were centred had that for an offset afterwards."""
     rng = public_generator(12)

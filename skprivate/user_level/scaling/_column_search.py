@@ -67,9 +67,9 @@ OWN_PRIOR, SHARED_STEPS = 0.03, 8
 ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE = 200.0, 5.0, 100.0
 #: The same above which a column's histograms can be taken at their word.
 PLENTY_OF_SIGNAL = 2000.0
-#: Rates of other values than 0 in columns without a scale, and how much less likely these are a priori unless they
-#: are of order 1.
-RATES, UNIT_PRIOR = (0.25, 0.08, 0.02), 0.001
+#: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
+#: they are 1.
+RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
 #: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
 LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
 #: Centres and deviations that pass for 0 and 1: targets are not normal.
@@ -180,7 +180,12 @@ class ColumnSearch:
         seen = [self._histogram(rows, edges, sought, 0, n_users, release)]
         shapes = _magnitudes()
         prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
-        best = _posterior(seen[0].support(shapes.shares), prior).argmax(axis=1)
+        support = seen[0].support(shapes.shares)
+        best = _posterior(support, prior).argmax(axis=1)
+        # Columns that hardly differ from 0 must not borrow a unit from each other.
+        support -= support[:, shapes.shares[:, 0] == 1.0]
+        unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
+        units = np.where(unclear, 1.0, shapes.units[best])
         middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
         sought = halves > 0.0
         for k, count in enumerate(self._cells):
@@ -222,7 +227,7 @@ class ColumnSearch:
             middles[kept], scales[kept] = 0.0, 1.0
         if not self.centred:
             middles, scales = np.zeros(d), np.hypot(middles, scales)
-        return Columns(middles, scales, shapes.units[best])
+        return Columns(middles, scales, units)
 
     def _histogram(
         self,
@@ -377,16 +382,13 @@ def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _magnitudes() -> Shapes:
-    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, half zeros, most of them zeros,
-    and zeros.
-    """
+    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, zeros, zeros beside one cell."""
     tops = MAGNITUDES[1:]
     deviations = np.exp2(np.arange(-1.0, 2.0) + FOLD * np.arange(-20.0, 21.0)[:, None]).ravel()
     one = np.eye(len(MAGNITUDES) + 1)
     parts = [
         (_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), 2.5 * deviations),
         (one[1:-1], tops),
-        (0.5 * (one[:1] + one[1:-1]), tops),
         (0.5 * (one[1:-2] + one[2:-1]), 2.0 * tops[:-1]),
         (one[:1], np.zeros(1)),
     ]

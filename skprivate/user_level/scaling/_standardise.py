@@ -44,9 +44,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def drop_columns(data: UserData, left_out: tuple[bool, ...]) -> UserData:
-    """Drop columns of rows."""
-    return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
+def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
+    """Select columns of rows."""
+    return replace(data, X=data.X.T[kept].T, store=None)
 
 
 def target_as_column(data: UserData) -> UserData:
@@ -113,7 +113,8 @@ class Standardisation:
 
     Without ``features`` they are left as they are, without ``target`` there is none. ``scale_epsilon`` and
     ``tail_epsilon`` are None where scales and the tail are not selected. With ``many_outputs`` a coarse centre is
-    better than none. ``prepared`` marks columns that earlier releases have scaled; they are left alone.
+    better than none. ``prepared`` marks columns that earlier releases have scaled; they are left alone. ``unit`` marks
+    columns of public unit 1, such as indicators: they are centred at 0, and their mean squares are released.
     """
 
     terms: Terms
@@ -125,13 +126,14 @@ class Standardisation:
     width: int
     many_outputs: bool
     prepared: tuple[bool, ...]
+    unit: tuple[bool, ...]
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All draws of `run`."""
         events = [event for search in (self.features, self.target) if search for event in search.events]
-        if self.features is not None:
-            events.append((GaussianEvent(self.rare_multiplier, self.features.n_columns), 1))
+        if self._measures:
+            events.append((GaussianEvent(self.rare_multiplier, self.width), 1))
         if self.tail_epsilon is not None:
             events.append((BoundedRangeEvent(self.tail_epsilon), 1))
         if self.scale_epsilon is not None:
@@ -142,6 +144,17 @@ class Standardisation:
     def n_scales(self) -> int:
         """Number of columns whose scales are selected."""
         return (self.features.n_columns if self.features else 0) + (self.target is not None)
+
+    @property
+    def _measures(self) -> bool:
+        """True if mean squares of columns without a scale are released."""
+        return self.features is not None or any(self.unit)
+
+    @property
+    def _searched(self) -> npt.NDArray[np.bool_]:
+        """Flags of the columns whose centres and scales are looked for."""
+        known = [kinds for kinds in (self.prepared, self.unit) if kinds]
+        return ~np.any(known, axis=0) if known else np.ones(self.width, dtype=bool)
 
     @property
     def rare_multiplier(self) -> float:
@@ -167,27 +180,24 @@ class Standardisation:
             tail = self._tail(column, found, n_users, release)
             if useful:
                 frame = self._with_target(frame, found, tail, n_users)
-        rare = np.zeros(0, dtype=bool)
+        rare = np.array(self.unit, dtype=bool) if self.unit and useful else np.zeros(self.width, dtype=bool)
         if self.features is not None:
-            sought = self._sought(rows)
+            searched = self._searched
+            sought = rows if searched.all() else rows.map(partial(kept_columns, kept=searched))
             found = self._scaled(sought, self.features.run(sought, n_users, release), n_users, release)
-            rare = np.zeros(self.features.n_columns, dtype=bool)
             if useful:
-                frame, rare = self._with_features(frame, found, n_users)
+                frame, rare[searched] = self._with_features(frame, found, n_users)
         mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target is not None))
-        if self.features is not None:
-            own = self._among_all(
-                rare_scales(
-                    self._sought(mapped),
-                    rare,
-                    MOST_BEYOND,
-                    self._farthest(n_users) ** 2,
-                    multiplier=self.rare_multiplier,
-                    n_users=n_users,
-                    terms=self.terms,
-                    release=release,
-                ),
-                1.0,
+        if self._measures:
+            own = rare_scales(
+                mapped,
+                rare,
+                MOST_BEYOND,
+                self._farthest(n_users) ** 2,
+                multiplier=self.rare_multiplier,
+                n_users=n_users,
+                terms=self.terms,
+                release=release,
             )
             if rare.any():
                 frame = frame._replace(scales=frame.scales * own)
@@ -228,14 +238,10 @@ class Standardisation:
         )
         return frame, rare
 
-    def _sought(self, rows: Partitions) -> Partitions:
-        """Drop the columns that are prepared."""
-        return rows.map(partial(drop_columns, left_out=self.prepared)) if any(self.prepared) else rows
-
     def _among_all(self, values: FloatArray, fill: float) -> FloatArray:
-        """Insert values of the columns that are not prepared among all, with ``fill`` for the others."""
+        """Insert values of the columns that were searched among all, with ``fill`` for the others."""
         result = np.full(self.width, fill)
-        result[~np.array(self.prepared, dtype=bool) if self.prepared else slice(None)] = values
+        result[self._searched] = values
         return result
 
     def _level(self, n_users: float) -> float:
@@ -363,17 +369,20 @@ def plan_standardisation(
     several: bool = False,
     many_outputs: bool = False,
     prepared: tuple[bool, ...] = (),
+    unit: tuple[bool, ...] = (),
 ) -> Standardisation | None:
     """Divide the budget for standardisation by public numbers; None if ``n_users`` is too small.
 
     Users may have ``several`` rows.
     """
-    left = n_features - sum(prepared)
+    left = n_features - sum(prepared) - sum(unit)
     features = plan_search(terms, n_columns=left, centred=centred) if left else None
     sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
-    if (target and sought is None) or (not target and features is None):
+    if sought is None if target else features is None and (left or not any(unit)):
         return None
-    plan = Standardisation(terms, centred, features, sought, None, None, n_features, many_outputs, prepared)
+    plan = Standardisation(
+        terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit
+    )
     if terms.n_users is None:
         return plan
     n, tail, scale = float(terms.n_users), None, distance_price(MOST_BEYOND, float(terms.n_users))
