@@ -187,7 +187,7 @@ class ColumnSearch:
         unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
         units = np.where(unclear, 1.0, shapes.units[best])
         middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
-        sought = halves > 0.0
+        sought, constant = halves > 0.0, np.zeros(d, dtype=bool)
         for k, count in enumerate(self._cells):
             if k == REFINED_ROUND:
                 sought = halves > 0.0
@@ -222,9 +222,15 @@ class ColumnSearch:
                     middles[j], scales[j] = seen[-1].quantiles(j)
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
+            # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
+            beyond = seen[-1].shares[chosen][:, [0, -1]].sum(axis=1) / (math.sqrt(2.0) * seen[-1].noise)
+            constant[chosen] = within & (0.5 * beyond * np.abs(beyond) > LEAST_EVIDENCE)
         if self.assume_standard and not self.decides_all(n_users):
             kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
+        if self.centred and not self.assume_standard:
+            scales[constant] = 0.0
+            units[constant] = np.exp2(FOLD * np.round(np.log2(np.abs(middles[constant])) / FOLD))
         if not self.centred:
             middles, scales = np.zeros(d), np.hypot(middles, scales)
         return Columns(middles, scales, units)
