@@ -7,6 +7,8 @@ claim is false. ``find_violation`` builds pairs of inputs that differ in one row
 whether its outputs tell them apart better than the claim permits.
 """
 
+import textwrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -34,7 +36,7 @@ def public_range(X, random_state=None):
 X = load_flights(as_frame=True).data[["dep_delay"]].to_numpy()[:200]
 for mechanism in (range_of_the_data, public_range):
     report = find_violation(mechanism, X, epsilon=1.0, max_pairs=200, simulate=True, random_state=0)
-    print(report, end="\n\n")
+    print(textwrap.fill(str(report), 100), end="\n\n")
 
 # %%
 # What an attacker sees. The two inputs are 200 flights, and the same with the last one a day late. The lower row shows

@@ -18,7 +18,7 @@ from skprivate import CuratedBagGAMClassifier, RandomBagClassifier
 from skprivate.datasets import load_credit_default
 
 X, y = load_credit_default(return_X_y=True, as_frame=True)  # the label says whether a client defaulted
-X, X_new, y, y_new = train_test_split(X, y, train_size=8000, random_state=0)
+X, X_new, y, y_new = train_test_split(X, y, train_size=6000, random_state=0)
 
 # %%
 # Features are public. The numbers of each of 23 columns are cut into bins, and each bin is a group. On random groups
