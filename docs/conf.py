@@ -1,6 +1,7 @@
 """Sphinx configuration: Markdown pages by MyST, docstrings by numpydoc, nothing from the network."""
 
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
@@ -44,6 +45,8 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,  # its pages load scripts from the network
 }
+# Gallery scripts say once that an integer random_state is a simulation; the warning would name the machine's folders.
+warnings.filterwarnings("ignore", category=skprivate.SimulatedNoiseWarning)
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]

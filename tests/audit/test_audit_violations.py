@@ -272,6 +272,11 @@ def test_separation_is_that_of_the_means():
     assert separation(np.zeros((8, 1)), np.ones((8, 1)), True) > 1e9
 
 
+def test_separation_of_outputs_that_are_as_large_as_floats_warns_of_nothing():
+    huge = np.random.default_rng(0).laplace(size=(16, 1)) * 1e300
+    assert separation(huge, 2 * huge, True) == 0.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["row", "user", "label", "private row"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
