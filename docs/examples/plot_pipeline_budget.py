@@ -14,7 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
-from skprivate import PrivacyLedger, UserLevelSGDClassifier, check_pipeline, guarantee_of, make_private_pipeline
+import skprivate as sp
 from skprivate.datasets import load_credit_default
 from skprivate.preprocessing import PrivateSplineTransformer, make_additive_pipeline
 
@@ -24,18 +24,19 @@ test = np.arange(len(y)) % 5 == 0
 
 # %%
 # ``check_pipeline`` needs no rows. It names the steps that would read them without noise.
-classifier = UserLevelSGDClassifier(classes=[0, 1], delta=1e-6)
-print(check_pipeline(make_pipeline(SimpleImputer(), classifier)))
+classifier = sp.UserLevelSGDClassifier(classes=[0, 1], delta=1e-6)
+print(sp.check_pipeline(make_pipeline(SimpleImputer(), classifier)))
 
 # %%
 # With ``make_private_pipeline`` all steps share one budget. A ledger shows what each of them was charged.
-schema = dict.fromkeys(X.columns, "number") | {"sex": [1, 2], "education": [1, 2, 3, 4], "marriage": [1, 2, 3]}
+lists = {"sex": [1, 2], "education": [1, 2, 3, 4], "marriage": [1, 2, 3]}
+schema = dict.fromkeys(X.columns, "number") | lists
 charged = {}
 for name, model in {"lines": classifier, "curves": make_additive_pipeline(classifier)}.items():
-    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, unit="row")
-    whole = make_private_pipeline(model, schema, epsilon=1.0, ledger=ledger).fit(X[~test], y[~test])
+    ledger = sp.PrivacyLedger(epsilon=1.0, delta=1e-6, unit="row")
+    whole = sp.make_private_pipeline(model, schema, epsilon=1.0, ledger=ledger).fit(X[~test], y[~test])
     charged[name] = {entry.label: round(entry.epsilon, 3) for entry in ledger.entries()}
-    print(name, charged[name], guarantee_of(whole), sep="\n")
+    print(name, charged[name], sp.guarantee_of(whole), sep="\n")
 
 # %%
 # The parts add up to 1, and all that was drawn composes to less. One may also divide by hand. Too little for the
@@ -45,7 +46,7 @@ warnings.simplefilter("ignore")  # of simulated noise, and of the smallest parts
 
 def auc(knots, model, seed):
     splines = PrivateSplineTransformer(knots, delta=5e-7, random_state=seed)
-    last = UserLevelSGDClassifier(model, delta=5e-7, classes=[0, 1], random_state=100 + seed)
+    last = sp.UserLevelSGDClassifier(model, delta=5e-7, classes=[0, 1], random_state=100 + seed)
     by_hand = make_pipeline(splines, last).fit(X[~test], y[~test])
     return roc_auc_score(y[test], by_hand.decision_function(X[test]))
 
