@@ -6,8 +6,8 @@ A census file has texts, dates and gaps, and one row for each person. The result
 published, with a guarantee for every person in the file. The rows are those of Adult, which are public.
 """
 
-import io
 import warnings
+from io import StringIO
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -25,7 +25,7 @@ from skprivate.datasets import load_adult
 adult = load_adult(as_frame=True).frame
 days = 365 * adult.pop("age") + adult.index % 365
 adult["born"] = pd.Timestamp("1994-04-01") - pd.to_timedelta(days, unit="D")
-file = io.StringIO(adult.to_csv(index_label="person"))
+file = StringIO(adult.to_csv(index_label="person"))
 table = pd.read_csv(file, na_values="?", parse_dates=["born"])  # or the path of your file
 print(table[["born", "education", "occupation", "hours_per_week", "income"]].sample(5, random_state=1))
 
@@ -40,8 +40,9 @@ schema = {
     "hours_per_week": (0, 100),
 }
 X, y, test = table[list(schema)], table["income"] == ">50K", table["person"] % 5 == 0
-model = make_private_pipeline(UserLevelSGDClassifier(classes=[False, True]), schema, epsilon=1.0)
-print(guarantee_of(model.fit(X[~test], y[~test])))
+classifier = UserLevelSGDClassifier(classes=[False, True])
+model = make_private_pipeline(classifier, schema, epsilon=1.0).fit(X[~test], y[~test])
+print(guarantee_of(model))
 
 # %%
 # The cost of privacy, beside scikit-learn on the same columns. Scores of private rows have no noise and may not be
@@ -56,11 +57,9 @@ def auc(model, X=X):
 texts = OneHotEncoder(handle_unknown="ignore")
 columns = make_column_transformer((StandardScaler(), ["born", "hours_per_week"]), remainder=texts)
 usual = auc(make_pipeline(columns, LogisticRegression()), X.assign(born=X["born"].dt.year))
-private = {}
-for epsilon in (0.03, 0.1, 1.0):
-    model.set_params(epsilon=epsilon)
-    private[f"ε = {epsilon:g}"] = [auc(model.set_params(model__random_state=seed)) for seed in range(3)]
-plt.plot(list(private), list(private.values()), "C0o", alpha=0.6, label=["three private fits", None, None])
+models = [make_private_pipeline(classifier.set_params(random_state=seed), schema) for seed in range(3)]
+scores = [[auc(model.set_params(epsilon=epsilon)) for model in models] for epsilon in (0.03, 0.1, 1.0)]
+plt.plot(["ε = 0.03", "ε = 0.1", "ε = 1"], scores, "C0o", alpha=0.6, label=["three private fits", None, None])
 plt.axhline(usual, color="black", ls="--", label="scikit-learn without privacy")
 plt.gca().set(ylabel="AUC on 9 769 other people", ylim=(0.8, 0.9))
 plt.legend(loc="lower right")
