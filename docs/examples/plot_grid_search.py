@@ -45,10 +45,10 @@ print(ledger)
 # may be published: the ledger's total is about the models. On the right is what all fits cost together.
 results = pd.DataFrame(search.cv_results_)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-ticks = [f"{epsilon:g}" for epsilon in grid["epsilon"]]
+ticks = [f"ε = {epsilon:g}" for epsilon in grid["epsilon"]]
 left.plot(ticks, results.filter(regex="split"), "C0o", alpha=0.6, label=["three folds", None, None])
 left.plot(ticks, results["mean_test_score"], "C0", label="their mean")
-left.set(xlabel="ε of one fit", ylabel="AUC on the fold left out")
+left.set(xlabel="budget of one fit", ylabel="AUC on the fold left out")
 left.legend(loc="lower right")
 costs = {"one fit at ε = 1": 1.0, "9 fits, by the ledger": ledger.spent[0], "9 fits, as a sum": price.epsilon}
 bars = right.barh(list(costs), list(costs.values()), color=["C0", "C1", "C7"])

@@ -48,14 +48,15 @@ left.loglog(COUNTS, np.ones(len(COUNTS)), "C0o-", label="fit for one aircraft")
 left.axvline(np.median(flown), color="black", ls=":", label="median aircraft")
 left.set(xlabel="flights of an aircraft", ylabel="ε for all of its flights")
 left.legend()
-EPSILONS = ["0.1", "0.3", "1", "3"]
+EPSILONS = [0.1, 0.3, 1.0, 3.0]
 for kind, style, ids in (("row", "C1s--", None), ("aircraft", "C0o-", aircraft[~test])):
     scores = []
-    for epsilon in map(float, EPSILONS):
+    for epsilon in EPSILONS:
         fits = [UserLevelSGDRegressor(epsilon, random_state=seed) for seed in range(3)]
         scores.append([fit.fit(X[~test], y[~test], user_ids=ids).score(X[test], y[test]) for fit in fits])
-    right.plot(EPSILONS, np.median(scores, axis=1), style, label=f"ε for one {kind}: median of three fits")
-right.set(xlabel="ε", ylabel="R² on other aircraft", ylim=(0, 1))
+    ticks = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
+    right.plot(ticks, np.median(scores, axis=1), style, label=f"for one {kind}: median of three fits")
+right.set(ylabel="R² on other aircraft", ylim=(0, 1))
 right.legend(loc="lower right")
 plt.show()
 
