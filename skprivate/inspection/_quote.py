@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 
 from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
@@ -39,7 +39,8 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
 
     Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
     fitted to all data, depends on their scores. The quote is then the bound over the most expensive of them, in each
-    part of the price (``exact=False``), and takes five times as long.
+    part of the price (``exact=False``), and takes five times as long. A `~sklearn.model_selection.GridSearchCV` with
+    ``refit=False`` has the same fits whatever the scores.
 
     A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
 
@@ -221,7 +222,7 @@ def _trial(
         with dry._book.transaction(write=False) as (_, state):
             total = state.totals[None].price()
         fitted = [one for one in objects_in(trial) if hasattr(one, "cv_results_")]
-        exact = len(fitted) >= len(searches) and all(_one_price(search.cv_results_) for search in fitted)
+        exact = len(fitted) >= len(searches) and all(map(_one_total, fitted))
         return _Trial(tuple(dry.entries()), total, dry.unit, dry.adjacency, exact)
 
 
@@ -258,11 +259,15 @@ def _by_split(results: Mapping[str, Any]) -> list[Any]:
     return [scores for name, scores in results.items() if name.startswith("split") and "test" in name]
 
 
-def _one_price(results: Mapping[str, Any]) -> bool:
-    """Tell if all candidates of a round, or of the search, cost the same in every fold."""
-    splits = _by_split(results)
+def _one_total(search: Any) -> bool:
+    """Tell if a fitted search costs the same whatever its scores: no choice follows, or all choices cost the same."""
+    if type(search) is GridSearchCV and not search.refit:
+        return True
+    results = search.cv_results_
     rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
-    return all(np.unique(scores[rounds == k]).size == 1 for scores in splits for k in np.unique(rounds))
+    return all(
+        np.unique(scores[rounds == k]).size == 1 for scores in _by_split(results) for k in np.unique(rounds)
+    )
 
 
 def charged_to(

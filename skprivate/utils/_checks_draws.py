@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from skprivate.privacy import (
     BudgetExceededError,
     Mechanism,
     PrivacyUnit,
+    SimulatedNoiseWarning,
     count_events,
     open_release,
     public_generator,
@@ -290,7 +292,9 @@ def check_mechanism(
     terms |= {"epsilon": _AMPLE["epsilon"], "delta": 0.0 if metric is not None else _AMPLE["delta"]}
 
     def run(data: Any) -> Any:
-        release = open_release(**terms, plan=mechanism.events)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SimulatedNoiseWarning)  # of our own seed
+            release = open_release(**terms, plan=mechanism.events)
         try:
             result = mechanism.run(data, release)
         except BudgetExceededError as error:

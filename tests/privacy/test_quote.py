@@ -107,6 +107,23 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
         assert max(spent)[0] == quotes[0].epsilon
 
 
+def test_a_grid_without_a_last_fit_costs_what_was_quoted_whatever_its_scores():
+    search = GridSearchCV(
+        sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0),
+        {"epsilon": [0.5, 2.0]},
+        cv=UserKFold(2),
+        refit=False,
+    )
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
+    quoted = quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger)
+    search.set_params(error_score="raise", estimator__ledger=ledger).fit(X, Y, groups=USERS, user_ids=USERS)
+    assert quoted.exact and quoted.spent == ledger.spent
+    assert shown(quoted.entries) == shown(ledger.entries())
+    search.set_params(cv=2, refit=True, estimator__ledger=None)
+    nested = GridSearchCV(search, {"cv": [2]}, cv=2, refit=False)
+    assert not quote(nested, X, Y, ledger=PrivacyLedger(epsilon=20.0, delta=1e-3)).exact
+
+
 def test_a_search_in_a_pipeline_in_a_cross_validation():
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-2, composition="basic")
     inner = GridSearchCV(
