@@ -45,6 +45,7 @@ from skprivate import (
     CuratedBagGAMRegressor,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
+    make_private_pipeline,
 )
 from skprivate.datasets import load_adult, load_credit_default
 from skprivate.preprocessing import make_additive_pipeline
@@ -274,19 +275,14 @@ def run_here(method: str, epsilon: float, seed: int, train: Case, test: Case) ->
         Model = UserLevelSGDRegressor if regression else UserLevelSGDClassifier
         model = Model(epsilon, random_state=seed)
         if method == SPLINES:
-            model = make_additive_pipeline(model, columns=numbers(train))
+            model = make_additive_pipeline(model)
+            if train.frame is not None:  # types say which columns are categories
+                model, X, X_test = make_private_pipeline(model), train.frame, test.frame
     model.fit(X, train.y)
     if regression:
         return score(test.y, model.predict(X_test))
     decide = getattr(model, "decision_function", None) if len(np.unique(train.y)) == 2 else None
     return score(test.y, (decide or model.predict_proba)(X_test), model.predict(X_test))
-
-
-def numbers(case: Case) -> slice | None:
-    """Columns that are numbers by the public types of the frame, where there are categories; they come first."""
-    if case.frame is None:
-        return None
-    return slice(0, sum(not isinstance(kind, pd.CategoricalDtype) for kind in case.frame.dtypes))
 
 
 def peer_python(folder: Path) -> Path:
