@@ -157,7 +157,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
             Ignored.
         user_ids : array-like of shape (n_samples,) or column of X, optional
             User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/partitions.md).
+            one user may be in any of them (docs/guide/partitions.md).
 
         Returns
         -------
