@@ -218,7 +218,8 @@ def test_entries_that_hold_a_search_have_no_duration(tmp_path, capsys):
     file = tmp_path / "a.ledger"
     ledger = PrivacyLedger(file, epsilon=99.0, delta=1e-2, unit="row", adjacency="replace-one")
     plan = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]], epsilon=1.0, mean_repetitions=3)
-    times = iter(f"2030-01-01T00:00:{k:02}.000+00:00" for k in range(60))
+    # A search asks as often as it draws, which is random.
+    times = (f"2030-01-01T{k // 3600:02}:{k // 60 % 60:02}:{k % 60:02}.000+00:00" for k in range(86_400))
     with mock.patch("skprivate.privacy.ledger._book.now", lambda: next(times)):
         PrivateSearchCV(label(), {}, n_iter=2, ledger=ledger).fit(X, Y)
         with ledger.reserve(3.0, 1e-4) as part:
