@@ -1,4 +1,4 @@
-"""Make ``skprivate/datasets/data/flights.csv.gz`` from the nycflights13 table.
+"""Make ``skprivate/datasets/data/flights.csv.xz`` from the nycflights13 table.
 
     python tools/make_flights.py path/to/nycflights13.parquet
 
@@ -6,15 +6,13 @@ Needs pandas and pyarrow. The subset is chosen by aircraft, by a fixed rule that
 number: whole aircraft whose CRC-32 of the tail number is divisible by three.
 """
 
-import gzip
 import sys
 import zlib
-from pathlib import Path
 
 import pandas as pd
+from _embedded import write_table
 
 COLUMNS = ["aircraft", "month", "hour", "distance", "dep_delay", "air_time", "arr_delay"]
-TARGET = Path(__file__).resolve().parent.parent / "skprivate" / "datasets" / "data" / "flights.csv.gz"
 
 
 def main(source: str) -> None:
@@ -22,10 +20,7 @@ def main(source: str) -> None:
     flights = flights[[zlib.crc32(tail.encode()) % 3 == 0 for tail in flights["tailnum"]]]
     flights = flights.sort_values(["tailnum", "month", "day", "hour", "minute"], kind="stable")
     flights["aircraft"] = pd.factorize(flights["tailnum"])[0]
-    text = flights[COLUMNS].astype(int).to_csv(index=False, lineterminator="\n")
-    TARGET.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    size = TARGET.stat().st_size
-    print(f"{TARGET.name}: {len(flights)} flights, {flights['aircraft'].nunique()} aircraft, {size} bytes")
+    write_table("flights", flights[COLUMNS].astype(int).to_csv(index=False, lineterminator="\n"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make ``skprivate/datasets/data/hospital.csv.gz`` from the table of diabetic inpatients (UCI 296).
+"""Make ``skprivate/datasets/data/hospital.csv.xz`` from the table of diabetic inpatients (UCI 296).
 
     python tools/make_hospital.py path/to/diabetes130_hospital.parquet
 
@@ -6,14 +6,11 @@ Needs pandas and pyarrow. The subset is chosen by patient, by a fixed rule that 
 number: whole patients whose CRC-32 of the number is divisible by four.
 """
 
-import gzip
 import sys
 import zlib
-from pathlib import Path
 
 import pandas as pd
-
-TARGET = Path(__file__).resolve().parent.parent / "skprivate" / "datasets" / "data" / "hospital.csv.gz"
+from _embedded import write_table
 
 #: New names of the columns, in their order.
 COLUMNS = {
@@ -74,10 +71,7 @@ def main(source: str) -> None:
     frame = frame[[zlib.crc32(str(number).encode()) % 4 == 0 for number in frame["patient"]]]
     frame = frame.sort_values("patient", kind="stable")
     frame["patient"] = pd.factorize(frame["patient"])[0]
-    text = frame.to_csv(index=False, lineterminator="\n", float_format="%g")
-    TARGET.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    size = TARGET.stat().st_size
-    print(f"{TARGET.name}: {len(frame)} encounters, {frame['patient'].nunique()} patients, {size} bytes")
+    write_table("hospital", frame.to_csv(index=False, lineterminator="\n", float_format="%g"))
 
 
 if __name__ == "__main__":

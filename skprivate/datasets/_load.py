@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import lzma
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -15,14 +15,12 @@ _FOLDER = resources.files(__package__)
 
 
 def read_csv(name: str) -> dict[str, np.ndarray]:
-    """Read columns of ``data/<name>.csv.gz``: float64 where all values are numbers, else str."""
+    """Read ``data/<name>.csv.xz``, one line a column: float64 where all values are numbers, else str."""
     with (
-        (_FOLDER / "data" / f"{name}.csv.gz").open("rb") as raw,
-        gzip.open(raw, "rt", encoding="utf-8", newline="") as text,
+        (_FOLDER / "data" / f"{name}.csv.xz").open("rb") as raw,
+        lzma.open(raw, "rt", encoding="utf-8", newline="") as text,
     ):
-        names, *rows = csv.reader(text)
-    columns = zip(*rows, strict=True)
-    return {column: _numbers_or_text(values) for column, values in zip(names, columns, strict=True)}
+        return {column: _numbers_or_text(values) for column, *values in csv.reader(text)}
 
 
 def _numbers_or_text(values: Sequence[str]) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The embedded flights, and the reading of embedded tables."""
 
-import gzip
 from importlib import resources
 
+import _embedded
 import numpy as np
 import pytest
 
@@ -45,8 +45,8 @@ def test_bad_options():
 
 def test_tables_with_text(monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
-    with gzip.open(tmp_path / "data" / "mixed.csv.gz", "wt", encoding="utf-8") as text:
-        text.write('name,value\n"Ä, b",1.5\nc,2\n')
+    monkeypatch.setattr(_embedded, "DATA", tmp_path / "data")
+    _embedded.write_table("mixed", 'name,value\n"Ä, b",1.5\nc,2\n')
     monkeypatch.setattr(_load, "_FOLDER", tmp_path)
     columns = _load.read_csv("mixed")
     assert columns["name"].tolist() == ["Ä, b", "c"] and columns["value"].tolist() == [1.5, 2.0]

@@ -1,6 +1,6 @@
 """The embedded hospital encounters."""
 
-import gzip
+import lzma
 from importlib import resources
 
 import numpy as np
@@ -51,7 +51,7 @@ def test_days_as_target():
 
 
 def test_the_file_is_small_and_reproducible():
-    raw = (resources.files("skprivate.datasets") / "data" / "hospital.csv.gz").read_bytes()
-    assert len(raw) < 300_000
-    assert raw[4:8] == b"\0\0\0\0", "no time stamp"
-    assert gzip.decompress(raw).count(b"\n") == 25590
+    raw = (resources.files("skprivate.datasets") / "data" / "hospital.csv.xz").read_bytes()
+    assert len(raw) < 200_000
+    lines = lzma.decompress(raw).splitlines()
+    assert len(lines) == 19 and {line.count(b",") for line in lines} == {25589}
