@@ -8,9 +8,11 @@ sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 from numpydoc.xref import DEFAULT_LINKS
 from public_names import (
+    canonical_names,
     documented_methods,
     documented_properties,
     enumeration_members,
+    guide_of,
     inherited_methods,
     public_classes,
 )
@@ -38,6 +40,10 @@ extensions = [
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skprivate",),
+    "within_subsection_order": "gallery_order.place",
+    "minigallery_sort_order": "gallery_order.place",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -52,7 +58,7 @@ exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
 # `name` in docstrings: a link where it is ours, else code.
 default_role = "py:obj"
-myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
@@ -61,6 +67,7 @@ autosummary_context = {  # for _templates/autosummary/class.rst
     "documented_properties": {name: documented_properties(name) for name in public_classes()},
     "inherited_methods": {name: inherited_methods(name) for name in public_classes()},
     "enumeration_members": {name: enumeration_members(name) for name in public_classes()},
+    "guides": {name: guide_of(name) for name in canonical_names()},
 }
 codeautolink_concat_default = True  # the blocks of a page run in order, in one namespace
 autodoc_typehints = "none"  # types stand in the docstrings
@@ -81,3 +88,4 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
+html_context = {"description": "Machine learning with differential privacy and the interface of scikit-learn"}

@@ -266,3 +266,27 @@ def test_the_version_has_one_source():
     assert project["tool"]["hatch"]["version"]["path"] == "skprivate/__init__.py"
     assert versions()["skprivate"] == skprivate.__version__
     assert f"## {skprivate.__version__.partition('.dev')[0]}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_picture_of_the_choice_is_drawn_of_public_names():
+    """Its links are not checked when the site is built, because it is part of a page as it is."""
+    import draw_choice
+
+    assert (DOCS / "images" / "which_estimator.svg").read_text("utf-8") == draw_choice.drawing()
+    linked = {
+        draw_choice.link(one) for _, answers in draw_choice.TREE for _, names in answers for one in names
+    }
+    assert linked <= {f"generated/{one}.html" for one in extension("public_names").canonical_names()}
+
+
+def test_every_script_of_the_gallery_has_a_place():
+    order = extension("gallery_order").ORDER
+    assert sorted(order) == sorted(
+        path.stem.removeprefix("plot_") for path in (DOCS / "examples").glob("plot_*.py")
+    )
+
+
+def test_guides_of_public_names_exist():
+    names = extension("public_names")
+    guides = {one for one in map(names.guide_of, names.canonical_names()) if one}
+    assert guides and all((DOCS / f"{one}.md").exists() for one in guides)

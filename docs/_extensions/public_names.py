@@ -41,6 +41,32 @@ def public_classes() -> list[str]:
     return [name for name in canonical_names() if inspect.isclass(_object(name))]
 
 
+#: The page of docs/ that tells how the names of a package are used.
+GUIDES = {
+    "aggregate": "guide/aggregate",
+    "audit": "guide/audit",
+    "inspection": "guide/whole_models",
+    "metric": "guide/metric",
+    "mixture": "guide/mixture",
+    "model_selection": "guide/private_search",
+    "partitions": "guide/partitions",
+    "preprocessing": "guide/preprocessing",
+    "privacy": "guide/own_estimator",
+    "report": "guide/report",
+    "user_level": "guide/user_level",
+    "utils": "guide/estimator_checks",
+}
+#: Names that another page explains.
+OTHERS = {"PrivacyLedger": "guide/ledger", "make_private_pipeline": "guide/hospital", "main": "guide/ledger"}
+
+
+def guide_of(full_name: str) -> str | None:
+    """Find the guide of a public name by the package that defines it."""
+    name = full_name.rpartition(".")[2]
+    parts = (getattr(_object(full_name), "__module__", None) or full_name).split(".")
+    return OTHERS.get(name, GUIDES.get(parts[1] if len(parts) > 1 else ""))
+
+
 def _object(full_name: str) -> Any:
     module, _, name = full_name.rpartition(".")
     return getattr(importlib.import_module(module), name)
