@@ -2,7 +2,7 @@
 
 A benchmark is one script, ``python benchmarks/<name>.py [--data DIR] [--seeds N]``. It writes
 ``benchmarks/results/<name>.csv``, draws ``docs/images/<name>.png`` and prints its table in Markdown, ready for
-``docs/benchmarks/<name>.md``.
+``docs/evidence/<name>.md``.
 """
 
 from __future__ import annotations

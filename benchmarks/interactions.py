@@ -3,8 +3,9 @@
     python benchmarks/interactions.py --data DIR [--seeds 4] [--case adult …] [--eps 1 3 …] [--render]
 
 Candidates are prototypes with noise of NumPy, one row a unit (replace-one), (ε, 1e-6) composed by the accountant.
-Each adds functions of two columns, one Gaussian draw each, to a start: ``trees`` to 0 or a private median, the others
-to `make_additive_pipeline` with a share of ε. The base is that pipeline with all of ε. Runs are appended to
+``bins`` is the linear model on indicators of eight bins a column. The others add functions of two columns, one Gaussian
+draw each, to a start: ``trees`` to 0 or a private median, the rest to `make_additive_pipeline` with a share of ε. The
+base is that pipeline with all of ε. Runs are appended to
 ``benchmarks/results/interactions_runs.csv``; ``--render`` makes the table of differences and counts cells.
 """
 
@@ -20,17 +21,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _common import RESULTS, parse_args, write_table
-from default_bar import CASES, EPSILONS, LIMIT, MOST_ROWS, Case, numbers, split
+from default_bar import CASES, EPSILONS, LIMIT, MOST_ROWS, Case, split
 from default_bar_peer import DELTA, score
 from scipy.special import expit, softmax
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.preprocessing import PrivateImputer, PrivateSplineTransformer, make_additive_pipeline
+from skprivate.preprocessing import (
+    PrivateImputer,
+    PrivateKBinsDiscretizer,
+    PrivateSplineTransformer,
+    make_additive_pipeline,
+)
 from skprivate.privacy import GaussianEvent, compose_epsilon
 
-ADDITIVE, TREES, ON_TOP, TABLES = "additive", "trees", "additive + trees", "additive + tables"
-CANDIDATES = (TREES, ON_TOP, TABLES)
+ADDITIVE, BINS = "additive", "bins"
+TREES, ON_TOP, TABLES = "trees", "additive + trees", "additive + tables"
+CANDIDATES = (BINS, TREES, ON_TOP, TABLES)
 BOOSTING = "boosting, not private"
 RUNS = RESULTS / "interactions_runs.csv"
 COLUMNS = ("case", "metric", "epsilon", "seed", "method", "score")
@@ -40,6 +49,8 @@ LEAST = {"AUC": 0.005, "R2": 0.01}
 LEAST_BUDGET, LEAST_ROWS = 1e4, 100
 #: Parts of ε of the additive model, or of knots and median if there is none.
 SHARE, KNOTS, MEDIAN = 0.6, 0.12, 0.03
+#: Part of ε for edges of bins, and bins of a column.
+KNOTS_OF_BINS, BINS_EACH = 0.3, 8
 #: Parts of what is left (of the squared noise multiplier): scale of residuals, order of categories, choice of pairs.
 SCALE, ORDER, PAIRS = 0.03, 0.1, 0.2
 #: Quantile beyond which residuals are clipped, and the sampling variance of a residual, in units of that bound.
@@ -59,6 +70,23 @@ def columns_of(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 def classes_of(case: Case) -> int:
     return 0 if case.metric == "R2" else len(np.unique(case.y))
+
+
+def numbers(case: Case) -> slice | None:
+    """Columns that are numbers by the public types of the frame, where there are categories; they come first."""
+    if case.frame is None:
+        return None
+    return slice(0, sum(not isinstance(kind, pd.CategoricalDtype) for kind in case.frame.dtypes))
+
+
+def binned(train: Case, epsilon: float, seed: int) -> Any:
+    """What curated bags would be if they protected rows: effects of bins, found within the budget."""
+    Model = UserLevelSGDClassifier if classes_of(train) else UserLevelSGDRegressor
+    half = {"delta": DELTA / 2, "random_state": seed}
+    bins = PrivateKBinsDiscretizer(KNOTS_OF_BINS * epsilon, n_bins=BINS_EACH, **half)
+    columns = numbers(train) or slice(0, train.X.shape[1])
+    table = ColumnTransformer([("bins", bins, columns)], remainder="passthrough")
+    return make_pipeline(table, Model((1.0 - KNOTS_OF_BINS) * epsilon, **half)).fit(train.X, train.y)
 
 
 def additive(train: Case, epsilon: float, delta: float, seed: int) -> tuple[Any, Any]:
@@ -235,6 +263,8 @@ def run_one(method: str, train: Case, test: Case, epsilon: float, seed: int) -> 
         return score_of(test, outputs(model.fit(X, train.y), Case(X_test, test.y, "")))
     if method == ADDITIVE:
         return score_of(test, outputs(additive(train, epsilon, DELTA, seed)[0], test))
+    if method == BINS:
+        return score_of(test, outputs(binned(train, epsilon, seed), test))
     F, knots, events = start_of(method, train, test, epsilon, seed)
     if not any(len(each) for each in knots):
         return run_one(ADDITIVE, train, test, epsilon, seed)

@@ -1,4 +1,4 @@
-"""The table of docs/private_search_cost.md: from the budget of a search to that of one evaluation, by law and mean."""
+"""The table of docs/theory/private_search_cost.md: what a search leaves one evaluation, by law and mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every line of `docs/combinations.md` is tried, and the page says what was tried."""
+"""Every line of `docs/guide/combinations.md` is tried, and the page says what was tried."""
 
 import helpers.combinations as table
 import pytest

@@ -24,17 +24,19 @@ from skprivate.report._facts import versions
 from skprivate.utils.estimator_checks import default_data
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted(
-    [
-        ROOT / "README.md",
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "docs" / "benchmarks").glob("*.md"),
-        *(ROOT / "docs" / "theory").glob("*.md"),
-    ]
+DOCS = ROOT / "docs"
+#: Folders that a build makes.
+MADE = {"_build", "_templates", "gallery", "generated"}
+SOURCES = sorted(
+    page
+    for page in [*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")]
+    if not MADE.intersection(page.relative_to(DOCS).parts) and page.name != "GALLERY_HEADER.rst"
 )
+PAGES = [ROOT / "README.md", *(page for page in SOURCES if page.suffix == ".md")]
 #: A block of Python, and the block of text directly below it: all that it prints.
 PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n?^```(?:text)?\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+LISTS = re.DOTALL | re.MULTILINE
 
 
 def name(page):
@@ -177,12 +179,12 @@ def test_names_are_the_shortest():
 
 def test_every_page_is_in_the_contents():
     """A page that no table of contents lists cannot be found."""
-    contents = "\n".join((ROOT / "docs" / page).read_text() for page in ("index.md", "api.rst"))
-    for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.rst")]:
-        entry = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
-        assert entry == "index" or re.search(rf"^ *{entry}$", contents, re.MULTILINE), (
-            f"{entry} is not listed"
-        )
+    listed = {DOCS / "index"}
+    for page in SOURCES:
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```|^\.\. toctree::\n(.*)", page.read_text(), LISTS):
+            listed |= {page.parent / entry.strip() for entry in "".join(block).splitlines()}
+    missing = [name(page) for page in SOURCES if page.with_suffix("") not in listed]
+    assert not missing
 
 
 def test_pictures_that_examples_save_are_those_that_pages_show():

@@ -1,6 +1,6 @@
 """The words of the package: one word a thing, the field's own; summary lines say what a function does.
 
-``python tests/test_words.py skprivate/metric docs/metric.md`` lists what is to be changed.
+``python tests/test_words.py skprivate/metric docs/guide/metric.md`` lists what is to be changed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
 
 #: A word that is not used, and the one that is.
 WORDS = {
@@ -106,8 +107,8 @@ def test_the_package_uses_its_words():
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
-def test_the_guides_use_its_words(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_the_pages_use_its_words(page):
     found = problems(page)
     assert not found, "\n".join(found)
 

@@ -54,7 +54,7 @@ def main(names: list[str]) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    for page in sorted(DOCS.glob("*.md")):
+    for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text("utf-8")
         if "savefig(" not in text or (names and page.stem not in names):
             continue

@@ -67,4 +67,4 @@ ax.legend()
 plt.show()
 
 # %%
-# More about sums of labels, and how to choose a model by them: :doc:`/aggregate`.
+# More about sums of labels, and how to choose a model by them: :doc:`/guide/aggregate`.

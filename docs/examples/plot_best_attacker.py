@@ -60,4 +60,4 @@ ax.legend(loc="upper left", fontsize="small")
 plt.show()
 
 # %%
-# Grades need no assumption. For real numbers, and for what can be proven about them: :doc:`/audit`.
+# Grades need no assumption. For real numbers, and for what can be proven about them: :doc:`/guide/audit`.

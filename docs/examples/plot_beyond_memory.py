@@ -66,4 +66,4 @@ plt.legend()
 plt.show()
 
 # %%
-# The guide: :doc:`/partitions`.
+# The guide: :doc:`/guide/partitions`.

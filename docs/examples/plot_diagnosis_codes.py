@@ -61,4 +61,5 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1), title="the answer is", revers
 plt.show()
 
 # %%
-# Other distances, the best channel for a small list of codes, and what ε costs if one answers twice: :doc:`/metric`.
+# Other distances, the best channel for a small list of codes, and what ε costs if one answers twice:
+# :doc:`/guide/metric`.

@@ -64,4 +64,4 @@ axes[1, 0].set_ylabel("log of orange / blue")
 plt.show()
 
 # %%
-# How the search works, and audits of estimators by their own draws: :doc:`/audit`.
+# How the search works, and audits of estimators by their own draws: :doc:`/guide/audit`.

@@ -57,4 +57,4 @@ right.set(xlabel="ε for one person", xlim=(0, 5))
 plt.show()
 
 # %%
-# The guide: :doc:`/ledger`. A search with a guarantee of its own: :doc:`/private_search`.
+# The guide: :doc:`/guide/ledger`. A search with a guarantee of its own: :doc:`/guide/private_search`.

@@ -63,4 +63,4 @@ panels[2].legend(loc="lower right")
 plt.show()
 
 # %%
-# The guide: :doc:`/mixture`.
+# The guide: :doc:`/guide/mixture`.

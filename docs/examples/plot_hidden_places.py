@@ -66,4 +66,4 @@ right.legend()
 plt.show()
 
 # %%
-# The guide, with norms, codes and the best channel for a few places: :doc:`/metric`.
+# The guide, with norms, codes and the best channel for a few places: :doc:`/guide/metric`.

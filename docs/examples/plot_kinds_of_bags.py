@@ -61,4 +61,4 @@ plt.legend()
 plt.show()
 
 # %%
-# Random groups are for models that are not additive, such as networks. Both kinds: :doc:`/aggregate`.
+# Random groups are for models that are not additive, such as networks. Both kinds: :doc:`/guide/aggregate`.

@@ -59,4 +59,4 @@ plt.legend(loc="lower left")
 plt.show()
 
 # %%
-# The guide: :doc:`/user_level`.
+# The guide: :doc:`/guide/user_level`.

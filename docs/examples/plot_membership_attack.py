@@ -60,4 +60,4 @@ plt.show()
 
 # %%
 # An attack that fails proves nothing, because a better one may succeed: leaves of 200 are no guarantee. The guide:
-# :doc:`/audit`.
+# :doc:`/guide/audit`.

@@ -76,4 +76,4 @@ plt.legend()
 plt.show()
 
 # %%
-# The guide: :doc:`/own_estimator`.
+# The guide: :doc:`/guide/own_estimator`.

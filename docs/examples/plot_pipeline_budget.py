@@ -67,4 +67,4 @@ right.legend(loc="lower left")
 plt.show()
 
 # %%
-# The guide: :doc:`/whole_models`.
+# The guide: :doc:`/guide/whole_models`.

@@ -67,4 +67,4 @@ right.set(xlabel="ε for one trip, as a sum", xlim=(0, 4))
 plt.show()
 
 # %%
-# The guide: :doc:`/private_search`.
+# The guide: :doc:`/guide/private_search`.

@@ -67,4 +67,4 @@ plt.show()
 report
 
 # %%
-# All its sections, and the same facts as JSON: :doc:`/report`.
+# All its sections, and the same facts as JSON: :doc:`/guide/report`.

@@ -59,4 +59,4 @@ plt.show()
 # %%
 # The noise of 1600 cells is larger than what they differ by, so the model of tables keeps little but the effect of each
 # audience. On other data, such as Adult, tables are the better model. ``bag_score`` chooses by sums of other views. The
-# guide: :doc:`/aggregate`.
+# guide: :doc:`/guide/aggregate`.

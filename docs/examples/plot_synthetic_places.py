@@ -57,4 +57,4 @@ axes[0].set_ylabel("latitude (degrees)")
 plt.show()
 
 # %%
-# ε protects one pickup. A person with k pickups in the data has the protection of k·ε. The guide: :doc:`/metric`.
+# ε protects one pickup. A person with k pickups in the data has the protection of k·ε. The guide: :doc:`/guide/metric`.

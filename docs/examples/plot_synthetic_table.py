@@ -56,5 +56,5 @@ axes[2].set(ylim=(0, 55), ylabel="% with an income above \\$50 000")
 plt.show()
 
 # %%
-# The table may be published with its guarantee. The comparison may not, if the source is private. :doc:`/metric` has
-# the parameters that matter.
+# The table may be published with its guarantee. The comparison may not, if the source is private. :doc:`/guide/metric`
+# has the parameters that matter.

@@ -61,4 +61,4 @@ right.legend(loc="lower right")
 plt.show()
 
 # %%
-# The guide: :doc:`/user_level`.
+# The guide: :doc:`/guide/user_level`.

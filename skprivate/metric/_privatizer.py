@@ -147,7 +147,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     in the columns' units, and a person with k rows gets the sum over them. "haversine" counts kilometres of great
     circle on a sphere of radius 6371.0088 km, at the poles and across the dateline as well; those on the ellipsoid
     differ by at most 0.6 % (docs/theory/metric.md, Theorem 8). Norms round rows to a lattice: distances below about
-    10⁻³/ε may count up to 2⁻³²/ε more (docs/metric.md, "Rounding"). For finite metrics the price is
+    10⁻³/ε may count up to 2⁻³²/ε more (docs/guide/metric.md, "Rounding"). For finite metrics the price is
     measured on the integer weights that are drawn from. ``transform`` keeps the number and the order of rows.
 
     References

@@ -102,7 +102,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     with 2³⁶ steps per cell of the grid (fewer where that is far below the noise). Released are `measure_` and, with
     ``bounds="private"``, `bounds_`; rows drawn from it cost
     nothing more. The exponents of the expected W1 error, −1/(d+1) and (for d ≥ 2) −1/d in n·ε, are optimal. Proofs
-    and limits: docs/metric.md.
+    and limits: docs/guide/metric.md.
 
     References
     ----------

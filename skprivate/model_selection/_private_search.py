@@ -45,7 +45,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
     privately. A secret random number of evaluations is made, and the best of them is the result: its model, its
     parameters and its noisy score. The privacy cost hardly grows with the number of evaluations, because the others
-    stay secret. The guide (``docs/private_search.md``) says when searching is worth its cost.
+    stay secret. The guide (``docs/guide/private_search.md``) says when searching is worth its cost.
 
     Parameters
     ----------

@@ -225,7 +225,8 @@ def make_private_pipeline(
     need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
     labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
     limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, beside their places
-    in the week and the year.
+    in the week and the year. Linear models know which columns are indicators, or places in the calendar: their unit is
+    public, so that nothing is spent to find it.
 
     Examples
     --------

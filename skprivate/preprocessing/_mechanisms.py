@@ -179,7 +179,10 @@ class ColumnQuantiles(Mechanism):
     delta: float
     adjacency: Adjacency
     bounds: Bounds = None
-    theorem = "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), docs/preprocessing.md"
+    theorem = (
+        "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), "
+        "docs/guide/preprocessing.md"
+    )
 
     @property
     def n_selections(self) -> int:
@@ -302,7 +305,7 @@ class ColumnMoments(Mechanism):
     adjacency: Adjacency
     n_units: int | None = None
     bounds: tuple[tuple[float, float], ...] | None = None
-    theorem = "clipped moments about a private centre, docs/preprocessing.md"
+    theorem = "clipped moments about a private centre, docs/guide/preprocessing.md"
 
     @property
     def n_selections(self) -> int:
@@ -407,7 +410,7 @@ class ColumnMedians(_OneSelection):
     """Median of every column."""
 
     bounds: Bounds = None
-    theorem = "median by the exponential mechanism, docs/preprocessing.md"
+    theorem = "median by the exponential mechanism, docs/guide/preprocessing.md"
 
     @property
     def least_units(self) -> float:
@@ -430,7 +433,7 @@ class ColumnModes(_OneSelection):
     """Mode of every column among its public categories."""
 
     categories: tuple[tuple[Any, ...], ...] = ()
-    theorem = "mode by the exponential mechanism, docs/preprocessing.md"
+    theorem = "mode by the exponential mechanism, docs/guide/preprocessing.md"
 
     @property
     def least_units(self) -> float:

@@ -63,7 +63,7 @@ class PrivateImputer(PrivateColumns):
     -----
     *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
     are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/preprocessing.md. Which values are missing is private, too: no column is left out, however many are.
+    docs/guide/preprocessing.md. Which values are missing is private, too: no column is left out, however many are.
 
     NaN, None and pandas.NA are missing. "median" and "mean" refuse infinite numbers; "most_frequent" refuses
     ``categories`` of another kind than the column, text for numbers say: the types of the columns are public.

@@ -62,7 +62,7 @@ class PrivateKBinsDiscretizer(PrivateColumns):
     -----
     *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
     are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/preprocessing.md.
+    docs/guide/preprocessing.md.
 
     Missing values contribute nothing to `fit`. In `transform` they belong to no bin: zeros in all columns of the
     feature, or NaN with ``encode="ordinal"``.

@@ -183,6 +183,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 check_consistent_length(X, y)
             return
         trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2))
+        _tell_columns(trial, copies.steps, Z)  # they decide what it costs
         with suppress(PaymentIsNext):
             fit_last(self._unpaid(trial, rehearsal), Z)
 

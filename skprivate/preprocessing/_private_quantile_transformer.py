@@ -70,7 +70,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
     -----
     *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
     are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/preprocessing.md.
+    docs/guide/preprocessing.md.
 
     Missing values (NaN, None, pandas.NA) contribute nothing to their column and stay NaN in `transform`.
 

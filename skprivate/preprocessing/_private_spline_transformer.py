@@ -100,7 +100,7 @@ class PrivateSplineTransformer(PrivateColumns):
     -----
     *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
     are given to `fit`; then every user has the same weight, spread over the user's own rows. All functions are made
-    from the released quantiles. Derivation in docs/preprocessing.md.
+    from the released quantiles. Derivation in docs/guide/preprocessing.md.
 
     Missing values contribute nothing to `fit`. They become zeros, the mean of smooth functions.
 

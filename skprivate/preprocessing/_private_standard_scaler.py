@@ -65,7 +65,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
     Notes
     -----
     *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
-    are given to `fit`; a user counts once, however many rows. Derivation in docs/preprocessing.md. What is
+    are given to `fit`; a user counts once, however many rows. Derivation in docs/guide/preprocessing.md. What is
     transformed remains private data; it must go into a private estimator.
 
     Missing values (NaN, None, pandas.NA) contribute nothing to their column and stay NaN in `transform`.

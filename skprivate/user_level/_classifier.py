@@ -241,7 +241,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             array. Without ``classes`` the labels are collected from the blocks: they are taken as public.
         user_ids : array-like of shape (n_samples,) or column of X, optional
             User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/partitions.md).
+            one user may be in any of them (docs/guide/partitions.md).
 
         Returns
         -------

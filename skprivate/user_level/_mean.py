@@ -40,7 +40,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     tau : float > 0, optional
-        Public radius of the users' means about their centre; by default found privately.
+        Public radius of the users' means about their centre, such as 0.5 for one column of zeros and ones; by default
+        found privately.
     bound : float > 0, default=1e9
         Public range [−B, B] in which the coordinates of the centre are searched; it costs ln B only. Values outside
         are treated as B there.
@@ -59,8 +60,9 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     mean_ : ndarray of shape (n_features,)
         Mean over users of their mean vectors, clipped to the ball, with noise.
     confidence_radius_ : float
-        Euclidean radius about ``mean_`` that holds the expectation of a user's clipped vector with probability
-        1 − beta; conservative (bounded vectors). ``inf`` if users were too few for a sum about a centre.
+        Euclidean radius about ``mean_`` that holds the expectation of a user's *clipped* vector with probability
+        1 − beta; conservative (bounded vectors). It says nothing of what was clipped away (Notes). ``inf`` if users
+        were too few for a sum about a centre.
     noise_scale_ : float
         Standard deviation of the privacy noise per feature in the sum about the centre; that of ``mean_``, a part of
         the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
@@ -81,6 +83,10 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, and selections by the
     exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/theory/user_level.md. With
     ``delta=0`` ε-differential privacy: Algorithm 2 of the reference at ε/d for every coordinate.
+
+    *Exceptions.* Where most users have nearly one value, those who differ are seen only if they are more than about
+    600/(nε) of n users. Else ``mean_`` is the value of the majority, without a warning, as no released number tells. So
+    a share of zeros and ones needs ``tau=0.5``, unless users are many.
 
     References
     ----------
@@ -151,7 +157,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
             Ignored.
         user_ids : array-like of shape (n_samples,) or column of X, optional
             User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/partitions.md).
+            one user may be in any of them (docs/guide/partitions.md).
 
         Returns
         -------

@@ -223,7 +223,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             Target; where X is in blocks the name of its column, or the number in an array.
         user_ids : array-like of shape (n_samples,) or column of X, optional
             User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/partitions.md).
+            one user may be in any of them (docs/guide/partitions.md).
 
         Returns
         -------

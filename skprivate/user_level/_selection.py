@@ -106,7 +106,7 @@ class MeanSelection(Mechanism):
     tau: float
     bound: float
     n_candidates: int
-    theorem = "section 6 (arXiv 2102.11845) with private selection (docs/private_search_cost.md)"
+    theorem = "section 6 (arXiv 2102.11845) with private selection (docs/theory/private_search_cost.md)"
 
     def __post_init__(self) -> None:
         n_bins(self.bound, self.tau)

@@ -184,7 +184,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             candidates with ``classes_`` and a loss that is named.
         user_ids : array-like of shape (n_samples,) or column of X, optional
             User of each row; by default each row is its own unit, and rows are protected. Where X is in blocks the
-            name of its column; rows of one user may be in any of them (docs/partitions.md).
+            name of its column; rows of one user may be in any of them (docs/guide/partitions.md).
 
         Returns
         -------

@@ -1,5 +1,5 @@
 """What happens when users combine things: each entry is tried by `test_combinations.py`, and all of them are printed
-on `docs/combinations.md`.
+on `docs/guide/combinations.md`.
 
     python tests/helpers/combinations.py        writes the page again
 """
@@ -93,7 +93,7 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import SimulatedNoiseError, forbid_simulated_noise, public_generator
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "combinations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "combinations.md"
 
 
 def data() -> SimpleNamespace:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from helpers.preprocessing_replay import Recording, share
 
-from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
+from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
+from skprivate.inspection import quote
 from skprivate.privacy import Adjacency, BoundedRangeEvent
 from skprivate.privacy._events import run_tape
 from skprivate.user_level import UnscaledFeaturesWarning
@@ -116,3 +117,19 @@ def test_noise_is_that_of_all_columns():
     beside = plan_standardisation(terms, **options, prepared=(True,) * 6 + (False,) * 2)
     assert beside.features.n_columns == 2
     assert beside._level(5000.0) == plan_standardisation(terms, **options)._level(5000.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_reservation_of_the_quote_admits_a_fit_behind_indicators(epsilon):
+    """The rehearsal knows of the indicators: what it asks the ledger for is what the fit costs."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=3000), "b": rng.choice(list("xyz"), size=3000)})
+    X["b"] = pd.Categorical(X["b"], ["x", "y", "z"])
+    X.loc[::7, "a"] = np.nan
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5, unit="row")
+    last = UserLevelSGDClassifier(epsilon, classes=[False, True], random_state=0)
+    model = make_private_pipeline(last, ledger=ledger)
+    price = quote(model, X, X["b"] == "x", ledger=ledger)
+    with ledger.reserve(price) as part:
+        model.set_params(ledger=part).fit(X, X["b"] == "x")
+    assert ledger.spent[0] > 0

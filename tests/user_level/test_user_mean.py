@@ -10,7 +10,7 @@ from scipy.stats import chi
 
 from skprivate import UserLevelMean
 from skprivate.partitions import as_partitions
-from skprivate.privacy import Adjacency, gaussian_noise_multiplier
+from skprivate.privacy import Adjacency, gaussian_noise_multiplier, public_generator
 from skprivate.user_level import user_level_mean_errors
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserGroups
@@ -388,3 +388,11 @@ def test_few_skewed_users_are_averaged():
         ratios.append(np.sum(model.mean_**2) / 0.0233)  # 5·4.67/(5·200): what sampling alone leaves
     # About 1.2 (2.3 before) with a deviation of 0.85: 1.9 is six standard errors of the mean farther.
     assert np.mean(ratios) < 1.9
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.9])
+def test_a_share_of_zeros_and_ones_needs_a_public_radius(p):
+    for seed in range(5):
+        X = (public_generator(seed).random((1000, 1)) < p) * 1.0
+        model = UserLevelMean(1.0, tau=0.5, random_state=seed).fit(X)
+        assert abs(model.mean_[0] - X.mean()) < min(0.06, model.confidence_radius_)

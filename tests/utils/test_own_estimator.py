@@ -1,4 +1,4 @@
-"""The example of docs/own_estimator.md: written with public names only, and green in all common checks."""
+"""The example of docs/guide/own_estimator.md: written with public names only, and green in all common checks."""
 
 import ast
 import re
@@ -60,7 +60,7 @@ def test_it_imports_public_modules_only():
 
 
 def test_the_page_shows_this_very_code():
-    page = (ROOT / "docs" / "own_estimator.md").read_text()
+    page = (ROOT / "docs" / "guide" / "own_estimator.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     source = Path(private_naive_bayes.__file__).read_text()
     assert source.split('"""\n\n', 1)[1].strip() == blocks[0].strip()

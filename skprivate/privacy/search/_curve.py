@@ -9,8 +9,8 @@ f′(1 − u) = E[K]·w(u), where f(x) = E[x^K]:
 K is at least 1, so that a search always has a result. The rate κ is the float that makes E[K] the stated mean up to
 rounding; K is drawn from the law of exactly that κ, and what rounding does to E[K] is part of the price.
 
-docs/private_search_cost.md derives the bound: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ). Here δ₁ is the privacy curve of one
-evaluation of a random candidate, h the upper edge of its testing region, and Δₖ are the changes of the slope of
+docs/theory/private_search_cost.md derives the bound: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ). Here δ₁ is the privacy curve of
+one evaluation of a random candidate, h the upper edge of its testing region, and Δₖ are the changes of the slope of
 Φ(ℓ) = max over u of (w(u)ℓ − w(h(u)))⁺ at its corners ℓₖ. Any coarser h, and any function above Φ, only raise it.
 """
 

@@ -2,7 +2,7 @@
 
 A random candidate is evaluated privately, a random number of times, and the best result is kept. The price does not
 grow with the number of candidates (Liu and Talwar 2019; Papernot and Steinke 2022; Koskela, Redberg and Wang 2024). The
-bound is that of `SearchCurve`, derived in docs/private_search_cost.md.
+bound is that of `SearchCurve`, derived in docs/theory/private_search_cost.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SearchPlan:
     each_epsilon: float
     each_delta: float
     plans: tuple[tuple[tuple[PrivacyEvent, int], ...], ...]
-    theorem: str = "best of a random number of evaluations (docs/private_search_cost.md)"
+    theorem: str = "best of a random number of evaluations (docs/theory/private_search_cost.md)"
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:

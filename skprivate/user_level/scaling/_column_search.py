@@ -8,8 +8,9 @@ both sides of 0. A third looks within the cell of those columns that are in one 
 are refined once, and at last those that are still narrow, such as degrees of longitude in a town. A column whose own
 cells are lost in noise is taken to be like most others.
 
-Columns that are 0 for most users, such as a rare category, have no scale. The mean square of their values shows it as
-soon as noise allows, and one sum over all such columns costs little, because a row has few rare values at a time.
+Columns that are one value for most users, such as 0 in a rare category, have no scale. The mean square of the other
+values shows it as soon as noise allows, and one sum over all such columns costs little, because a row has few rare
+values at a time.
 """
 
 from __future__ import annotations
