@@ -6,7 +6,7 @@ Names are imported when they are first used: a command that reads a ledger does 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from skprivate.aggregate import (

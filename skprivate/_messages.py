@@ -303,7 +303,7 @@ class Versioned:
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {name: value for name, value in state.items() if name != _KEY}
         getattr(super(), "__setstate__", self.__dict__.update)(own)
-        if (written := state.get(_KEY, "before 0.2")) != skprivate.__version__:
+        if (written := state.get(_KEY, "(unknown version)")) != skprivate.__version__:
             warn_caller(
                 f"{type(self).__name__} was pickled by skprivate {written} and is read by {skprivate.__version__}: "
                 "what it does and what its guarantee means may have changed. Fit it again, or read it with the version "
