@@ -311,6 +311,44 @@ def test_rare_values_have_a_unit_of_their_own_only_if_that_is_certain(n_users):
         assert model.feature_center_[5] == 0.0 and model.feature_scale_[5] == pytest.approx(0.5**0.5, rel=0.2)
 
 
+@pytest.mark.parametrize(
+    ("value", "n_users", "epsilon", "low", "high"),
+    [(-1.0, 5000, 1.0, 1.0, 400.0), (1e4, 500, 10.0, 1e4, 10_200.0), (20.0, 5000, 1.0, 5.0, 100.0)],
+)
+def test_exceptions_from_one_value_have_their_own_unit(value, n_users, epsilon, low, high):
+    """It was the order of magnitude of the value: -1 beside hundreds of days, 10,001 beside other places."""
+    for seed in range(4):
+        rng = public_generator(seed)
+        X = 9.0 * rng.normal(size=(n_users, 5)) + 50.0
+        X[:, 0] = np.where(rng.random(n_users) < 0.75, value, rng.uniform(low, high, n_users))
+        y = 3.0 * (X[:, 0] - value) / (high - low) + X[:, 1] / 9.0 + 0.3 * rng.normal(size=n_users)
+        model = fitted(UserLevelSGDRegressor(epsilon, random_state=seed), X, y)
+        assert model.feature_range_[0][0] < low + 1.0 and model.feature_range_[1][0] > high - 1.0
+        assert 0.2 < model.feature_scale_[0] / (X[:, 0] - value).std() < 5.0
+        assert model.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("code", [0.0, -9999.0])
+def test_a_few_codes_of_missing_places_do_not_decide_the_scale(code):
+    """One user in a hundred without a place: a town's longitudes became one value, and those users its unit."""
+    rng = public_generator(5)
+    X = rng.normal(size=(50_000, 5))
+    X[:, 0] = np.where(rng.random(50_000) < 0.01, code, 121.5 + 0.02 * X[:, 0])
+    y = 50.0 * np.clip(X[:, 0] - 121.5, -0.05, 0.05) + X[:, 1] + 0.3 * rng.normal(size=50_000)
+    model = fitted(UserLevelSGDRegressor(1.0, random_state=0), X, y)
+    assert model.feature_scale_[0] < 0.5
+
+
+def test_values_beside_zeros_keep_their_range_where_their_unit_is_known():
+    """Sizes of order 1 beside as many zeros were clipped at 1.69, as indicators may be."""
+    rng = public_generator(6)
+    X = rng.normal(size=(5000, 5))
+    X[:, 0] = np.where(rng.random(5000) < 0.5, 0.0, rng.lognormal(size=5000))
+    y = X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=5000)
+    model = fitted(UserLevelSGDRegressor(0.3, random_state=0), X, y)
+    assert model.feature_range_[1][0] > 5.0 and model.score(X, y) > 0.7
+
+
 def test_prepared_features_do_not_take_the_error_of_a_search():
     """Its centres are off by half a deviation, and features that were centred had that for an offset afterwards."""
     rng = public_generator(12)

@@ -43,6 +43,8 @@ IntArray = npt.NDArray[np.int64]
 #: Octaves of a cell of the first histogram, and where its cells end.
 FOLD = 3
 MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
+#: Middles of its cells, on a logarithmic scale.
+UNITS: FloatArray = np.exp2(FOLD * np.arange(-20.0, 21.0))
 #: Cells of the other histograms, number of the one that refines all columns, and division of the budget. A single
 #: column, the target, is refined four times, because an error costs more there.
 CELLS = (8, 24, 24, 24)
@@ -55,6 +57,9 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 NARROW_DEVIATION = 0.5
 #: Chance from which a column counts as narrow, before and after all have been refined.
 NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
+#: Least share of the users who differ from a narrow column's value for these to decide its scale. Fewer, such as codes
+#: of missing places, are clipped to about the mean square of the others, whose differences then count.
+LEAST_BEYOND = 1.0 / 16.0
 #: Part of normal numbers beyond one deviation, on either side.
 TAIL = 0.16
 #: Half length of the next histogram about a centre, in cells, for narrow columns.
@@ -92,11 +97,15 @@ class Shapes(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Centres and scales of columns; where the scale is 0, most values are the centre and others of order ``units``."""
+    """Centres and scales of columns; where the scale is 0, most values are the centre and others of order ``units``.
+
+    Units that are not ``known`` are 1.
+    """
 
     centres: FloatArray
     scales: FloatArray
     units: FloatArray
+    known: npt.NDArray[np.bool_]
 
 
 class Histogram(NamedTuple):
@@ -120,6 +129,10 @@ class Histogram(NamedTuple):
         return middle, max(
             0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0])
         )
+
+    def beyond(self, column: int) -> float:
+        """Return the share of the users beyond the outermost edges."""
+        return float(self.shares[column, [0, -1]].sum())
 
     def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
         """Compute the log-likelihood of normal numbers with these centres and deviations."""
@@ -224,17 +237,18 @@ class ColumnSearch:
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
             # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
-            beyond = seen[-1].shares[chosen][:, [0, -1]].sum(axis=1) / (math.sqrt(2.0) * seen[-1].noise)
-            constant[chosen] = within & (0.5 * beyond * np.abs(beyond) > LEAST_EVIDENCE)
+            least = max(LEAST_BEYOND, 2.0 * math.sqrt(LEAST_EVIDENCE) * seen[-1].noise)
+            constant[chosen] = within & [seen[-1].beyond(j) > least for j in chosen.tolist()]
         if self.assume_standard and not self.decides_all(n_users):
             kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
         if self.centred and not self.assume_standard:
             scales[constant] = 0.0
-            units[constant] = np.exp2(FOLD * np.round(np.log2(np.abs(middles[constant])) / FOLD))
+            for j in np.flatnonzero(constant).tolist():
+                units[j] = _distance_of_exceptions(seen, j)
         if not self.centred:
             middles, scales = np.zeros(d), np.hypot(middles, scales)
-        return Columns(middles, scales, units)
+        return Columns(middles, scales, units, constant | ~unclear)
 
     def _histogram(
         self,
@@ -347,6 +361,23 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     return chances
 
 
+def _distance_of_exceptions(seen: list[Histogram], column: int) -> float:
+    """Return the order of magnitude of the distance between a column's value and exceptions from it.
+
+    It is the half length of the finest histogram that holds half of the exceptions, or else their magnitude, if that
+    is certain.
+    """
+    first, *others = seen
+    looked = [each for each in others if each.sought[column]]
+    half_lengths = [0.5 * float(each.edges[column, -1] - each.edges[column, 0]) for each in looked]
+    for each, half_length in zip(looked[::-1], half_lengths[::-1], strict=True):
+        if each.beyond(column) < 0.5 * looked[-1].beyond(column):
+            return half_length
+    above = np.where(half_lengths[0] < UNITS, first.shares[column, 1:-1], 0.0)
+    certain = above.max() > math.sqrt(2.0 * LEAST_EVIDENCE) * first.noise
+    return float(UNITS[above.argmax()]) if certain else half_lengths[0]
+
+
 def _rejects_standard(
     seen: list[Histogram], centres: FloatArray, deviations: FloatArray
 ) -> npt.NDArray[np.bool_]:
@@ -402,7 +433,7 @@ def _magnitudes() -> Shapes:
     units = [np.ones(sum(len(distances) for _, distances in parts))]
     for rate in RATES:
         parts.append(((1.0 - rate) * one[:1] + rate * one[1:-1], np.zeros(len(tops))))
-        units.append(np.exp2(FOLD * np.arange(-20.0, 21.0)))
+        units.append(UNITS)
     shares, distances = (np.concatenate([part[k] for part in parts]) for k in range(2))
     return Shapes(shares, distances, np.concatenate(units))
 

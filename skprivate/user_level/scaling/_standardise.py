@@ -219,7 +219,7 @@ class Standardisation:
         self, frame: Frame, found: Columns, n_users: float
     ) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
-        centres, scales, units = found
+        centres, scales, units, known_units = found
         level = self._level(n_users)
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
         factor = row_bound_factor(factor, level)
@@ -230,7 +230,8 @@ class Standardisation:
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
             factor = math.inf if known or self.scale_epsilon is not None else factor
-        ends = np.where(rare, self._farthest(n_users) * units, factor * scales)
+        farthest = np.where(known_units, self._farthest(n_users), self._farthest_unknown(n_users))
+        ends = np.where(rare, farthest * units, factor * scales)
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
             scales=self._among_all(np.where(rare, units, scales), 1.0),
@@ -249,14 +250,19 @@ class Standardisation:
         return self.terms.level(n_users, self.width)
 
     def _farthest(self, n_users: float) -> float:
-        """Return the bound of features without a scale about their centre, in their units.
+        """Return the bound of features without a scale about their centre, in units: up to the next cell.
 
-        A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1. Where
-        users are many its magnitude is known, up to the next cell. Without noise nothing is clipped.
+        Without noise nothing is clipped.
         """
-        known = self.features is not None and self.features.decides_all(n_users)
-        bound = 2.0**FOLD if known else 1.0 / math.sqrt(MOST_BEYOND)
-        return bound * max(1.0, RANGE_LEVEL / self._level(n_users))
+        return 2.0**FOLD * max(1.0, RANGE_LEVEL / self._level(n_users))
+
+    def _farthest_unknown(self, n_users: float) -> float:
+        """Return the same where users are too few to tell the unit.
+
+        A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
+        """
+        many = self.features is not None and self.features.decides_all(n_users)
+        return self._farthest(n_users) * (1.0 if many else 2.0**-FOLD / math.sqrt(MOST_BEYOND))
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
