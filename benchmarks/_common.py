@@ -1,27 +1,40 @@
-"""What every benchmark shares: arguments, timing, and where tables and pictures go.
+"""What every benchmark shares: arguments, timing, peers, and where tables and pictures go.
 
-A benchmark is one script, ``python benchmarks/<name>.py [--data DIR] [--seeds N]``. It writes
+A benchmark is one script, ``python -m benchmarks <name> [-- --data DIR --seeds N]``. It writes
 ``benchmarks/results/<name>.csv``, draws ``docs/images/<name>.png`` and prints its table in Markdown, ready for
-``docs/evidence/<name>.md``.
+``docs/evidence/<name>.md``. Machine and versions go to ``benchmarks/results/environments.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 import venv
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-IMAGES = ROOT / "docs" / "images"
+#: The runner's ``--quick`` writes elsewhere, so that small runs replace no result.
+OUT = os.environ.get("SKPRIVATE_BENCHMARKS_OUT")
+RESULTS = Path(OUT) if OUT else ROOT / "benchmarks" / "results"
+IMAGES = Path(OUT) if OUT else ROOT / "docs" / "images"
+#: Peers in their own environment; diffprivlib needs scikit-learn 1.7.
+DIFFPRIVLIB = ("diffprivlib==0.6.6", "scikit-learn==1.7.2")
+INTERPRET = "interpret-core[required]==0.7.8"
+#: Packages whose versions are kept, with their modules, where a benchmark has loaded these.
+VERSIONED = {"scikit-learn": "sklearn", "dp-accounting": "dp_accounting"}
+VERSIONED |= {
+    name: name for name in ("numpy", "scipy", "pandas", "polars", "pyarrow", "dask", "torch", "opendp")
+}
 
 
 def parse_args(description: str, *, seeds: int = 10, **extra: dict[str, Any]) -> argparse.Namespace:
@@ -69,8 +82,27 @@ def write_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]
     table = "\n".join(lines)
-    print(f"\n{name} ({platform.machine()}, {os.cpu_count()} cores)\n\n{table}\n", flush=True)
+    if not any((RESULTS / f"{name}_{runs}.csv").exists() for runs in ("runs", "seeds")):
+        record_environment(name)  # else a table of runs, whose environments are recorded as they are added
+    print(f"\n{name} ({machine()})\n\n{table}\n", flush=True)
     return table
+
+
+def machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def record_environment(name: str, *, runs: bool = False) -> None:
+    """Keep machine and versions of ``<name>.csv`` in ``environments.json``; of runs beside those of earlier ones."""
+    found = {"machine": machine(), "python": platform.python_version()}
+    if "skprivate" in sys.modules:
+        found["skprivate"] = sys.modules["skprivate"].__version__
+    found |= {name: metadata.version(name) for name, module in VERSIONED.items() if module in sys.modules}
+    path = RESULTS / "environments.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    earlier = [each for each in known.get(name, []) if each != found] if runs else []
+    known[name] = [*earlier, found]
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def save_figure(figure: Any, name: str) -> Path:
@@ -81,11 +113,10 @@ def save_figure(figure: Any, name: str) -> Path:
     return path
 
 
-def peer_python(folder: Path) -> Path:
-    """Python of a virtual environment for diffprivlib, which needs scikit-learn 1.7; made where there is none."""
+def peer_python(folder: Path, *packages: str) -> Path:
+    """Python of a virtual environment with these packages, by default diffprivlib; made where there is none."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-        packages = ["diffprivlib==0.6.6", "scikit-learn==1.7.2"]
-        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *(packages or DIFFPRIVLIB)], check=True)
     return python

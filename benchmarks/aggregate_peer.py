@@ -1,9 +1,9 @@
 """interpret's explainable boosting machine on the same tables, individual labels, all 28 pairs.
 
-    python -m venv peer && peer/bin/pip install interpret-core pandas pyarrow
-    peer/bin/python benchmarks/aggregate_peer.py --data DIR
+    python -m benchmarks aggregate_peer -- --data DIR
 
-Runs without this package: it reads ``adult.parquet`` and ``criteo_encoded_20k.parquet`` and splits them alike.
+Runs without this package, in an environment that the runner makes: it reads ``adult.parquet`` and
+``criteo_encoded_20k.parquet`` and splits them alike.
 """
 
 from __future__ import annotations

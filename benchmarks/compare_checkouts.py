@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from _common import RESULTS, record_environment
+
 HERE = Path(__file__).resolve().parent
 
 SETUP = """
@@ -127,10 +129,11 @@ def main() -> None:
         }
         table.append(row)
         print("  ".join(row.values()), flush=True)
-    with (HERE / "results" / "compare_checkouts.csv").open("w", newline="") as file:
+    with (RESULTS / "compare_checkouts.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, table[0].keys())
         writer.writeheader()
         writer.writerows(table)
+    record_environment("compare_checkouts")
 
 
 if __name__ == "__main__":

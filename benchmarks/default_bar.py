@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,9 +28,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import RESULTS, ROOT, parse_args, require_data
-from default_bar_peer import DELTA, FOREST, LINEAR, LOGISTIC, score
-from default_bar_render import GAM, LIMIT, OPEN, OURS, SAME, SPLINES, render
+from _common import (
+    DIFFPRIVLIB,
+    INTERPRET,
+    RESULTS,
+    ROOT,
+    parse_args,
+    peer_python,
+    record_environment,
+    require_data,
+)
+from _default_bar_peer import DELTA, FOREST, LINEAR, LOGISTIC, score
+from _default_bar_render import GAM, LIMIT, OPEN, OURS, SAME, SPLINES, render
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.special import expit, softmax
@@ -285,16 +293,6 @@ def run_here(method: str, epsilon: float, seed: int, train: Case, test: Case) ->
     return score(test.y, (decide or model.predict_proba)(X_test), model.predict(X_test))
 
 
-def peer_python(folder: Path) -> Path:
-    """Python of an environment with both peers; made where there is none."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        packages = ["diffprivlib==0.6.6", "scikit-learn==1.7.2", "interpret-core[required]"]
-        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
-    return python
-
-
 def run_peers(jobs: list[list[Any]], seed: int, train: Case, test: Case, folder: Path) -> Iterator[list[Any]]:
     """Results of jobs [method, config, ε], one after the other, from the peers' environment."""
     scaler = StandardScaler().fit(train.X)
@@ -312,8 +310,14 @@ def run_peers(jobs: list[list[Any]], seed: int, train: Case, test: Case, folder:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "split.npz"
         np.savez(path, **arrays)
-        script = ROOT / "benchmarks" / "default_bar_peer.py"
-        command = [str(peer_python(folder)), str(script), str(path), json.dumps(jobs), str(seed)]
+        script = ROOT / "benchmarks" / "_default_bar_peer.py"
+        command = [
+            str(peer_python(folder, *DIFFPRIVLIB, INTERPRET)),
+            str(script),
+            str(path),
+            json.dumps(jobs),
+            str(seed),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout or ():
                 yield json.loads(line)
@@ -362,6 +366,7 @@ def run(args: Any) -> None:
             row = [name, epsilon, seed, method, config, f"{value:.5g}", f"{balanced:.4f}", f"{seconds:.3f}"]
             writer.writerow(row)
             handle.flush()
+            record_environment(RUNS.stem, runs=True)
             print(*row, flush=True)
 
         for seed in range(args.seeds):

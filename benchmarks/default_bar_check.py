@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from _common import parse_args, require_data, write_table
+from _default_bar_peer import score
 from default_bar import NoisyGradientDescent
-from default_bar_peer import score
 from joblib import Parallel, delayed
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, Ridge

@@ -19,6 +19,8 @@ import time
 import warnings
 from pathlib import Path
 
+from _common import RESULTS
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -97,7 +99,7 @@ def main():
     if options.small:
         only_small_data()
     name = "find_violation_old.json" if options.old else "find_violation.json"
-    out = Path(options.out or HERE / "results" / name)
+    out = Path(options.out or RESULTS / name)
     for name, (subject, arguments) in subjects.items():
         if options.only and not any(part in name for part in options.only):
             continue

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import RESULTS, parse_args, write_table
+from _common import RESULTS, parse_args, record_environment, write_table
+from _default_bar_peer import DELTA, score
 from default_bar import CASES, EPSILONS, LIMIT, MOST_ROWS, Case, split
-from default_bar_peer import DELTA, score
 from scipy.special import expit, softmax
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -293,6 +293,7 @@ def run(args: Any) -> None:
                     value = run_one(method, train, test, epsilon, seed)
                     writer.writerow([name, train.metric, epsilon, seed, method, f"{value:.5f}"])
                     handle.flush()
+                    record_environment(RUNS.stem, runs=True)
 
 
 def render() -> None:

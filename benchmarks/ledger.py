@@ -58,9 +58,10 @@ def with_entries(ledger, n):
     release(ledger)
     with ledger._book.transaction(write=True) as (journal, _):
         state = LedgerState()
-        for earlier in journal.since(0):
+        records = journal.since(0)
+        for earlier in records:
             state.apply(earlier)
-        opened, closed = json.loads(journal.at(1).text), json.loads(journal.at(2).text)
+        opened, closed = (json.loads(earlier.text) for earlier in records[1:3])
         for k in range(n):
             price = {"id": 2 + k, "epsilon": 1e-6 * (1 + k % 1000 / 7)}
             before = [price["epsilon"], *closed["before"][1:]]

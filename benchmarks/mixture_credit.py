@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections import defaultdict
@@ -20,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
-from _common import RESULTS, ROOT, parse_args, save_figure, write_table
+from _common import RESULTS, ROOT, parse_args, peer_python, record_environment, save_figure, write_table
 from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
@@ -58,17 +57,6 @@ print(json.dumps(out))
 """
 
 
-def peer_python() -> Path:
-    python = PEER / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(PEER)], check=True)
-        subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", "diffprivlib==0.6.6", "scikit-learn==1.7.2"],
-            check=True,
-        )
-    return python
-
-
 def diffprivlib(X, y, X_test, seed):
     """Predictions for every norm and ε, all rows private, features scaled by public rows as ours are."""
     public = X[y == 0]
@@ -79,7 +67,7 @@ def diffprivlib(X, y, X_test, seed):
         path = Path(folder) / "data.npz"
         np.savez(path, X=(X - center) / scale, y=y, X_test=(X_test - center) / scale)
         command = [
-            str(peer_python()),
+            str(peer_python(PEER)),
             "-c",
             PEER_SCRIPT,
             str(path),
@@ -232,6 +220,7 @@ def main():
             if new:
                 writer.writerow(["seed", "method", "epsilon", "score"])
             writer.writerows(rows)
+        record_environment(RAW.stem, runs=True)
         print(f"seed {seed} done", flush=True)
     report(collect())
 

@@ -16,7 +16,7 @@ from statistics import mean
 
 import numpy as np
 import pandas as pd
-from _common import RESULTS, parse_args, write_table
+from _common import RESULTS, parse_args, record_environment, write_table
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
@@ -126,6 +126,7 @@ def main():
                 if new:
                     writer.writerow(["data", "seed", "method", "epsilon", "balanced", "auc"])
                 writer.writerows(rows)
+            record_environment(RAW.stem, runs=True)
             print(f"{data}, seed {seed} done", flush=True)
     report()
 

@@ -76,13 +76,13 @@ def table():
 def main():
     parse_args(__doc__)
     warnings.simplefilter("ignore")
-    kept, read = [], _blocks._Told.__call__
+    kept, read = [], _blocks._ProgressReader.__call__
 
     def counted(told):
         yield from read(told)
         kept.append(told)
 
-    _blocks._Told.__call__ = counted
+    _blocks._ProgressReader.__call__ = counted
     rows, lines = table(), []
     for case, (make, roles) in CASES.items():
         part = rows[[*FEATURES, *roles.values()]]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import RESULTS, parse_args, require_data, save_figure, write_table
+from _common import RESULTS, parse_args, record_environment, require_data, save_figure, write_table
 from sklearn import set_config
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -462,6 +462,7 @@ def main() -> None:
                 row = run(case, method, epsilon, seed)
                 with open(path, "a", newline="") as handle:
                     csv.writer(handle, lineterminator="\n").writerow([*key, *row])
+                record_environment(path.stem, runs=True)
                 print(*key, *row, flush=True)
     render()
 

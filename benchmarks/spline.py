@@ -18,9 +18,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from _common import RESULTS, parse_args, save_figure, write_table
+from _common import RESULTS, parse_args, record_environment, save_figure, write_table
+from _default_bar_peer import DELTA, score
 from default_bar import CASES, EBM, MOST_ROWS, Case, read_runs, split
-from default_bar_peer import DELTA, score
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -115,6 +115,7 @@ def run(args: Any) -> None:
                     row = [name, epsilon, seed, method, f"{value:.5g}", f"{seconds:.2f}"]
                     writer.writerow(row)
                     handle.flush()
+                    record_environment(RUNS.stem, runs=True)
                     print(*row, flush=True)
 
 

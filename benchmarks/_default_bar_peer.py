@@ -1,6 +1,6 @@
 """diffprivlib and interpret's DP-EBM on one split; the scores that ``default_bar.py`` uses for every method.
 
-    PEER/bin/python benchmarks/default_bar_peer.py split.npz '[["forest", "10 trees, depth 5", 1.0], …]' SEED
+    PEER/bin/python benchmarks/_default_bar_peer.py split.npz '[["forest", "10 trees, depth 5", 1.0], …]' SEED
 
 ``default_bar.py`` starts it, in an environment of its own. It prints one line of JSON for each job, and runs without
 this package. Features come standardised. The bounds that the peers ask for are taken from the data, at no charge.
