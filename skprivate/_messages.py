@@ -170,14 +170,16 @@ def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "")
         )
 
 
-def warn_if_too_few(n_units: float | None, needed: float, unit: str, name: str, n_columns: int) -> None:
+def warn_if_too_few(
+    n_units: float | None, needed: float, unit: str, name: str, n_columns: int, *, bounds_help: bool
+) -> None:
     """Warn if fewer units than ``needed`` are there, by a public number or a released one; None does not warn."""
     if n_units is not None and n_units < needed:
         found = f"{'about ' if isinstance(n_units, float) else ''}{round(n_units)} {unit}s"
         warn_caller(
             f"{found} are too few: {name} needs about {math.ceil(needed)} for {n_columns} column(s) at this budget, "
-            "and what it released hardly depends on the data. Raise epsilon, take fewer columns, or pass public bounds "
-            "(bounds=).",
+            "and what it released hardly depends on the data. Raise epsilon, or take fewer columns"
+            + (", or pass public bounds (bounds=)." if bounds_help else "."),
             TooFewUnitsWarning,
         )
 

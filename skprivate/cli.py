@@ -308,7 +308,9 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
     left, left_delta = ledger.remaining
     return {
         "ledger": str(ledger.path),
-        "protects": f"one {ledger.unit} ({ledger.adjacency})" if ledger.unit else "not yet decided",
+        "protects": f"one {ledger.unit}" + f" ({ledger.adjacency})" * bool(ledger.adjacency)
+        if ledger.unit
+        else "not yet decided",
         "budget": f"epsilon {rounded_up(ledger.epsilon)}, delta {rounded_up(ledger.delta)}, "
         f"composition {ledger.composition}",
         "spent": f"epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}",

@@ -131,6 +131,9 @@ def test_an_empty_ledger(tmp_path, capsys):
     assert cli.main(["ledger", "show", ledger.path]) == 0
     text = capsys.readouterr().out
     assert "not yet decided" in text and "no entries" in text
+    stated = PrivacyLedger(tmp_path / "stated.ledger", epsilon=1.0, unit="user")
+    assert cli.main(["ledger", "show", stated.path]) == 0
+    assert "protects    one user\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", ["", "-journal"])

@@ -168,7 +168,10 @@ def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> n
         values, place = np.unique(labels, return_inverse=True)
         codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)[place]
     if strict and np.any(codes < 0):
-        raise ValueError(f"y has labels that are not in classes={list(index)}. {ENCODED}.")
+        spelling = " 'Yes' and 'yes' are two labels: spell them alike first." * (
+            kind_of(list(index)) == _TEXT
+        )
+        raise ValueError(f"y has labels that are not in classes={list(index)}. {ENCODED}.{spelling}")
     return codes
 
 

@@ -214,7 +214,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             private = box is None
             box, weights, size = released
             if private:
-                warn_if_too_few(size, mechanism.box.least_rows, "row", type(self).__name__, n_features)
+                warn_if_too_few(
+                    size, mechanism.box.least_rows, "row", type(self).__name__, n_features, bounds_help=True
+                )
         else:
             weights = released
         if mixed:  # one axis for the combinations

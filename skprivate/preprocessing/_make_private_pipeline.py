@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from numbers import Real
 from typing import Any
 
@@ -50,6 +51,15 @@ def _read_schema(columns: Mapping[Any, Any]) -> dict[Any, Any]:
             (found[name],) = check_bounds({0: said}, 1, [name], parameter="columns")
         elif isinstance(said, str) and said in _WORDS:
             found[name] = said
+        elif (
+            isinstance(said, tuple)
+            and len(said) == 2
+            and all(isinstance(v, date | np.datetime64) for v in said)
+        ):
+            raise ValueError(
+                f'columns must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
+                "values go in a list."
+            )
         elif isinstance(said, list | tuple | np.ndarray) and np.ndim(said) == 1 and len(said):
             found[name] = list(said)
         else:
@@ -110,14 +120,21 @@ class _Others(_Rule):
             )
         if missing := [name for name in self.known if name not in words]:
             raise ValueError(f"columns says what {_listed(missing)} holds, which X does not have.")
+        others: dict[tuple[str, str], list[Any]] = {}
         for name, word in words.items():
             wanted = self.known[name]
             counts = word in (_NUMBER, _CATEGORY)  # booleans
             if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
-                raise TypeError(
-                    f"columns says {wanted!r} for {str(name)!r}, whose type is that of {word}. Convert it first "
-                    "(pandas.to_numeric, pandas.to_datetime), or say what it holds."
-                )
+                others.setdefault((wanted, word), []).append(name)
+        if others:
+            said = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
+            text = any(word == "text" for _, word in others)
+            raise TypeError(
+                f"columns says {'; '.join(said)}. Convert first (pandas.to_numeric, pandas.to_datetime), or say what "
+                "they hold."
+                + " Cut currency and the like beforehand: errors='coerce' makes a gap of '€1,200'."
+                * text
+            )
         return [name for name, said in self.known.items() if said == _DROP]
 
 

@@ -312,6 +312,11 @@ class ColumnMoments(Mechanism):
         return 0 if self.bounds is not None else 2
 
     @property
+    def bounds_help(self) -> bool:
+        """Tell if fewer units would be needed with bounds."""
+        return self.bounds is None
+
+    @property
     def prices(self) -> Prices:
         l1, l2 = sum_sensitivities(self.adjacency)
         return moment_prices(

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from sklearn.compose import make_column_transformer
 
-from skprivate.preprocessing import PrivateImputer
+from skprivate.preprocessing import PrivateImputer, TooFewUnitsWarning
 from skprivate.preprocessing._mechanisms import ColumnModes
 
 SEEDS = range(5)
@@ -90,6 +90,14 @@ def test_missing_is_missing_in_every_form():
         X = pd.DataFrame({"job": pd.Series(["x", missing, "x"], dtype=object)})
         model = PrivateImputer(5.0, strategy="most_frequent", categories=["x", "y"], random_state=0).fit(X)
         assert model.transform(X)[1, 0] in ("x", "y")
+
+
+def test_bounds_are_advised_only_where_they_lower_the_need():
+    X = np.random.default_rng(0).integers(0, 5, size=(300, 5)).astype(float)
+    with pytest.warns(TooFewUnitsWarning, match="take fewer columns.$"):
+        PrivateImputer(0.1, bounds=(0, 4)).fit(X)
+    with pytest.warns(TooFewUnitsWarning, match="or pass public bounds"):
+        PrivateImputer(0.1, strategy="mean").fit(X)
 
 
 def test_modes_are_found_among_categories_only():

@@ -428,8 +428,13 @@ def test_what_a_fit_refuses_costs_nothing_and_quotes_nothing(library):
         ({**SCHEMA, "agee": (0, 1)}, ValueError, "agee"),
         ({**SCHEMA, "ward": "number"}, TypeError, "'ward'"),
         ({**SCHEMA, "ward": "date"}, TypeError, "'ward'"),
-        ({**SCHEMA, "age": "date"}, TypeError, "columns says 'date' for 'age'"),
-        ({**SCHEMA, "day": (0, 9)}, TypeError, "columns says 'number' for 'day'"),
+        ({**SCHEMA, "age": "date"}, TypeError, "columns says dates for 'age', of the type number"),
+        ({**SCHEMA, "day": (0, 9)}, TypeError, "columns says numbers for 'day', of the type"),
+        (
+            {**SCHEMA, "age": "date", "ward": (0, 9), "name": "number"},
+            TypeError,
+            "columns says dates for 'age', of the type number; numbers for 'ward', 'name', of the type text.*€1,200",
+        ),
         ({**SCHEMA, "age": ["a", "b"]}, TypeError, "age"),
         ({**SCHEMA, "ward": [1, 2]}, TypeError, "ward"),
         (
@@ -485,6 +490,11 @@ def test_a_ledger_that_ends_leaves_nothing_half_fitted():
     [
         ({}, TypeError, "columns must map"),
         (["age"], TypeError, "columns must map"),
+        (
+            {"day": (pd.Timestamp("2020-01-01"), pd.Timestamp("2020-12-31"))},
+            ValueError,
+            """columns must have "date" for 'day', got limits.*a list""",
+        ),
         ({"age": (5, 1)}, ValueError, "low < high"),
         ({"age": (0, np.inf)}, ValueError, "finite"),
         ({"age": "numbers"}, ValueError, "'number', 'date', 'category', 'drop'"),

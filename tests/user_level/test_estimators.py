@@ -153,6 +153,9 @@ def test_labels_outside_the_public_set_are_refused():
             X, y, user_ids=np.arange(150)
         )
     assert ledger.entries() == []
+    with pytest.raises(ValueError, match="'Yes' and 'yes' are two labels: spell them alike first"):
+        UserLevelSGDClassifier(classes=["No", "Yes"], ledger=ledger).fit(X[:4], ["No", "Yes", "yes", "no"])
+    assert ledger.entries() == []
 
 
 def test_grid_search_over_epsilon_with_one_ledger():
