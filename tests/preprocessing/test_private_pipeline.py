@@ -423,6 +423,9 @@ def _spent_nothing(model, X, y, error, match, **params):
 def test_what_a_fit_refuses_costs_nothing_and_quotes_nothing(library):
     frame, y = visits(1000)
     X = library(frame)
+    # The type of pandas 2's texts is "object", which says nothing.
+    said = "object" not in map(str, getattr(X, "dtypes", ()))
+    texts = "; numbers for 'ward', 'name', of the type text.*€1,200" * said
     cases = [
         ({k: v for k, v in SCHEMA.items() if k != "name"}, ValueError, "what 'name' of X holds"),
         ({**SCHEMA, "agee": (0, 1)}, ValueError, "agee"),
@@ -433,7 +436,7 @@ def test_what_a_fit_refuses_costs_nothing_and_quotes_nothing(library):
         (
             {**SCHEMA, "age": "date", "ward": (0, 9), "name": "number"},
             TypeError,
-            "columns says dates for 'age', of the type number; numbers for 'ward', 'name', of the type text.*€1,200",
+            f"columns says dates for 'age', of the type number{texts}",
         ),
         ({**SCHEMA, "age": ["a", "b"]}, TypeError, "age"),
         ({**SCHEMA, "ward": [1, 2]}, TypeError, "ward"),
