@@ -102,9 +102,8 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         """Refuse parameters that do not fit the public types of the columns."""
 
     def _warn(self, mechanism, n_units, unit):
-        helps = getattr(
-            mechanism, "bounds_help", False
-        )  # selections of medians and quantiles need as many with bounds
+        # Selections of medians and quantiles need as many units with bounds.
+        helps = getattr(mechanism, "bounds_help", False)
         warn_if_too_few(
             n_units, mechanism.least_units, unit, type(self).__name__, self.n_features_in_, bounds_help=helps
         )

@@ -27,8 +27,9 @@ from skprivate.user_level.scaling._standardise import plan_standardisation
         ("unit", "unit", "unit", "unit"),
     ],
 )
+@pytest.mark.parametrize("epsilon", [30.0, 1e4])  # with a tight and with a wide clip of squares
 def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(
-    kind, adjacency, prepared
+    kind, adjacency, prepared, epsilon
 ):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
@@ -38,25 +39,26 @@ def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitiv
         [0.0, 0.0, 0.0, 0.0],
         [-1e308, 3.0, 1e200, -1e-310],
         [1.0] * 4,
+        [1e100] * 4,  # its square is finite
     ]
     for k, row in enumerate(extremes):
         other, target = X.copy(), y.copy()
         other[7], target[7] = row, 1.0 - y[7] if k else y[7]
         cases = (
-            (X, y),
-            (other, target) if adjacency == "replace-one" else (np.delete(X, 7, 0), np.delete(y, 7)),
+            (X, y) if adjacency == "replace-one" else (np.delete(X, 7, 0), np.delete(y, 7)),
+            (other, target),
         )
         draws, results = [], None
         for rows, targets in cases:
             tape = Recording(results)
-            model = kind(1e4, adjacency=adjacency, max_iter=3, random_state=0)
+            model = kind(epsilon, adjacency=adjacency, max_iter=3, random_state=0)
             model._prepared_features = prepared
             with run_tape(tape), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(rows, targets)
             draws.append(tape.draws)
             results = tape.results if results is None else results
-        assert len(draws[0]) == len(draws[1]) > 4
+        assert len(draws[0]) == len(draws[1]) > 3
         assert all(share(a, b) <= 1 for a, b in zip(*draws, strict=True))
 
 

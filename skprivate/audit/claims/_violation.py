@@ -635,9 +635,8 @@ def allowed_separation(claim: Claim) -> float:
     return float(2.0 * ndtri((1.0 + total) / 2.0))
 
 
-@np.errstate(
-    over="ignore", invalid="ignore"
-)  # outputs may be as large as floats: an infinite spread shows nothing
+# Outputs may be as large as floats: an infinite spread shows nothing.
+@np.errstate(over="ignore", invalid="ignore")
 def separation(first: Array, second: Array, paired: bool) -> float:
     """Estimate how many standard deviations two laws are apart, cross-fitted on a handful of runs.
 

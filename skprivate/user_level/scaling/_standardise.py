@@ -384,7 +384,9 @@ def plan_standardisation(
     left = n_features - sum(prepared) - sum(unit)
     features = plan_search(terms, n_columns=left, centred=centred) if left else None
     sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
-    if sought is None if target else features is None and (left or not any(unit)):
+    if target and sought is None:
+        return None
+    if not target and features is None and (left or not any(unit)):
         return None
     plan = Standardisation(
         terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit
