@@ -81,7 +81,18 @@ def test_the_citation_and_the_recipe_follow_the_project():
     recipe = (ROOT / ".ci" / "recipe.yaml").read_text()
     version = skprivate.__version__.partition(".dev")[0]
     assert f"\nversion: {version}\n" in citation and f'version: "{version}"' in recipe
-    assert citation.count("https://arxiv.org/abs/") == 5
+    theory = "".join(path.read_text() for path in (ROOT / "docs" / "theory").glob("*.md"))
+    papers = [paper for paper in citation.split("  - type: article")[1:] if "arXiv:" in paper]
+    assert len(papers) == 5
+    for paper in papers:  # each has a page with an entry to cite
+        title = re.search(r'title: "?([^"\n]+)', paper)[1]
+        names = " and ".join(
+            f"{last}, {first}"
+            for first, last in re.findall(r"given-names: (.*?), family-names: (.*?) }", paper)
+        )
+        number, year = re.search(r"arXiv:([\d.]+)", paper)[1], re.search(r"year: (\d+)", paper)[1]
+        entry = f"  title = {{{title}}},\n  author = {{{names}}},\n  year = {{{year}}},\n  eprint = {{{number}}},\n"
+        assert entry in theory and f"arxiv.org/abs/{number}" in theory, title
     run = recipe.partition("  run:\n")[2].partition("\n\n")[0].replace(" ", "").replace("\n-", "\n").split()
     python = f"python{PROJECT['requires-python']}"
     assert {line.removeprefix("-") for line in run} == {python, *PROJECT["dependencies"]}
