@@ -295,6 +295,12 @@ def test_every_script_of_the_gallery_has_a_place():
     )
 
 
+@pytest.mark.parametrize("script", sorted((DOCS / "examples").glob("plot_*.py")), ids=lambda path: path.stem)
+def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it(script):
+    for block in script.read_text().split("\n# %%"):  # the gallery takes its picture at the end of each
+        assert "plt.subplots(" not in block or block.rstrip().endswith("plt.show()"), block
+
+
 def test_guides_of_public_names_exist():
     names = extension("public_names")
     guides = {one for one in map(names.guide_of, names.canonical_names()) if one}

@@ -29,17 +29,18 @@ def privatizer(epsilon):
 # asked once.
 station = pd.DataFrame([[-73.9935, 40.7506]] * 300, columns=list(city))
 km = np.array([111.2 * np.cos(np.deg2rad(40.75)), 111.2])  # of a degree of longitude and of latitude
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+figure, ax = plt.subplots(figsize=(5.2, 4.6), layout="constrained")
 for epsilon, color in zip(EPSILONS[::-1], ("C1", "C0"), strict=True):
     model = privatizer(epsilon)
     moved = (model.fit_transform(station) - station.to_numpy()) * km
     distance = np.median(np.linalg.norm(moved, axis=1))
     label = f"ε = {epsilon:g} per km: half within {distance:.1f} km"
-    left.scatter(*moved.T, s=9, color=color, label=label)
-left.plot(0, 0, "k*", ms=13, label="the true place")
-left.set(xlabel="km to the east", ylabel="km to the north", xlim=(-8, 8), ylim=(-7, 9), aspect="equal")
-left.legend()
+    ax.scatter(*moved.T, s=9, color=color, label=label)
+ax.plot(0, 0, "k*", ms=13, label="the true place")
+ax.set(xlabel="km to the east", ylabel="km to the north", xlim=(-8, 8), ylim=(-7, 9), aspect="equal")
+ax.legend()
 print(model.privacy_guarantee_)
+plt.show()
 
 # %%
 # What a service can still learn from all phones: how many pickups there are in each part of the city.
@@ -56,13 +57,14 @@ def counts(places):
     return [np.sum((w < east) & (east < e) & (s < north) & (north < n)) for w, e, s, n in AREAS.values()]
 
 
+figure, ax = plt.subplots(figsize=(5.2, 4.2), layout="constrained")
 for shift, epsilon, color in zip((-0.2, 0.2), EPSILONS, ("C0", "C1"), strict=True):
     percent = 100 * np.divide(counts(privatizer(epsilon).fit_transform(pickups)), counts(pickups))
-    right.bar(np.arange(4) + shift, percent, 0.4, color=color, label=f"ε = {epsilon:g} per km")
-right.axhline(100, color="k", ls="--")
-right.set_xticks(range(4), AREAS)
-right.set(ylabel="pickups sent from an area, % of the true number")
-right.legend()
+    ax.bar(np.arange(4) + shift, percent, 0.4, color=color, label=f"ε = {epsilon:g} per km")
+ax.axhline(100, color="k", ls="--")
+ax.set_xticks(range(4), AREAS)
+ax.set(ylabel="pickups sent from an area, % of the true number")
+ax.legend()
 plt.show()
 
 # %%

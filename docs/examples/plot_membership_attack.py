@@ -25,8 +25,8 @@ member = np.random.default_rng(0).random(len(X)) < 0.5  # a coin for each client
 # Three forests, by the least number of clients in a leaf; scikit-learn's default is 1. The attacker knows the kind of
 # model and the clients, but not the coins. ε is what the attack proves with 95 % confidence: at δ = 10⁻⁵ this way of
 # training has no differential privacy for a smaller one.
-figure, ax = plt.subplots(figsize=(6.8, 5), layout="constrained")
-for leaf, color in ((1, "C3"), (20, "C1"), (200, "C0")):
+curves = {}
+for leaf in (1, 20, 200):
     forest = RandomForestClassifier(50, min_samples_leaf=leaf, random_state=1)
     attack = RMIAAttack(forest, n_references=8, random_state=0).fit(X, y)
     forest.fit(X[member], y[member])
@@ -42,11 +42,13 @@ for leaf, color in ((1, "C3"), (20, "C1"), (200, "C0")):
     proven = f"ε ≥ {epsilon:.1f}" if epsilon > 0 else "nothing proven"
     name = f"leaves of {leaf} or more: accuracy {100 * forest.score(X_new, y_new):.1f} %, {proven}"
     print(name, attack.evaluate(forest, X, y, member), sep="\n")
-    fpr, tpr, _ = roc_curve(member, scores)
-    ax.loglog(100 * fpr[1:], 100 * tpr[1:], color=color, label=name)
+    curves[name] = roc_curve(member, scores)
 
 # %%
 # The dashed line is the best that any attack could do, had the forest been trained with ε = 1.
+figure, ax = plt.subplots(figsize=(6.8, 5), layout="constrained")
+for (name, (fpr, tpr, _)), color in zip(curves.items(), ("C3", "C1", "C0"), strict=True):
+    ax.loglog(100 * fpr[1:], 100 * tpr[1:], color=color, label=name)
 f = np.geomspace(1e-3, 1, 200)
 guarantee = PrivacyGuarantee(1.0, 1e-5, unit="row", adjacency="add-remove")
 ax.loglog(100 * f, 100 * guarantee.trade_off(f), "k--", label="most that ε = 1 permits")

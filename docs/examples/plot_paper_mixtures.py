@@ -36,6 +36,8 @@ for n in ROWS:
     model = PPMHalfspaceClassifier(4.0, private_label=True, random_state=0).fit(X[:n], X[:n, 0] > 0.2)
     bounds.append(model.utility_bound())
 plt.loglog(ROWS, bounds, "--", color="C0", label="d = 1, Lemma 4.6 (95 %)")
+plt.xticks(ROWS, ROWS)
+plt.minorticks_off()
 plt.xlabel("rows")
 plt.ylabel("error rate on new rows")
 plt.ylim(1e-6, 1)
