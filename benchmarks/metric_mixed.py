@@ -21,9 +21,8 @@ from skprivate.datasets import load_adult, load_credit_default
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric.grid import _hierarchy as hierarchy
 
-#: Former rule first: the constant of two numeric columns, and depth per split of categories.
+#: The constant of two numeric columns, and depth per split of categories.
 RULES = {
-    "former": (-0.7, 0.0),
     "+0": (1.0, 0.0),
     "+0.3 a split": (1.0, 0.3),
     "+0.6": (1.0, 0.6),

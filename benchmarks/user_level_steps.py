@@ -1,9 +1,8 @@
-"""How many steps a fit takes by itself, beside fixed numbers of them and the rule before, on generated data.
+"""How many steps a fit takes by itself, beside fixed numbers of them, on generated data.
 
 Each data set has a law of its own: 3 to 40 features, independent or correlated, some of them indicators, skewed or
 heavy-tailed, 10 to 80 per cent of the target explained, by all or few of them, normal or skewed errors. The noise level
-ν = Δ z √d/n is drawn between .025 and .5, ε follows from it. Scores are on 3000 other rows. "Before" is 1/ν² steps, 20
-at least and 40 (classes) or 50 at most, with a penalty of 3 d ν² where a number is predicted from one row a user.
+ν = Δ z √d/n is drawn between .025 and .5, ε follows from it. Scores are on 3000 other rows.
 
     python benchmarks/user_level_steps.py [--seeds 60]
 """
@@ -53,7 +52,7 @@ def target(rng, X, explained):
 
 
 def scores(kind, seed):
-    """Noise level, and the scores of the default, fixed numbers of steps and the rule before; None if ε is odd."""
+    """Noise level, and the scores of the default and of fixed numbers of steps; None if ε is odd."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     classes = {"two classes": 2, "six classes": 6}.get(kind, 0)
     each = int(rng.choice([2, 5, 20])) if "2 to 20" in kind else 1
@@ -80,15 +79,11 @@ def scores(kind, seed):
         model = Model(epsilon, delta=DELTA, random_state=seed, **labels, **options)
         model.fit(X[train], y[train], user_ids=users)
         if not classes:
-            return model.score(X[test], y[test]), model
+            return model.score(X[test], y[test])
         chances = model.predict_proba(X[test])
-        return roc_auc_score(y[test], chances[:, 1] if classes == 2 else chances, multi_class="ovr"), model
+        return roc_auc_score(y[test], chances[:, 1] if classes == 2 else chances, multi_class="ovr")
 
-    default, model = score()
-    before = {"max_iter": int(min(40 if classes else 50, max(20, round(1.0 / level**2))))}
-    if kind == KINDS[0]:
-        before["alpha"] = 3.0 * model.alpha_
-    return [level, default, score(**before)[0], *(score(max_iter=steps)[0] for steps in STEPS)]
+    return [level, score(), *(score(max_iter=steps) for steps in STEPS)]
 
 
 def main() -> None:
@@ -108,7 +103,7 @@ def main() -> None:
                 )
             ]
             table.append([kind, f"{low:g} to {high:g}", len(own), float(own[:, 1].mean()), *cells])
-    columns = ["kind", "noise level", "data sets", "R² or AUC", "over before"]
+    columns = ["kind", "noise level", "data sets", "R² or AUC"]
     write_table("user_level_steps", [*columns, *(f"over {steps} steps" for steps in STEPS)], table)
 
 

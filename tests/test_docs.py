@@ -288,6 +288,14 @@ def test_the_picture_of_the_choice_is_drawn_of_public_names():
     assert linked <= {f"generated/{one}.html" for one in extension("public_names").canonical_names()}
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "evidence").glob("*.md")), ids=lambda page: page.stem)
+def test_evidence_is_tables_and_at_most_300_words(page):
+    """Words of prose and headings: neither code, nor tables, nor directives."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    prose = [line for line in text.splitlines() if not line.startswith(("|", ":::"))]
+    assert len(" ".join(prose).split()) <= 300
+
+
 def test_every_script_of_the_gallery_has_a_place():
     order = extension("gallery_order").ORDER
     assert sorted(order) == sorted(
