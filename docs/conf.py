@@ -28,6 +28,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx_codeautolink",  # names in code blocks
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
@@ -56,8 +57,15 @@ warnings.filterwarnings("ignore", category=skprivate.SimulatedNoiseWarning)
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "examples"]
 templates_path = ["_templates"]
-# `name` in docstrings: a link where it is ours, else code.
+# `name` in docstrings: a link where it is ours or in an inventory, else code.
 default_role = "py:obj"
+# Cut and committed by tools/cut_inventories.py: nothing is fetched.
+intersphinx_mapping = {
+    "numpy": ("https://numpy.org/doc/stable/", "_inventories/numpy.inv"),
+    "pandas": ("https://pandas.pydata.org/docs/", "_inventories/pandas.inv"),
+    "sklearn": ("https://scikit-learn.org/stable/", "_inventories/sklearn.inv"),
+}
+intersphinx_disabled_reftypes = ["std:*"]  # their terms and headings only by name: numpy:array_like
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
@@ -73,11 +81,13 @@ codeautolink_concat_default = True  # the blocks of a page run in order, in one 
 autodoc_typehints = "none"  # types stand in the docstrings
 toc_object_entries = False
 numpydoc_show_class_members = False
-# Types that are ours become links; scikit-learn's inventory would have to be downloaded.
+# Of the words of a type, arrays, frames and our classes become links; Python's own, as "int", do not.
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
-numpydoc_xref_aliases = {name: name for name in DEFAULT_LINKS} | {
-    name.rpartition(".")[2]: name for name in reversed(public_classes())
+numpydoc_xref_aliases = {
+    **{word: word for word, link in DEFAULT_LINKS.items() if "python:" in link},
+    **{name.rpartition(".")[2]: name for name in [*reversed(public_classes()), "pandas.DataFrame"]},
+    "array-like": ":term:`array-like <numpy:array_like>`",
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

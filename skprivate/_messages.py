@@ -200,6 +200,11 @@ class BudgetExceededError(ValueError):
     ----------
     required, remaining : tuple of (float, float) or None
         As given.
+
+    See Also
+    --------
+    PrivacyLedger : Keeps the budget.
+    quote : Computes a cost before it is charged.
     """
 
     def __init__(
@@ -222,7 +227,12 @@ _FORBIDDING: list[object] = []
 
 
 class SimulatedNoiseWarning(UserWarning):
-    """A seed was given: the release carries simulated noise and protects nobody."""
+    """A seed was given: the release carries simulated noise and protects nobody.
+
+    See Also
+    --------
+    forbid_simulated_noise : Makes an error of it.
+    """
 
 
 # Every release says it, not the first of a loop only; a filter that the user sets comes before this one.
@@ -247,6 +257,10 @@ def forbid_simulated_noise() -> Iterator[None]:
     ------
     SimulatedNoiseError
         From any fit inside the block that would draw seeded noise; nothing is drawn or charged.
+
+    See Also
+    --------
+    SimulatedNoiseWarning : Warns of it by default.
 
     Examples
     --------

@@ -66,6 +66,10 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Met
     -------
     decorator : callable
 
+    See Also
+    --------
+    PrivateEstimatorMixin : Opens the release within ``fit``.
+
     Examples
     --------
     >>> from sklearn.base import BaseEstimator
@@ -113,6 +117,12 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
+
+    See Also
+    --------
+    fit_context : Decorates its ``fit``.
+    Mechanism : Holds the plan of a release.
+    check_privacy : Runs all common privacy checks.
     """
 
     privacy_guarantee_: PrivacyGuarantee

@@ -6,10 +6,12 @@ import importlib.util
 import inspect
 import io
 import itertools
+import pydoc
 import re
 import sys
 import tokenize
 import tomllib
+import zlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -175,6 +177,27 @@ def test_names_are_the_shortest():
         "skprivate.audit.epsilon_lower_bound",
         "skprivate.utils.estimator_checks.epsilon_lower_bound",
     } <= set(names)
+
+
+def test_what_docstrings_refer_to_has_a_page():
+    """Ours or another project's; tools/cut_inventories.py brings what an inventory lacks."""
+    docscrape = pytest.importorskip("numpydoc.docscrape")
+    inventories = [path.read_bytes().split(b"\n", 4)[4] for path in (DOCS / "_inventories").glob("*.inv")]
+    theirs = {line.split()[0] for one in inventories for line in zlib.decompress(one).decode().splitlines()}
+    full_names = extension("public_names").canonical_names()
+    ours = {short: full for full in full_names for short in (full, full.rpartition(".")[2])}
+    missing = []
+    for full in full_names:
+        docstring = inspect.getdoc(pydoc.locate(full))
+        also = docscrape.NumpyDocString(docstring)["See Also"]
+        for found in [one for names, _ in also for one, _ in names]:
+            owner, _, attribute = found.rpartition(".")
+            is_ours = found in ours or (owner in ours and hasattr(pydoc.locate(ours[owner]), attribute))
+            if not is_ours and found not in theirs:
+                missing.append((full, found))
+        others = re.findall(r"(?<!`)`~?((?:numpy|pandas|sklearn)\.[\w.]+)`(?!`)", docstring)
+        missing += [(full, found) for found in others if found not in theirs]
+    assert not missing
 
 
 def test_every_page_is_in_the_contents():

@@ -84,6 +84,10 @@ def bag_score(
         probabilities; for "rows", if the model is not additive or no table tells the labels of one of its feature
         sets.
 
+    See Also
+    --------
+    sklearn.metrics.log_loss : Computes the loss of individual labels.
+
     Notes
     -----
     Level "bags": "log" is the mean log loss over all rows; "squared" the mean over all rows of (mean label of the bag −

@@ -105,6 +105,13 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
     n_features_in_, feature_names_in_
         Number of features that `fit` saw, and their names where X has strings for them.
 
+    See Also
+    --------
+    CuratedBagGAMRegressor : Learns numbers instead of classes.
+    RandomBagClassifier : Learns from random bags.
+    make_curated_bags : Makes the bags, once for many fits.
+    sklearn.linear_model.LogisticRegression : Learns from individual labels, without privacy.
+
     Notes
     -----
     (ε, δ)-label differential privacy under replacement of one row's label, or of all its labels: features and counts

@@ -127,6 +127,13 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
     n_features_in_, feature_names_in_
         Number of features that `fit` saw, and their names where X has strings for them.
 
+    See Also
+    --------
+    RandomBagRegressor : Learns numbers instead of classes.
+    CuratedBagGAMClassifier : Learns from bags of equal features.
+    make_random_bags : Makes the bags, once for many fits.
+    sklearn.linear_model.LogisticRegression : Learns from individual labels, without privacy.
+
     Notes
     -----
     ε-label differential privacy under replacement of one row's label(s); features and membership are public. All

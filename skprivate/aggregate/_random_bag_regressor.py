@@ -107,6 +107,13 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
     n_features_in_, feature_names_in_
         Number of features that `fit` saw, and their names where X has strings for them.
 
+    See Also
+    --------
+    RandomBagClassifier : Learns classes instead of numbers.
+    CuratedBagGAMRegressor : Learns from bags of equal features.
+    make_random_bags : Makes the bags, once for many fits.
+    sklearn.linear_model.Ridge : Learns from individual labels, without privacy.
+
     Notes
     -----
     ε-label differential privacy under replacement of one label; features and membership are public. All attributes

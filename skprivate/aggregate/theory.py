@@ -49,6 +49,11 @@ def excess_risk_bound(
     float
         ``inf`` for m = N.
 
+    See Also
+    --------
+    empirical_rademacher : Estimates the complexity in the bound.
+    RandomBagRegressor : Fits the model of the theorem.
+
     Notes
     -----
     The third term of (6) prints the plain complexity 𝔑 where Lemma 5 derives the flattened one for n rows; for
@@ -107,6 +112,14 @@ def empirical_rademacher(
     n_draws : int
     random_state : int or None
         Of the public randomness.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    excess_risk_bound : Bounds the risk by it.
     """
     rng = public_generator(random_state)
     norms = []

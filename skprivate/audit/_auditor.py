@@ -195,9 +195,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     See Also
     --------
-    attack_probabilities : The attack alone, split and evaluated in one call.
-    theorem_bound : The paper's own bounds.
-    epsilon_lower_bound : The other direction, what is leaked for certain.
+    attack_probabilities : Attacks in one call, without a bound.
+    theorem_bound : Computes the paper's own bounds.
+    epsilon_lower_bound : Bounds from below what is leaked.
 
     References
     ----------
@@ -334,7 +334,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return np.array(bounds)
 
     def report(self) -> AuditReport:
-        """Summarise the findings as an `AuditReport`, readable in plain words."""
+        """Summarise the findings in plain words.
+
+        Returns
+        -------
+        AuditReport
+        """
         check_is_fitted(self)
         return self._report
 

@@ -45,6 +45,10 @@ def output_summary(
     ValueError
         If ``outputs`` holds no probabilities, or labels and columns cannot be matched.
 
+    See Also
+    --------
+    attack_probabilities : Attacks with these summaries.
+
     Examples
     --------
     >>> from skprivate.audit import output_summary

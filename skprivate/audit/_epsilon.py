@@ -340,6 +340,11 @@ def epsilon_lower_bound(
         If the method is not stated, an argument is out of range, one of the two groups is empty, or the number of
         members is out of the question for coins of that probability.
 
+    See Also
+    --------
+    attack_report : Summarises the same scores.
+    audit_estimator : Makes and audits the fits itself.
+
     References
     ----------
     Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", 2023. Mahloujifar, Melis,

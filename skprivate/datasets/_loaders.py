@@ -52,6 +52,10 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     (data, target) : tuple
         If ``return_X_y`` is True.
 
+    See Also
+    --------
+    load_credit_default : Loads a table with a public population.
+
     Notes
     -----
     From the UCI Machine Learning Repository (Becker and Kohavi 1996), CC BY 4.0. See ``DESCR``.
@@ -99,6 +103,11 @@ def load_credit_default(*, return_X_y: bool = False, as_frame: bool = False) -> 
             As in scikit-learn's loaders.
     (data, target) : tuple
         If ``return_X_y`` is True.
+
+    See Also
+    --------
+    load_adult : Loads a table of categories.
+    PPMHalfspaceClassifier : Learns from both populations.
 
     Notes
     -----
@@ -173,6 +182,11 @@ def load_flights(
             As in scikit-learn's loaders.
     (data, target) or (data, target, user_ids) : tuple
         If ``return_X_y`` is True.
+
+    See Also
+    --------
+    load_hospital : Loads users with texts and gaps.
+    UserLevelSGDRegressor : Protects all rows of an aircraft.
 
     Notes
     -----
@@ -284,6 +298,11 @@ def load_hospital(
     (data, target) or (data, target, user_ids) : tuple
         If ``return_X_y`` is True.
 
+    See Also
+    --------
+    load_flights : Loads users with numbers only.
+    make_private_pipeline : Prepares texts and gaps within one budget.
+
     Notes
     -----
     From the UCI Machine Learning Repository (Strack et al. 2014), CC BY 4.0. Whole patients chosen by a hash of their
@@ -333,6 +352,11 @@ def load_icd10() -> Bunch:
             Title of each node.
         DESCR : str
             Where the table comes from.
+
+    See Also
+    --------
+    load_locations : Loads places, a plane metric.
+    tree_distances : Computes distances between its codes.
 
     Notes
     -----
@@ -390,6 +414,11 @@ def load_locations(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
             As in scikit-learn's loaders.
     (data, target) : tuple
         If ``return_X_y`` is True.
+
+    See Also
+    --------
+    load_icd10 : Loads codes, a tree metric.
+    MetricPrivatizer, MetricPrivateSynthesizer : Release places privately.
 
     Notes
     -----

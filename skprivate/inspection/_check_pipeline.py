@@ -150,7 +150,8 @@ def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
 
     See Also
     --------
-    guarantee_of : What holds after `fit`.
+    guarantee_of : States what holds after `fit`.
+    quote : Computes the cost of a fit.
 
     Notes
     -----

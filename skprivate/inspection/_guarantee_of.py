@@ -41,6 +41,10 @@ class NoGuaranteeError(ValueError):
     ----------
     problems : tuple of (str, str)
         As given.
+
+    See Also
+    --------
+    check_pipeline : Names the steps beforehand.
     """
 
     def __init__(self, message: str, problems: Sequence[tuple[str, str]] = ()) -> None:
@@ -109,7 +113,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
 
     See Also
     --------
-    check_pipeline : The same walk before `fit`, before anything is spent.
+    check_pipeline : Checks the same steps before `fit`.
+    to_release : Copies the model for publication.
 
     Notes
     -----
@@ -171,7 +176,8 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
 
     See Also
     --------
-    privacy_report : What to publish beside it.
+    guarantee_of : States the guarantee of the copy.
+    privacy_report : Writes what to publish with it.
 
     Notes
     -----

@@ -69,6 +69,11 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
         if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of prices bounds
         its fits then. Nothing was drawn or spent.
 
+    See Also
+    --------
+    check_pipeline : Reports what steps do with private rows.
+    compose_epsilon : Computes the cost of given events.
+
     Examples
     --------
     >>> import numpy as np

@@ -240,7 +240,12 @@ METRIC = "great-circle distance in km"
 
 
 class DegreesWarning(UserWarning):
-    """Columns look like longitude and latitude, and ε is counted per degree, which is no distance."""
+    """Columns look like longitude and latitude, and ε is counted per degree, which is no distance.
+
+    See Also
+    --------
+    MetricPrivatizer : Measures kilometres with ``metric="haversine"``.
+    """
 
 
 def degree_columns(names: Any) -> tuple[list[int], list[int]]:

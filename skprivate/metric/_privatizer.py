@@ -140,6 +140,12 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     feature_names_in_ : ndarray of str
         Names of the columns, if they have names that are str.
 
+    See Also
+    --------
+    MetricPrivateSynthesizer : Releases synthetic rows of a whole table.
+    predicted_accuracy : Predicts errors before there are rows.
+    tree_distances : Makes distances from a taxonomy.
+
     Notes
     -----
     **Formal guarantee.** For rows x, x′ and every set S of outputs Pr[M(x) ∈ S] ≤ e^{ε ρ(x, x′)} Pr[M(x′) ∈ S],

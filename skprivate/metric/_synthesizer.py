@@ -94,6 +94,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of str
         Names of the columns, if they have names that are str.
 
+    See Also
+    --------
+    MetricPrivatizer : Randomises each row before it is collected.
+    sklearn.neighbors.KernelDensity : Draws rows from a density, without privacy.
+
     Notes
     -----
     **Formal guarantee.** "rows": the law of `measure_` changes by at most a factor e^ε when one row is added or

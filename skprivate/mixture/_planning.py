@@ -81,6 +81,10 @@ def ppm_sample_size(
     ValueError
         If a parameter is outside its range.
 
+    See Also
+    --------
+    user_level_sample_size : Plans a private mean.
+
     Notes
     -----
     These are Theorems 4.9 and 4.10 (Õ(d²/(εα)) and Õ(d² max(1/α², 1/(εα)))) with the constants of the following

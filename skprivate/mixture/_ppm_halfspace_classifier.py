@@ -246,8 +246,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
     See Also
     --------
-    export_text : Writes the halfspaces as inequalities in the names of the features.
-    ppm_sample_size : Number of rows that are enough for a given error.
+    export_text : Writes the halfspaces as inequalities.
+    ppm_sample_size : Computes how many rows are enough.
+    UserLevelSGDClassifier : Protects all rows, whatever their label.
 
     Notes
     -----
@@ -554,6 +555,11 @@ def export_text(classifier: Any, *, feature_names: Any = None, digits: int = 4) 
         If ``classifier`` is no `PPMHalfspaceClassifier`.
     ValueError
         If ``feature_names`` has not one name for each feature, or ``digits`` is below 1.
+
+    See Also
+    --------
+    PPMHalfspaceClassifier : Draws the halfspaces.
+    sklearn.tree.export_text : Writes a decision tree.
 
     Examples
     --------

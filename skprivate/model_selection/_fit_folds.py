@@ -60,6 +60,12 @@ def fit_folds(
     ValueError
         A part has another ledger.
 
+    See Also
+    --------
+    UserKFold : Makes the folds.
+    PrivateSearchCV : Searches hyperparameters within one budget.
+    sklearn.model_selection.cross_validate : Fits folds without privacy.
+
     Notes
     -----
     *Guarantee.* The ledger's: see `PrivacyLedger.parallel`. Under "replace-one" an exchanged user keeps the

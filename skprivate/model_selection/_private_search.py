@@ -122,7 +122,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     See Also
     --------
     UserLevelSelector : Chooses among models that are fitted already.
-    check_cv : Folds for searches whose scores stay with whoever holds the data.
+    check_cv : Makes folds for scores that stay private.
+    sklearn.model_selection.RandomizedSearchCV : Searches without privacy.
 
     Notes
     -----

@@ -60,6 +60,10 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
     ValueError
         If the columns are not those that the model was fitted on.
 
+    See Also
+    --------
+    as_partitions : Converts rows of any kind.
+
     Notes
     -----
     What travels is a copy without ledgers, paths and generators, as `to_release` makes it. Nothing is computed before

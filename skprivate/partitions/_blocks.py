@@ -40,6 +40,11 @@ class Blocks(Partitions):
     ValueError
         If there is no block.
 
+    See Also
+    --------
+    as_partitions : Converts files, frames and arrays.
+    InMemory : Holds rows in one block.
+
     Examples
     --------
     >>> import numpy as np

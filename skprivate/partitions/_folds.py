@@ -64,6 +64,12 @@ class UserKFold(BaseCrossValidator):
         Public key of the hash: another key deals other folds. None is a fixed key, the same in every version, so
         that a user is in the same fold in every search. Keys of different types are different keys.
 
+    See Also
+    --------
+    fit_folds : Fits on them at the cost of one user.
+    check_cv : Makes a splitter for other units.
+    sklearn.model_selection.GroupKFold : Balances folds, without privacy.
+
     Notes
     -----
     **What holds.** Let two data sets differ in the rows of one user u: all of them added or removed (add-remove), or
@@ -89,11 +95,6 @@ class UserKFold(BaseCrossValidator):
     Rows without identifiers have no such splitter: adding or removing a row shifts the position of later ones. Where
     every row is its own user, pass a row identifier that belongs to the row; under replace-one, where the
     number of rows is public, `~sklearn.model_selection.KFold` splits by position and needs none (see `check_cv`).
-
-    See Also
-    --------
-    fit_folds : Fits on these folds, for what one user pays.
-    check_cv : A splitter that suits the unit of privacy.
 
     Examples
     --------
@@ -319,6 +320,11 @@ def check_cv(cv: Any = 5, *, unit: str = "user", adjacency: str = "replace-one")
         If the splitter lets one unit move others, or a parameter is out of range.
     TypeError
         If nothing is known about ``cv``: subclasses, iterables of splits, splitters of other packages.
+
+    See Also
+    --------
+    UserKFold : Splits by users.
+    sklearn.model_selection.check_cv : Makes splitters that may read labels.
 
     Examples
     --------

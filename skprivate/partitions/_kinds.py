@@ -51,6 +51,11 @@ def as_partitions(X: Any) -> Partitions:
     TypeError
         If a Dask array is cut along its columns, or a Dask collection is neither an array nor a DataFrame.
 
+    See Also
+    --------
+    is_partitioned : Tells which rows are in blocks.
+    split_columns : Takes columns out by name.
+
     Examples
     --------
     >>> from skprivate.partitions import as_partitions

@@ -34,6 +34,11 @@ class Partitions(ABC):
         A block of the source without rows: names and types, which are public.
     n_rows : int
         Number of rows, by a pass that also applies all functions: errors in them show before anything is spent.
+
+    See Also
+    --------
+    as_partitions : Converts rows of any kind.
+    Blocks, InMemory : Hold rows of a source or array.
     """
 
     _functions: tuple[Callable[[Any], Any], ...] = ()
@@ -234,6 +239,10 @@ class InMemory(Partitions):
     Attributes
     ----------
     block : Any
+
+    See Also
+    --------
+    Blocks : Reads rows block by block.
 
     Examples
     --------

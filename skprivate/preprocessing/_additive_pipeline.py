@@ -49,7 +49,8 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
 
     See Also
     --------
-    PrivateSplineTransformer : The first step.
+    PrivateSplineTransformer : Makes the splines.
+    make_private_pipeline : Prepares a raw table before.
 
     Notes
     -----

@@ -230,8 +230,9 @@ def make_private_pipeline(
 
     See Also
     --------
-    check_pipeline : What each step would do with private rows.
-    skprivate.preprocessing.make_additive_pipeline : Curves in place of lines.
+    check_pipeline : Reports what steps do with private rows.
+    make_additive_pipeline : Fits curves instead of lines.
+    sklearn.pipeline.make_pipeline : Makes a pipeline of given steps.
 
     Notes
     -----

@@ -23,9 +23,6 @@ from skprivate.privacy import PrivacyLedger
 class PrivateImputer(PrivateColumns):
     """Replace missing values by a median, mean or mode of their column, released under differential privacy.
 
-    Filling in a public constant needs no private data: `~sklearn.impute.SimpleImputer` with ``strategy="constant"``
-    does that.
-
     Parameters
     ----------
     epsilon : float > 0, default=1.0
@@ -58,6 +55,11 @@ class PrivateImputer(PrivateColumns):
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where X has strings for the names of its columns.
+
+    See Also
+    --------
+    make_private_pipeline : Fills gaps within one budget.
+    sklearn.impute.SimpleImputer : Fills in a public constant, at no cost.
 
     Notes
     -----

@@ -23,8 +23,7 @@ from skprivate.privacy.draws import MOST_BINS
 class PrivateKBinsDiscretizer(PrivateColumns):
     """Cut features into bins that hold about equally many units, with edges released under differential privacy.
 
-    No range of the data has to be known. Bins of equal width between public bounds need no private data:
-    `~sklearn.preprocessing.KBinsDiscretizer` fitted on the bounds does that.
+    No range of the data has to be known.
 
     Parameters
     ----------
@@ -57,6 +56,11 @@ class PrivateKBinsDiscretizer(PrivateColumns):
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where X has strings for the names of its columns.
+
+    See Also
+    --------
+    PrivateSplineTransformer : Makes curves instead of steps.
+    sklearn.preprocessing.KBinsDiscretizer : Cuts between public bounds, at no cost.
 
     Notes
     -----

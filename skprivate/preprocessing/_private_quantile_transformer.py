@@ -64,7 +64,8 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
 
     See Also
     --------
-    PrivateStandardScaler : The linear map; better where units are few.
+    PrivateStandardScaler : Scales linearly; better where units are few.
+    sklearn.preprocessing.QuantileTransformer : Fits without privacy.
 
     Notes
     -----

@@ -36,8 +36,7 @@ LINE_DEVIATION = 1.0 / 3.0
 class PrivateSplineTransformer(PrivateColumns):
     """Splines of every feature, on knots at quantiles released under differential privacy.
 
-    The private counterpart of `~sklearn.preprocessing.SplineTransformer` with ``knots="quantile"``. In front of a
-    linear model it makes an additive one. No range of the data has to be known.
+    In front of a linear model it makes an additive one. No range of the data has to be known.
 
     Parameters
     ----------
@@ -92,9 +91,10 @@ class PrivateSplineTransformer(PrivateColumns):
 
     See Also
     --------
-    make_additive_pipeline : With a linear model behind it and one budget for both.
-    PrivateKBinsDiscretizer : Steps instead of curves.
-    PrivateQuantileTransformer : One curve for each feature, whatever the target.
+    make_additive_pipeline : Adds a linear model within one budget.
+    PrivateKBinsDiscretizer : Makes steps instead of curves.
+    PrivateQuantileTransformer : Makes one curve, whatever the target.
+    sklearn.preprocessing.SplineTransformer : Fits without privacy (``knots="quantile"``).
 
     Notes
     -----

@@ -60,7 +60,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
 
     See Also
     --------
-    PublicScaler : Scales by constants that are public; costs nothing.
+    PublicScaler : Scales by public constants, at no cost.
+    PrivateQuantileTransformer : Suits heavy tails.
+    sklearn.preprocessing.StandardScaler : Fits without privacy.
 
     Notes
     -----

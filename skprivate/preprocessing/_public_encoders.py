@@ -121,9 +121,8 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
 class PublicOneHotEncoder(PublicEncoder):
     """One column for each of the given categories, and one for all other values.
 
-    The counterpart of `~sklearn.preprocessing.OneHotEncoder` that looks at no data: which categories occur in private
-    rows is private, and a column for a rare one reveals that somebody has it. Rare categories that are not listed
-    share the column of the rest.
+    Looks at no data: which categories occur in private rows is private, and a column for a rare one reveals that
+    somebody has it. Rare categories that are not listed share the column of the rest.
 
     Parameters
     ----------
@@ -141,6 +140,11 @@ class PublicOneHotEncoder(PublicEncoder):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if ``X`` has string names.
+
+    See Also
+    --------
+    PublicOrdinalEncoder : Makes one column of numbers.
+    sklearn.preprocessing.OneHotEncoder : Finds the categories, without privacy.
 
     Notes
     -----
@@ -232,8 +236,7 @@ class PublicOneHotEncoder(PublicEncoder):
 class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
     """Replace each value by its position in a given list of categories, and all others by the next number.
 
-    The counterpart of `~sklearn.preprocessing.OrdinalEncoder` that looks at no data: which categories occur in private
-    rows is private.
+    Looks at no data: which categories occur in private rows is private.
 
     Parameters
     ----------
@@ -247,6 +250,11 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if ``X`` has string names.
+
+    See Also
+    --------
+    PublicOneHotEncoder : Makes a column for each category.
+    sklearn.preprocessing.OrdinalEncoder : Finds the categories, without privacy.
 
     Notes
     -----

@@ -20,9 +20,8 @@ from skprivate.privacy import Versioned
 class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Shift and scale features by public constants: ``(X - center) / scale``.
 
-    Does what `~sklearn.preprocessing.StandardScaler` does in a pipeline, but looks at no data: a mean or
-    a maximum taken from private rows would be a release without noise. Where limits are known rather than
-    a typical scale, `from_bounds` makes the scaler that maps them to -1 and 1.
+    Looks at no data: a mean or a maximum taken from private rows would be a release without noise. Where
+    limits are known rather than a typical scale, `from_bounds` makes the scaler that maps them to -1 and 1.
 
     Parameters
     ----------
@@ -42,7 +41,9 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
 
     See Also
     --------
-    skprivate.datasets.load_flights : Has public limits in ``feature_bounds``.
+    PrivateStandardScaler : Finds the constants privately.
+    load_flights : Has public limits in ``feature_bounds``.
+    sklearn.preprocessing.StandardScaler : Fits the constants, without privacy.
 
     Notes
     -----

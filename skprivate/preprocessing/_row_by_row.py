@@ -70,7 +70,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    skprivate.check_pipeline : Says which steps need it.
+    check_pipeline : Names the steps that need it.
 
     Notes
     -----

@@ -243,7 +243,7 @@ def exact_sum(
 
     Parameters
     ----------
-    contributions : integer ndarray, or iterable of them
+    contributions : ndarray, or iterable of them
         Blocks of contributions; the sums of all blocks are added. float64 arrays are taken where all entries are
         integers (that is the caller's claim) and refused if they are not.
     axis : int, default=-1
@@ -255,6 +255,10 @@ def exact_sum(
     Returns
     -------
     ndarray of int64, or of Python integers (dtype object) where int64 does not hold them
+
+    See Also
+    --------
+    ball_contributions, interval_contributions : Make integers of bounded norm.
 
     Examples
     --------
@@ -364,6 +368,11 @@ def ball_contributions(
     ndarray of shape (n_coordinates, n_units), float64
         Integers, for `exact_sum`.
 
+    See Also
+    --------
+    interval_contributions : Clips single numbers.
+    exact_sum : Adds contributions.
+
     Notes
     -----
     A unit whose squares may underflow or overflow is divided by its largest entry first. The result is rounded
@@ -438,6 +447,11 @@ def interval_contributions(values: FloatArray, low: float, high: float, *, bits:
     -------
     ndarray of float64, same shape
         Integers, for `exact_sum`.
+
+    See Also
+    --------
+    ball_contributions : Clips vectors.
+    exact_sum : Adds contributions.
 
     Examples
     --------

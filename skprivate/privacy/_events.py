@@ -84,7 +84,13 @@ class _OfEpsilon(PrivacyEvent):
 
 @dataclass(frozen=True)
 class LaplaceEvent(_OfEpsilon):
-    """Laplace noise of scale (sensitivity / epsilon) on one number."""
+    """Laplace noise of scale (sensitivity / epsilon) on one number.
+
+    See Also
+    --------
+    PureEvent : Any mechanism of the same ε.
+    compose_epsilon : Composes events.
+    """
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,13 @@ class BoundedRangeEvent(_OfEpsilon):
 
 @dataclass(frozen=True)
 class GaussianEvent(PrivacyEvent):
-    """Gaussian noise of standard deviation ``noise_multiplier`` × (ℓ2 sensitivity) on ``size`` numbers."""
+    """Gaussian noise of standard deviation ``noise_multiplier`` × (ℓ2 sensitivity) on ``size`` numbers.
+
+    See Also
+    --------
+    gaussian_noise_multiplier : Finds the noise for a budget.
+    compose_epsilon : Composes events.
+    """
 
     noise_multiplier: float
     size: int = 1
@@ -216,6 +228,11 @@ class Mechanism(ABC):
     ----------
     theorem : str
         Goes into the guarantee.
+
+    See Also
+    --------
+    PrivateEstimatorMixin : Runs a mechanism in ``fit``.
+    open_release : Opens a release of your own.
 
     Examples
     --------

@@ -78,6 +78,12 @@ class PrivacyGuarantee(Versioned):
     ledger_entry : str
         Where it was paid: the ledger's identity and the number of the entry; empty without a ledger.
 
+    See Also
+    --------
+    guarantee_of : Composes the guarantee of a whole model.
+    privacy_report : Explains it to reviewers.
+    GuaranteeDisplay : Plots its trade-off curve.
+
     Examples
     --------
     >>> from skprivate.privacy import open_release

@@ -364,6 +364,11 @@ def open_release(
     TypeError, ValueError
         If a parameter is out of range or of another type.
 
+    See Also
+    --------
+    open_branches : Opens branches that share one plan.
+    PrivateEstimatorMixin : Opens the release of an estimator.
+
     Examples
     --------
     >>> from skprivate.privacy import open_release
@@ -464,6 +469,10 @@ def open_branches(
     Returns
     -------
     list of Branch
+
+    See Also
+    --------
+    open_release : Opens one release.
     """
     planned = count_events(plan)
     twice = release.adjacency is not Adjacency.ADD_REMOVE and not fixed_assignment

@@ -117,6 +117,11 @@ def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
     ValueError
         If a rate is out of range, or no ε > 0 keeps to them at this δ.
 
+    See Also
+    --------
+    GuaranteeDisplay : Plots the risk of a guarantee.
+    compose_epsilon : Computes ε from events.
+
     Examples
     --------
     >>> from skprivate.privacy import epsilon_of_risk

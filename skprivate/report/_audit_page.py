@@ -43,6 +43,11 @@ def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title:
     str
         HTML.
 
+    See Also
+    --------
+    audit_estimator, find_violation : Make such findings.
+    privacy_report : Reports on a release.
+
     Examples
     --------
     >>> from skprivate.audit import attack_report

@@ -74,8 +74,8 @@ class GuaranteeDisplay:
 
     See Also
     --------
-    skprivate.PrivacyGuarantee.trade_off : The numbers.
-    skprivate.report.privacy_report : The curve in a report.
+    PrivacyGuarantee.trade_off : Computes the curve.
+    privacy_report : Shows the curve in a report.
 
     Examples
     --------
@@ -213,6 +213,11 @@ class LedgerDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
+    See Also
+    --------
+    PrivacyLedger : Keeps the entries.
+    GuaranteeDisplay : Plots the risk of a guarantee.
+
     Examples
     --------
     >>> from skprivate.report import LedgerDisplay
@@ -334,6 +339,11 @@ class PrivacyUtilityDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    GuaranteeDisplay : Plots the risk of a guarantee.
+    sklearn.model_selection.ValidationCurveDisplay : Plots scores against any parameter.
 
     Notes
     -----

@@ -292,7 +292,8 @@ def privacy_report(
 
     See Also
     --------
-    to_release : The model to publish with it.
+    to_release : Copies the model to publish with it.
+    audit_page : Writes a page about an audit.
 
     Notes
     -----

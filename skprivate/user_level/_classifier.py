@@ -153,6 +153,13 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all are strings.
 
+    See Also
+    --------
+    UserLevelSGDRegressor : Predicts numbers instead of classes.
+    make_private_pipeline : Prepares a raw table within the budget.
+    PrivateSearchCV : Searches hyperparameters within one budget.
+    sklearn.linear_model.LogisticRegression : Fits without privacy.
+
     Notes
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:

@@ -27,7 +27,12 @@ class LinearLoss(Protocol):
 
 @runtime_checkable
 class CustomLoss(Protocol):
-    """Method that an object passed as ``loss`` must implement."""
+    """Method that an object passed as ``loss`` must implement.
+
+    See Also
+    --------
+    UserLevelSGDClassifier, UserLevelSGDRegressor : Minimise it.
+    """
 
     def gradient(self, X: FloatArray, y: FloatArray, coef: FloatArray) -> FloatArray:
         """Gradient of each row's loss.

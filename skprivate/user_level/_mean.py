@@ -77,6 +77,13 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all are strings.
 
+    See Also
+    --------
+    UserLevelQueries : Answers adaptive queries within one budget.
+    user_level_mean_errors : Predicts the errors.
+    user_level_sample_size : Computes how many users are enough.
+    pandas.DataFrame.mean : Averages without privacy.
+
     Notes
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the

@@ -193,8 +193,7 @@ class UserLevelQueries:
 
     See Also
     --------
-    UserLevelMean : The mean of all columns at once, where nothing is known of their range.
-    skprivate.user_level.theory.winsorized_mean_1d : One answer, through a release of your own.
+    UserLevelMean : Averages all columns, of unknown range.
 
     Notes
     -----

@@ -82,8 +82,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
-        Public number of users under ``adjacency="add-remove"``; by default it is released with noise. (Under
-        "replace-one" the number of users is public.)
+        Public number of users under ``adjacency="add-remove"``; by default it is released with noise. Under
+        "replace-one" the number of users is public.
     fit_intercept : bool, default=True
         Fit an intercept.
     alpha : float >= 0, optional
@@ -134,6 +134,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all are strings.
+
+    See Also
+    --------
+    UserLevelSGDClassifier : Predicts classes instead of numbers.
+    make_private_pipeline : Prepares a raw table within the budget.
+    PrivateSearchCV : Searches hyperparameters within one budget.
+    sklearn.linear_model.Ridge : Fits without privacy.
 
     Notes
     -----

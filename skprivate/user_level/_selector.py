@@ -93,6 +93,11 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all are strings.
 
+    See Also
+    --------
+    PrivateSearchCV : Fits and chooses within one budget.
+    parameter_cover : Makes candidates without data.
+
     Notes
     -----
     Guarantee: pure ε-differential privacy. The unit is a user with all rows, or a row if ``fit`` gets no ``user_ids``;

@@ -51,7 +51,12 @@ MAX_NOISE_LEVEL = 0.5
 
 
 class TooFewUsersWarning(UserWarning):
-    """n·ε is too small for anything to be learnt; depends on public numbers only."""
+    """n·ε is too small for anything to be learnt; depends on public numbers only.
+
+    See Also
+    --------
+    user_level_sample_size : Computes how many users are enough.
+    """
 
 
 class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):

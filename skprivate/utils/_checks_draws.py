@@ -50,6 +50,10 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_dat
     Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
     sensitivity, in exact arithmetic, and the fitted estimator must be the same. Neighbours are the worst one unit can
     do: subnormal and huge numbers, ties, one row or many. With both adjacencies where the estimator has them.
+
+    See Also
+    --------
+    audit_estimator : Replays a fit on your own data.
     """
     for variant in private_variants(estimator, make_data):
         replay_estimator(variant, make_data=make_data, at_most=_NEIGHBOURS).raise_failures(name)
@@ -60,6 +64,10 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
     and on other data, in which all other units are shuffled, alike, or extreme.
+
+    See Also
+    --------
+    isolation_failures : Lists the sums concerned.
     """
     for variant in private_variants(estimator, make_data):
         failures = isolation_failures(variant, make_data=make_data, at_most=_NEIGHBOURS // 5)

@@ -188,6 +188,10 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
     -------
     data : CheckData
         With ``user_ids`` (rows / 3 users) and ``private`` (about half of the rows) where ``fit`` takes them.
+
+    See Also
+    --------
+    CheckData : Holds data of your own.
     """
     X = rng.uniform(0.05, 0.95, size=(n_rows, 3))
     tags = get_tags(estimator)

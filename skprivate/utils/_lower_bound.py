@@ -44,6 +44,11 @@ def epsilon_lower_bound(
     epsilon : float
         The bound; 0 if nothing was distinguished.
 
+    See Also
+    --------
+    check_epsilon_lower_bound : Compares it with the claim.
+    skprivate.audit.epsilon_lower_bound : Bounds ε from attack scores.
+
     References
     ----------
     C. J. Clopper, E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
@@ -126,6 +131,11 @@ def check_epsilon_lower_bound(
     ------
     AssertionError
         The bound is above ``epsilon``, or half the noise is not noticed, so that this test could not fail.
+
+    See Also
+    --------
+    epsilon_lower_bound : Computes the bound.
+    half_noise : Halves the noise for comparison.
     """
     bound = epsilon_lower_bound(
         *([draw(data) for _ in range(n_runs)] for data in neighbours), delta=delta, alpha=alpha
@@ -144,6 +154,10 @@ def half_noise() -> Iterator[None]:
     """Halve the scale of the noise of every release in this context, and select twice as sharply.
 
     A mutation for tests: what they claim to notice must fail in here.
+
+    See Also
+    --------
+    check_epsilon_lower_bound : Checks that half the noise is seen.
     """
     noise = "skprivate.privacy.noise"
 

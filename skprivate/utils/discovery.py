@@ -25,6 +25,11 @@ def all_estimators() -> list[tuple[str, type[Any]]]:
     estimators : list of (str, type)
         Names and classes, in alphabetical order.
 
+    See Also
+    --------
+    parametrize_with_privacy_checks : Tests each of them.
+    sklearn.utils.discovery.all_estimators : Lists scikit-learn's own.
+
     Examples
     --------
     >>> from skprivate.utils.discovery import all_estimators

@@ -99,6 +99,10 @@ def privacy_checks() -> list[Callable[..., None]]:
     checks : list of callable
         Each is called as ``check(name, estimator, make_data=…)`` and raises AssertionError. A check that does not
         concern an estimator (one that releases nothing, one without per-row metadata) returns at once.
+
+    See Also
+    --------
+    check_privacy : Runs them all.
     """
     return list(_CHECKS)
 
@@ -118,6 +122,12 @@ def check_privacy(estimator: Any, *, make_data: MakeData = default_data) -> None
     ------
     AssertionError
         The first check that failed, with what it found.
+
+    See Also
+    --------
+    parametrize_with_privacy_checks : Makes a test of each check.
+    check_mechanism : Checks a mechanism by itself.
+    sklearn.utils.estimator_checks.check_estimator : Runs scikit-learn's checks.
 
     Examples
     --------
@@ -145,6 +155,11 @@ def parametrize_with_privacy_checks(
     -------
     decorator : `pytest.mark.parametrize`
         For a test with the arguments ``estimator`` and ``check``.
+
+    See Also
+    --------
+    check_privacy : Runs the checks without pytest.
+    sklearn.utils.estimator_checks.parametrize_with_checks : Tests scikit-learn's interface.
 
     Examples
     --------

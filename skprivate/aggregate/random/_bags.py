@@ -264,7 +264,7 @@ class RandomBags(Versioned):
     Parameters
     ----------
     members : ndarray of int64, shape (n_memberships,)
-        Rows of the first bag, then of the second, …
+        Rows of the first bag, then of the second, and so on.
     sizes : ndarray of int64, shape (n_bags,)
     label_sums : ndarray of float64, shape (n_bags, n_outputs)
         Label sums, noisy for "laplace"; the drawn bits for "bernoulli".
@@ -278,6 +278,11 @@ class RandomBags(Versioned):
     guarantee : PrivacyGuarantee
     label_bounds : (float, float) or None
         Interval that numbers were clipped to.
+
+    See Also
+    --------
+    make_random_bags : Makes them from rows.
+    RandomBagClassifier, RandomBagRegressor : Learn from them.
     """
 
     members: IntArray
@@ -487,6 +492,11 @@ def make_random_bags(
     Returns
     -------
     RandomBags
+
+    See Also
+    --------
+    make_curated_bags : Groups by feature values instead.
+    RandomBagClassifier, RandomBagRegressor : Learn from the bags.
 
     Notes
     -----

@@ -130,6 +130,11 @@ def release_frames(
         groups are subtotals of others. Messages do not depend on the sums, and
         nothing is spent.
 
+    See Also
+    --------
+    make_curated_bags : Groups rows in memory or in blocks.
+    bags_from_sql : Groups a table of a database.
+
     Notes
     -----
     (ε, δ)-label differential privacy, replace-one. A row is in one group of each of the k tables. Replacing its label

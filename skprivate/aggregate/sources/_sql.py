@@ -205,6 +205,11 @@ def bags_from_sql(
         If columns are not there, classes and label_bounds are both missing, or the database refuses a query. No
         message quotes a value, and nothing is spent.
 
+    See Also
+    --------
+    make_curated_bags : Groups rows in memory or in blocks.
+    release_frames : Takes tables that are grouped already.
+
     Notes
     -----
     (ε, δ)-label differential privacy, replace-one, as in `make_curated_bags`. The sums that the database adds up

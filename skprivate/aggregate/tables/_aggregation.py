@@ -427,6 +427,12 @@ def make_curated_bags(
     CuratedBags
         ``bags.to_dict()`` is plain; learn from it with ``CuratedBagGAMClassifier().fit_bags(X, bags)``.
 
+    See Also
+    --------
+    bags_from_sql : Groups a table of any size.
+    make_random_bags : Draws bags at random instead.
+    CuratedBagGAMClassifier, CuratedBagGAMRegressor : Learn from the bags.
+
     Notes
     -----
     ε-label differential privacy, replace-one: replacing one label moves one bag sum in each of the k feature sets by

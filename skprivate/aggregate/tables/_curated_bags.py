@@ -265,6 +265,12 @@ class CuratedBags(Versioned):
         Interval that numbers were clipped to. Of several numbers it and ``square_sum`` are tuples with one for each.
     guarantee : PrivacyGuarantee
         Of the release of all tables together.
+
+    See Also
+    --------
+    make_curated_bags : Makes them from rows.
+    release_frames : Makes them from GROUP BY tables.
+    CuratedBagGAMClassifier, CuratedBagGAMRegressor : Learn from them.
     """
 
     columns: tuple[Column, ...]
@@ -407,7 +413,7 @@ class CuratedBags(Versioned):
 
         See Also
         --------
-        skprivate.aggregate.release_frames : Adds noise to exact tables.
+        release_frames : Adds noise to exact tables.
 
         Examples
         --------

@@ -55,6 +55,11 @@ class LiRAAttack(ReferenceAttack):
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where they came with names that are strings.
 
+    See Also
+    --------
+    RMIAAttack : Needs fewer reference models.
+    LossThresholdAttack : Needs no reference models.
+
     References
     ----------
     Carlini, Chien, Nasr, Song, Terzis, Tramèr, "Membership inference attacks from first principles", 2022.
@@ -160,6 +165,11 @@ class RMIAAttack(ReferenceAttack):
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where they came with names that are strings.
 
+    See Also
+    --------
+    LiRAAttack : Compares with many reference models.
+    LossThresholdAttack : Needs no reference models.
+
     References
     ----------
     Zarifzadeh, Liu, Shokri, "Low-cost high-power membership inference attacks", 2024.
@@ -222,6 +232,10 @@ class LossThresholdAttack(MembershipAttack):
         Their names, where they came with names that are strings.
     is_fitted_ : bool
         True; there is nothing to learn.
+
+    See Also
+    --------
+    LiRAAttack, RMIAAttack : Are stronger, with reference models.
 
     References
     ----------

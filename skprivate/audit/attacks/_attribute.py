@@ -75,6 +75,11 @@ class AttributeInferenceAttack(BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where they came with names that are strings.
 
+    See Also
+    --------
+    RMIAAttack : Infers membership instead of a feature.
+    FiniteAdversaryAuditor : Bounds what every adversary could infer.
+
     References
     ----------
     Fredrikson, Jha, Ristenpart, "Model inversion attacks that exploit confidence information", 2015.

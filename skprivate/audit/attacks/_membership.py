@@ -92,6 +92,11 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
     records themselves); ``membership_scores(model, X, y)`` scores records against a fitted target model;
     ``evaluate`` compares the scores with the true membership. No membership of the target's is ever used for
     scoring, so every figure is held out.
+
+    See Also
+    --------
+    LiRAAttack, LossThresholdAttack, RMIAAttack : Score records, each its own way.
+    attack_report : Summarises the scores.
     """
 
     @abstractmethod

@@ -67,6 +67,11 @@ def attack_probabilities(
     ValueError
         If a part of the split would hold no members, or no others.
 
+    See Also
+    --------
+    FiniteAdversaryAuditor : Bounds what every adversary could achieve.
+    output_summary : Computes what the attacker sees.
+
     Examples
     --------
     >>> import numpy as np

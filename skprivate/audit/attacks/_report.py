@@ -112,6 +112,11 @@ def attack_report(
     -------
     AttackReport
 
+    See Also
+    --------
+    epsilon_lower_bound : Bounds ε from the same scores.
+    sklearn.metrics.roc_curve : Computes all rates, without intervals.
+
     Examples
     --------
     >>> import numpy as np

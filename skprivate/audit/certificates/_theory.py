@@ -253,7 +253,7 @@ def theorem_bound(
     confidence: float = 0.99,
     random_state: int | None = None,
 ) -> TheoremBound:
-    """Compute the paper's own lower bound on the loss of every adversary; `FiniteAdversaryAuditor` has a sharper one.
+    """Compute the paper's own lower bound on the loss of every adversary.
 
     Parameters
     ----------
@@ -284,6 +284,10 @@ def theorem_bound(
     ------
     ValueError
         If the constants of Theorem 1 are missing, or n is too small for Theorem 3.
+
+    See Also
+    --------
+    FiniteAdversaryAuditor : Computes sharper bounds.
 
     Examples
     --------

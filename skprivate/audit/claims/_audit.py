@@ -219,6 +219,12 @@ def audit_estimator(
         (``"replay"``), no neighbour can be built, ``guarantee`` protects something else than the fit, or a parameter is
         out of range or at odds with the claim.
 
+    See Also
+    --------
+    find_violation : Searches inputs that break a guarantee.
+    check_privacy : Runs all common privacy checks.
+    audit_page : Writes the findings as a page.
+
     Notes
     -----
     A claim that is not refuted is not proven: an audit sees a few inputs. The replay does not see noise that is drawn

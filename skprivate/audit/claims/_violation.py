@@ -240,6 +240,10 @@ def find_violation(
         If nothing is claimed, neighbours cannot be built for the unit or the metric, or ``pairs`` hold something else,
         a distance that is no finite number, or one where the claim has none.
 
+    See Also
+    --------
+    audit_estimator : Audits a guarantee on given data.
+
     Notes
     -----
     Validity rests on the runs that decide being independent, and on nothing else: a fair bit decides the input of each,

@@ -73,6 +73,11 @@ def predicted_accuracy(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike 
     Bracket
         With ``lower`` and ``upper``.
 
+    See Also
+    --------
+    MetricPrivatizer : Randomises rows of such a space.
+    tree_distances : Makes the space of a taxonomy.
+
     Examples
     --------
     >>> import numpy as np

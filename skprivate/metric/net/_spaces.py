@@ -80,6 +80,11 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     Returns
     -------
     ndarray of shape (n, n)
+
+    See Also
+    --------
+    load_icd10 : Loads a tree of diagnoses.
+    MetricPrivatizer : Randomises codes by these distances.
     """
     if not base > 1:
         raise ValueError(f"base must be above 1, got {base!r}.")

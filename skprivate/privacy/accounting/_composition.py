@@ -118,6 +118,12 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     float
         An upper bound on the true ε, ``inf`` if none is known; never below it.
 
+    See Also
+    --------
+    compose_delta : Computes δ at a given ε.
+    filter_epsilon : Composes draws chosen on the way.
+    gaussian_noise_multiplier : Finds the noise for a budget.
+
     Examples
     --------
     >>> from skprivate.privacy import GaussianEvent, compose_epsilon
@@ -142,6 +148,10 @@ def compose_delta(events: Events, epsilon: float) -> float:
     -------
     float
         An upper bound on the true δ, in [0, 1]; 0 only if the pure sum is at most ε.
+
+    See Also
+    --------
+    compose_epsilon : Computes ε at a given δ.
 
     Examples
     --------
@@ -189,6 +199,11 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     -------
     float
         The smaller of the pure sum and the sum in zCDP at δ.
+
+    See Also
+    --------
+    compose_epsilon : Composes a fixed plan, more tightly.
+    PrivacyLedger : Keeps such a budget.
 
     References
     ----------
@@ -243,6 +258,10 @@ def gaussian_noise_multiplier(
     ------
     ValueError
         If the other events alone exceed the budget.
+
+    See Also
+    --------
+    compose_epsilon : Computes the ε of given noise.
 
     Examples
     --------

@@ -110,7 +110,9 @@ class PrivacyLedger:
 
     See Also
     --------
-    BudgetExceededError : What a release that does not fit raises.
+    BudgetExceededError : Raised where a release does not fit.
+    quote : Computes the cost of a fit beforehand.
+    LedgerDisplay : Plots what has been spent.
 
     Notes
     -----

@@ -48,6 +48,10 @@ def select_repeatedly(
     ------
     ValueError
         If the plan states less than `search_epsilon` proves; nothing is drawn.
+
+    See Also
+    --------
+    plan_search : Makes the plan.
     """
     if not holds(search):
         raise ValueError(

@@ -114,6 +114,11 @@ def plan_search(
     ValueError
         If a number is out of range, or no budget of one evaluation fits.
 
+    See Also
+    --------
+    select_repeatedly : Carries the plan out.
+    PrivateSearchCV : Searches hyperparameters with such a plan.
+
     Examples
     --------
     >>> from skprivate.privacy import LaplaceEvent, plan_search

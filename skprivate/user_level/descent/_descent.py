@@ -128,6 +128,10 @@ class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
     """A private descent did not converge, most often because features have very different scales or are far from 0.
 
     Computed from released numbers alone: it costs nothing and reveals nothing that the coefficients do not.
+
+    See Also
+    --------
+    PublicScaler, PrivateStandardScaler : Scale features.
     """
 
 

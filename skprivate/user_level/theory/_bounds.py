@@ -101,6 +101,11 @@ def user_level_mean_errors(
     TypeError, ValueError
         If a parameter is of another type or outside its range.
 
+    See Also
+    --------
+    user_level_sample_size : Computes how many users are enough.
+    user_level_lower_bound : Bounds the error of every private method.
+
     Notes
     -----
     A model, no bound: users' means are taken as normal with covariance σ²I, the private selections as exact. With noise
@@ -160,8 +165,8 @@ def user_level_sample_size(
 
     See Also
     --------
-    user_level_mean_errors : The prediction.
-    user_level_lower_bound : What no private method can do better.
+    user_level_mean_errors : Predicts the errors.
+    user_level_lower_bound : Bounds the error of every private method.
 
     Examples
     --------
@@ -302,8 +307,8 @@ def user_level_risk_bound(
 
     See Also
     --------
-    user_level_lower_bound : What no private method can do better.
-    user_level_mean_errors : Predictions for `UserLevelMean`, not bounds.
+    user_level_lower_bound : Bounds the error of every private method.
+    user_level_mean_errors : Predicts the errors of `UserLevelMean`.
 
     Notes
     -----
@@ -488,6 +493,11 @@ def user_level_lower_bound(
     ------
     TypeError, ValueError
         If a parameter is of another type or outside its range.
+
+    See Also
+    --------
+    user_level_mean_errors : Predicts the errors of `UserLevelMean`.
+    user_level_risk_bound : Bounds the risk from above.
 
     Notes
     -----
