@@ -454,6 +454,7 @@ def test_estimators_of_other_packages_tell_their_draws():
     assert recorder.numbers() == {"release": [(2, 2)], "fit": [(1, 1)]}
 
 
+@pytest.mark.slow
 def test_candidates_are_told_and_chosen_alike_for_every_number_of_jobs():
     rng = public_generator(0)
     X = rng.normal(size=(120, 2))
@@ -480,6 +481,7 @@ def test_reference_models_are_the_same_for_every_number_of_jobs(rate):
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_without_scikit_learns_callbacks_everything_fits():
     """As before scikit-learn 1.9."""
     program = """

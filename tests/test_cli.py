@@ -37,6 +37,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_both_names_of_the_command(path, capsys):
     from skprivate import __main__ as demonstration
     from skprivate import __version__
@@ -54,6 +55,7 @@ def test_both_names_of_the_command(path, capsys):
     assert whole.returncode == 0 and "spent       epsilon 1, delta 0" in whole.stdout
 
 
+@pytest.mark.slow
 def test_as_a_process(path, tmp_path):
     shown = run("ledger", "show", path)
     assert shown.returncode == 0 and not shown.stderr
@@ -148,6 +150,7 @@ def test_the_output_never_takes_the_place_of_the_ledger(path, command, suffix, t
     assert PrivacyLedger.open(path).seals() == before
 
 
+@pytest.mark.slow
 def test_notes_in_no_encoding_are_shown_as_they_are(tmp_path, capsys):
     path = tmp_path / "odd.ledger"
     ledger = PrivacyLedger(path, epsilon=1.0).annotated("caf\udce9")
@@ -184,6 +187,7 @@ def test_report(path, tmp_path, capsys):
     assert "there is no privacy ledger" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_report_needs_no_right_to_write(path, tmp_path):
     before = os.path.getmtime(path)
     os.chmod(path, 0o444)
@@ -208,6 +212,7 @@ def test_the_last_entries(path, capsys):
         assert left.value.code == 2 and "must be an integer >= 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs pipes of a shell")
 def test_a_reader_that_has_seen_enough(tmp_path):
     """`… | head -1`, with more entries than a pipe holds: no word, and the code of success."""
@@ -235,6 +240,7 @@ def test_a_reader_that_has_seen_enough(tmp_path):
         process.stderr.close()
 
 
+@pytest.mark.slow
 def test_every_terminal_and_locale(path):
     """The same bytes whatever the locale says of programs' data; a table without codes that move a cursor."""
     plain = {

@@ -72,6 +72,7 @@ def test_estimators_are_found():
     assert all(issubclass(estimator_class, BaseEstimator) for estimator_class in names.values())
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 def test_class(estimator):
     check_class(estimator)
@@ -86,7 +87,7 @@ def _is_private(estimator):
     return "epsilon" in estimator.get_params(deep=False)
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks([estimator for estimator in ESTIMATORS if _is_private(estimator)])
 def test_privacy(estimator, check):
     check(estimator)

@@ -102,11 +102,13 @@ def composite_data(estimator, rng, n_rows):
     return CheckData(data.X, data.y, dict.fromkeys(names, data.metadata["user_ids"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", COMPOSITES, ids=lambda model: type(model).__name__)
 def test_composites_check_all_steps_before_the_first_one_pays(model):
     check_errors_spend_nothing(type(model).__name__, model, make_data=composite_data)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda model: type(model).__name__)
 def test_variants_check_before_they_pay(model):
     check_errors_spend_nothing(type(model).__name__, model)
@@ -143,6 +145,7 @@ def releases():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(releases()))
 def test_functions_check_before_they_pay(name):
     function, right = releases()[name]

@@ -45,6 +45,7 @@ def search(ledger, **options):
     return GridSearchCV(regressor, {"epsilon": EPSILONS}, **options)
 
 
+@pytest.mark.slow
 def test_every_fit_of_every_worker_is_charged(tmp_path, data):
     X, y, users = data
     ledger = PrivacyLedger(
@@ -131,7 +132,7 @@ SIX = {
 }
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("name", SIX)
 @pytest.mark.parametrize("kind", ["numpy", "pandas", "polars"])
 @pytest.mark.parametrize("way", ["plain", "ledger", "routing"])

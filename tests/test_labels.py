@@ -320,6 +320,7 @@ def encoders():
             yield name
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_names_whoever_encodes_labels():
     found = set(encoders())
@@ -403,6 +404,7 @@ def released(classes, y, epsilon):
     }
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("name", ["curated", "random", "bags", "frames"])
 def test_a_class_that_no_label_has_is_warned_of(name):
     y = (MANY[:, 0] > 0).astype(int)
@@ -430,6 +432,7 @@ def test_a_class_of_several_that_no_label_has_is_warned_of():
 LARGE = (2**53, 2**53 + 1, 2**60 + 1, 2**60 + 3, 7)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(LARGE), min_size=2, max_size=8),
     st.sampled_from([0, -1, 0.5, 2.0**53, 2**63, 2**64, 1e300, True, np.float32(0.1), np.int8(7)]),

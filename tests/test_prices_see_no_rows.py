@@ -101,6 +101,7 @@ def others(data, unit):
             yield _with_rows(data, unit, rows, None, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda k: k.__name__)
 def test_a_dry_run_draws_from_zeros_and_is_the_same_on_all_data(kind):
     """Prices and attributes, to the last bit."""
@@ -242,6 +243,7 @@ def quoted(model, X, y, **metadata):
     return prices(quoted.entries), quoted.price, quoted.exact
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_quotes_are_equal_on_all_data_of_one_shape(name):
     model, labels = COMPOSITES[name]
@@ -267,6 +269,7 @@ def test_quotes_of_frames_are_equal(kind):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [False, True])
 def test_plans_of_searches_and_prices_of_folds_are_equal_on_all_data_of_one_shape(labels):
     scaled = make_pipeline(PrivateStandardScaler(0.5), label() if labels else number())
@@ -411,6 +414,7 @@ def test_folds_by_labels_are_refused_before_they_are_made():
         quote(GridSearchCV(label(), GRID, cv=3, error_score="raise"), TABLES[0][1], labels, ledger=ledger)
 
 
+@pytest.mark.slow
 def test_folds_by_position_are_good_for_rows_whose_number_is_public():
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="row", adjacency="replace-one")
     quoted = quote(GridSearchCV(number(), GRID, cv=3), TABLES[0][1], TABLES[0][2], ledger=ledger)

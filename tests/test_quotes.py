@@ -44,7 +44,7 @@ LONG = {
 }
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

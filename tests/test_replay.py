@@ -248,6 +248,7 @@ X = RNG.integers(0, 3, size=(40, 2))
 NUMBERS = (*EXTREMES, 2.0, -2.0, 1e15, 1.7e18)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete_gaussian"])
 @pytest.mark.parametrize("kind", ["classes", "numbers", "range", "far"])
 def test_curated_bags(mechanism, kind, looked_at):

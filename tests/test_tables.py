@@ -167,6 +167,7 @@ ENCODERS = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("kind", "make"), IN_MEMORY)
 @settings(deadline=None, max_examples=3)
 @given(draws, st.integers(0, 11))

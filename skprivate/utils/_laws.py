@@ -177,6 +177,8 @@ class LawTape:
     def _look(self, draw: Draw, sample: Any) -> None:
         selects = draw.kind.startswith("select")
         width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
+        if draw.kind == "select_parts":  # a choice for each part
+            width = len(draw.options["parts"])
         times = max(2, math.ceil(_NUMBERS * (_CHOICES if selects else 1) / width))
         tests = self._again(draw, sample, times)
         if not tests:

@@ -45,6 +45,7 @@ CHECKED = NETWORKS and [
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
 # At the default budget a network of few passes is no match for the 300 rows on which a classifier must be right: it
 # has all its passes here, or exact sums.
+@pytest.mark.take_turns(9)
 @parametrize_variants([*VARIANTS, *CHECKED])
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -55,7 +56,7 @@ def positive(estimator, rng, n_rows):
     return CheckData(data.X, np.exp(data.y) if data.y.dtype.kind == "f" else data.y, data.metadata)
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks(
     [
         CuratedBagGAMClassifier(mechanism="discrete_gaussian", penalty=1.0, feature_sets="singles"),

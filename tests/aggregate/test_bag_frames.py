@@ -160,6 +160,7 @@ def column(values):
     return array
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(VALUES, min_size=2, max_size=3),
@@ -371,6 +372,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete_gaussian"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_released_tables_replay_within_their_sensitivity(kind, mechanism):

@@ -75,6 +75,7 @@ def test_bags_of_one_row_have_the_loss_of_their_labels():
     assert deviance == pytest.approx(mean_poisson_deviance(numbers, mean), rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.floats(-50, 50), min_size=3, max_size=3),

@@ -57,6 +57,7 @@ def test_reports_survive_json():
         np.testing.assert_array_equal(released_sums(again), released_sums(bags))
 
 
+@pytest.mark.slow
 def test_learning_needs_the_reports_alone(tmp_path):
     """Another process that never sees y fits the same model from features and reports."""
     bags = make_curated_bags(X, Y, "pairs", epsilon=2.0, random_state=0, categorical_features="all")
@@ -195,6 +196,7 @@ def test_noise_has_the_stated_variance_end_to_end(global_seeds=(0, 1)):
         assert abs(residuals.mean()) < 5.2 * math.sqrt(variance / residuals.size)
 
 
+@pytest.mark.slow
 def test_statistical_audit_of_the_release():
     """A likelihood-ratio attacker on 4000 releases of neighbouring labels finds no more than ε (Hoeffding, 1e-6)."""
     epsilon, runs = 1.0, 4000

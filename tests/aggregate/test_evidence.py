@@ -64,6 +64,7 @@ def test_posterior_step_is_generalised_least_squares():
     np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 25.0])
 def test_variances_are_recovered(noise):
     """Simulated from the prior; the estimate of each component is within a factor of 2.5, averaged over seeds.
@@ -136,6 +137,7 @@ def test_the_iterative_filter_finds_the_mode_of_the_dense_one(loss):
     assert apart(found, dense) < 0.3 < 1.5 < apart(start, dense)
 
 
+@pytest.mark.slow
 def test_the_filter_is_done_soon_where_columns_say_much():
     """Wide priors and many rows make S nearly singular beside its largest part: the filter gave up on real tables."""
     rng = np.random.default_rng(0)

@@ -138,6 +138,7 @@ def test_the_sensitivity_is_attained(case):
         assert worst[0] == 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS), st.integers(0, ROWS - 1), st.integers(-1, 3)
@@ -227,6 +228,7 @@ def test_fits_draw_on_integers_alone_and_what_they_planned(estimator, numbers):
 # What was wrong once ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_covers_all_numbers_of_a_row():
     outputs, runs = 30, 400
     X, zeros = np.zeros((100, 1)), np.zeros((100, outputs))
@@ -251,6 +253,7 @@ def test_noise_covers_all_numbers_of_a_row():
         assert bags.noise_variance == pytest.approx(2 * (5 * outputs * most) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", [False, True])
 def test_bounds_far_from_zero_keep_the_noise(fit):
     """In float64 one label of 20 000 moved the sum of an interval of length 1 at 10¹⁵ by 4096."""

@@ -197,6 +197,7 @@ def classes():
     return X, (rng.random(6000) < expit(score)).astype(int), score
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("release", ["mean", "bernoulli", "laplace"])
 @pytest.mark.parametrize("m", [1, 4, 80])
 def test_the_classifier_recovers_the_direction(classes, release, m):
@@ -213,6 +214,7 @@ def test_the_classifier_recovers_the_direction(classes, release, m):
     assert model.privacy_guarantee_.epsilon == (2.0 if release == "laplace" else math.inf)
 
 
+@pytest.mark.slow
 def test_the_default_likelihood_is_no_worse_than_the_usual_ones(classes):
     X, y, score = classes
     for m in (8, 40):
@@ -234,6 +236,7 @@ def test_the_default_likelihood_is_no_worse_than_the_usual_ones(classes):
         assert errors["likelihood"] <= 1.05 * min(errors.values())
 
 
+@pytest.mark.slow
 def test_multiclass_and_multilabel(classes):
     X, _, _ = classes
     labels = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.5, 0.7])]
@@ -253,6 +256,7 @@ def test_it_composes_with_transformers(classes):
     assert splines.fit(X, y).score(X, y) > 0.9 > 0.7 > plain.fit(X, y).score(X, y)
 
 
+@pytest.mark.slow
 def test_learning_needs_the_aggregates_alone(classes, tmp_path):
     X, y, _ = classes
     bags = make_random_bags(X, y, 5, epsilon=3.0, random_state=0)
@@ -466,6 +470,7 @@ def test_few_bags_are_not_interpolated_by_buckets():
     assert np.mean(lost) < 0.05
 
 
+@pytest.mark.slow
 def test_evidence_takes_buckets_where_they_serve_and_leaves_them_elsewhere():
     for seed in range(3):
         rng = np.random.default_rng(seed)

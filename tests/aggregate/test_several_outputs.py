@@ -82,6 +82,7 @@ def test_multilabel_conventions_are_those_of_scikit_learn(rows):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+@pytest.mark.slow
 def test_a_label_that_nobody_has_and_many_labels(rows):
     X, labels, _, _ = rows
     wide = np.column_stack([np.zeros(1200, dtype=int), np.ones(1200, dtype=int), *[labels[:, 0]] * 58])
@@ -232,6 +233,7 @@ def test_entries_of_an_indicator_matrix_that_are_neither_count_as_0(rows):
 # Reports and tables --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("epsilon", [None, 2.0])
 @pytest.mark.parametrize("numbers", [False, True])
 def test_reports_of_several_columns_are_learned_from(rows, numbers, epsilon):

@@ -102,6 +102,7 @@ def test_exact_fit_is_that_of_individual_labels_with_0_for_dropped_bags():
     assert np.any(parts[:, 0] == 0.0) and not np.any(parts[:, 1] == 0.0)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("submodel", ["crosses", "factors", "mlp"])
 @pytest.mark.parametrize("kind", [CuratedBagGAMClassifier, CuratedBagGAMRegressor])
 def test_noisy_fits_without_small_bags(kind, submodel):
@@ -117,6 +118,7 @@ def test_noisy_fits_without_small_bags(kind, submodel):
     assert np.std(getattr(merged, predict)(X) - noisy) < 0.3 * np.std(exact)
 
 
+@pytest.mark.slow
 def test_many_noisy_cells_without_small_bags():
     X, y = skewed(30000, n_values=40)
     X = np.column_stack([X[:, 0], X[:, 1] * 5 + np.arange(30000) % 5, X[:, 2]])

@@ -64,6 +64,7 @@ def crossed():
     return X[:12_000], y[:12_000], X[12_000:], y[12_000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "gain"), [(None, 0.03), (8.0, 0.03), (2.0, 0.01)])
 def test_factors_beat_tables_where_crosses_are_products(crossed, epsilon, gain):
     X, y, X_test, y_test = crossed

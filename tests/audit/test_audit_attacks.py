@@ -70,6 +70,7 @@ def test_membership_is_never_looked_at(digits_target):
         assert low < 0.5 < high
 
 
+@pytest.mark.slow
 def test_power_of_rmia_with_four_references(digits_target):
     X, y, member, model = digits_target
     attack = RMIAAttack(RandomForestClassifier(60), random_state=0).fit(X, y)
@@ -86,6 +87,7 @@ def test_power_of_rmia_with_four_references(digits_target):
     assert "AUC" in str(report)
 
 
+@pytest.mark.slow
 def test_lira_and_offline_scores():
     X, y = load_breast_cancer(return_X_y=True)
     member = split(len(y), 2)
@@ -101,6 +103,7 @@ def test_lira_and_offline_scores():
     assert np.isfinite(by_record.fit(X, y).membership_scores(model, X, y)).all()
 
 
+@pytest.mark.slow
 def test_regression_targets():
     X, y = load_diabetes(return_X_y=True)
     member = split(len(y), 3)

@@ -270,6 +270,7 @@ def test_smoothing_and_truncation():
     assert smooth.variation_ == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_plane_and_space():
     rng = np.random.default_rng(6)
     points = rng.normal(size=(600, 3))

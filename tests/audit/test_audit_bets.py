@@ -79,6 +79,7 @@ def test_false_alarms_in_many_null_audits(name):
     assert alarms <= binom.isf(1e-6, 400, 0.2)
 
 
+@pytest.mark.slow
 def test_a_claim_is_told_from_one_twice_as_large_in_few_fits():
     """A Gaussian pair at μ = 2.2 with too little noise: with its law known 160 fits would do, and 64 are practice."""
     mu = 2.2 / 8

@@ -180,6 +180,7 @@ def test_turning_line_finds_the_best_half_plane(kind, seed):
         assert best_offset(points @ normal, r)[1] == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(KINDS + EXTREME), st.integers(1, 12), st.integers(0, 10**6))
 def test_turning_line_is_exact_for_integer_masses(kind, n, seed):
@@ -230,6 +231,7 @@ def test_scales_that_float64_cannot_hold_are_refused():
     assert np.isfinite(scaled.predict(np.full((1, 2), 1e308))).all()
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bound_on_half_spaces_holds_and_closes_in_general_position(kind):
     for seed in range(4):
@@ -459,6 +461,7 @@ def test_failure_rate_is_nominal_where_nothing_is_overfitted():
     assert unprotected > 0.25 * runs
 
 
+@pytest.mark.slow
 def test_certificate_never_exceeds_the_truth_in_the_plane():
     rng = np.random.default_rng(23)
     runs, failures = 18, 0

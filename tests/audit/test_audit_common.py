@@ -24,6 +24,7 @@ def test_common_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("estimator", INSTANCES, ids=repr)
 def test_column_names_are_checked(estimator):
     check_dataframe_column_names_consistency(type(estimator).__name__, estimator)

@@ -146,6 +146,7 @@ def test_bound_stays_below_a_true_epsilon_where_the_mechanism_is_tight(parameter
     assert failures <= binom.isf(1e-6, runs, 0.1)
 
 
+@pytest.mark.slow
 def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
     """Why scores are split: calibrating on the tested scores themselves raises false alarms above nominal."""
     rng = np.random.default_rng(14)

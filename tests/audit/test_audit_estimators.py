@@ -89,6 +89,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("claim", "params"), SETTINGS, ids=lambda v: " ".join(map(str, v.values()))[:24])
 def test_sound_and_broken_in_every_unit(claim, params):
     X, y = data()
@@ -102,6 +103,7 @@ def test_sound_and_broken_in_every_unit(claim, params):
     assert "VIOLATED" in str(broken) and "not refuted" in str(sound)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_nominal():
     X, y = data()
     alarms = sum(

@@ -64,6 +64,7 @@ def test_what_is_no_probability_or_fits_no_label_is_refused(outputs, labels, key
         output_summary(outputs, labels, **keywords)
 
 
+@pytest.mark.slow
 def test_auditor_takes_probabilities_with_labels(digits):
     X, y, member, model = digits
     p = model.predict_proba(X)

@@ -183,6 +183,7 @@ def mean_audit(model=None, **options):
     )
 
 
+@pytest.mark.slow
 def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other_data():
     """Plans depend on public numbers of rows, so two sound fits state an ε that differs in its last digits."""
     few = UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0).fit(UNITS).privacy_guarantee_
@@ -194,6 +195,7 @@ def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other
     ).violated  # it is a claim here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["replay", "black-box"])
 def test_a_guarantee_that_is_passed_may_be_of_other_data(method):
     model = UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0)
@@ -233,6 +235,7 @@ class Salted(UserLevelMean):
         return self
 
 
+@pytest.mark.slow
 def test_fits_that_differ_by_themselves_are_not_replayed():
     model = Salted(epsilon=1.0, delta=1e-6, tau=1.0)
     found = mean_audit(model, n_runs=60, simulate=True)
@@ -314,6 +317,7 @@ def test_law_of_permute_and_flip_by_enumeration():
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_declared_laws_are_uniform_for_every_kind_of_draw(seed):
     """10 000 draws of each kind; a sound one fails a test with probability 1e-9."""
@@ -364,6 +368,7 @@ def test_declared_laws_are_uniform_for_every_kind_of_draw(seed):
         assert worst.p_value > 1e-9, str(worst)
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_under_the_declared_law():
     """5 % of sound audits show p < 5 % in each test, up to binomial chance (1e-6)."""
     rng = np.random.default_rng(1)

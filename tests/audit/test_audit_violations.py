@@ -127,6 +127,7 @@ def test_functions_users_and_pairs_of_ones_own():
     assert report.counts.n_pairs == 1
 
 
+@pytest.mark.slow
 def test_integers_that_pass_through_floats_are_found_by_halving():
     def shifted(X, random_state=None):
         rng = np.random.default_rng(random_state)
@@ -171,6 +172,7 @@ class Coins(RowNoise):
         return (rng.random(np.shape(X)) < chance).astype(float)
 
 
+@pytest.mark.slow
 def test_a_jump_of_a_randomiser_is_found_by_halving():
     claim = {"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l1", "settings": [{}]}
     report = find_violation(
@@ -214,6 +216,7 @@ class RowsPerUser(BaseEstimator):
         return self
 
 
+@pytest.mark.slow
 def test_users_numbers_of_rows_are_searched_wherever_identifiers_are_taken():
     """The estimator says nothing of users: without identifiers, each row is one."""
     report = find_violation(RowsPerUser(), max_seconds=30, max_pairs=400, random_state=0)
@@ -251,6 +254,7 @@ def _false_alarms(n_searches, confidence):
     )
 
 
+@pytest.mark.slow
 def test_false_alarms_are_nominal():
     """At the boundary of the claim; 40 searches at a nominal 20 %: more than 24 with probability below 1e-7."""
     assert _false_alarms(40, 0.8) <= 24
@@ -374,6 +378,7 @@ class Peer:
 ZERO_OR_ONE = {"pairs": [((0.0,), (1.0,))], "max_pairs": 1, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_sound_and_broken_functions():
     assert not find_violation(Laplace(), epsilon=1.0, **ZERO_OR_ONE).violated
     found = find_violation(Laplace(0.4), epsilon=1.0, **ZERO_OR_ONE)
@@ -407,6 +412,7 @@ def test_recorded_outputs_of_any_shape(kind):
     assert find_violation(lambda s: next(left[s]), epsilon=1.0, **options).violated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.2, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_false_alarms_with_recorded_outputs(level):
     """Randomised response, which attains ε = 1, among other numbers; one side is used up in the end."""
@@ -509,6 +515,7 @@ def search(subject, **options):
     return find_violation(subject, ROWS, settings=settings, random_state=0, **claim, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", [Choice, PooledChoice, Histogram, Flow])
 def test_half_the_sensitivity_is_found_by_replay(subject):
     exact, halved = (search(subject(share=share), max_pairs=25) for share in (1.0, 0.5))
@@ -551,6 +558,7 @@ def test_other_results_of_the_same_draws_are_seen(fault):
     assert report.largest_share == math.inf
 
 
+@pytest.mark.slow
 def test_rows_that_are_randomised_in_transform_are_watched():
     report = find_violation(MetricPrivatizer(), max_pairs=12, max_seconds=60, random_state=0)
     assert report.counts.n_replayed > 0
@@ -649,6 +657,7 @@ def _gaussian_delta(move, epsilon):
 METRIC = {"unit": "row", "adjacency": "metric"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.25, 1.0, 3.0])
 @pytest.mark.parametrize("metric", ["l1", "tree"])
 def test_pairs_with_a_distance_and_a_delta(rho, metric):
@@ -749,6 +758,7 @@ def test_options_that_protect_something_else_are_not_held_to_the_claim():
     assert search.look(Pair(one, other, search.settings[1]), 4) is None
 
 
+@pytest.mark.slow
 def test_the_claim_is_read_from_a_run_on_the_pairs_of_the_caller():
     """An estimator of words takes no artificial numbers, and only a fit states what it protects."""
     states = {"metric": "precomputed", "distances": [[0, 1], [1, 0]], "states": ["a", "b"]}

@@ -22,6 +22,7 @@ def test_the_table_is_what_its_description_says():
         assert word in flights.DESCR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["arr_delay", "air_time"])
 def test_targets(target):
     flights = load_flights(target=target, as_frame=True)

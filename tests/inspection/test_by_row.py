@@ -320,6 +320,7 @@ def said(model):
     return [text for text in guarantee_of(model).assumptions if "to the last bit" in text]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("step", FOREIGN, ids=lambda step: str(step)[:40])
 def test_others_carry_an_assumption_and_a_caution(step):
     for model in placed(step):
@@ -341,6 +342,7 @@ def test_what_iterates_over_all_rows_is_refused_unless_wrapped(step):
     assert said(model) == [] and check_pipeline(model).could_hold
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("step", FOREIGN, ids=lambda step: str(step)[:40])
 def test_wrapped_they_need_neither(step):
     for model in placed(RowByRow(clone(step))):
@@ -391,6 +393,7 @@ def test_predictions_of_members_and_targets_are_rows_too():
     assert "RowByRow" in str(check_pipeline(model)) and not check_pipeline(model).could_hold
 
 
+@pytest.mark.slow
 def test_a_search_says_what_any_of_its_candidates_assumes():
     candidates = [
         ("pca", make_pipeline(frozen(PCA(2)), UserLevelSGDRegressor(max_iter=2))),

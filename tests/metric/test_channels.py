@@ -171,6 +171,7 @@ def test_labels_of_one_class_are_one_answer(mechanism, epsilon):
         )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(2, 8), st.floats(0.1, 8.0), st.sampled_from(["tree", "costs"]))
 def test_privacy_is_by_the_distances_and_accuracy_by_the_losses(seed, n, epsilon, kind):

@@ -187,6 +187,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 @settings(max_examples=300, deadline=None)
 def test_fingerprints_are_equal_iff_values_are(one, other):

@@ -34,6 +34,7 @@ def test_noise_on_two_nodes_is_one_laplace_variable(total):
     assert stats.chisquare(np.append(counts, rest), expected).pvalue > 1e-7
 
 
+@pytest.mark.slow
 def test_noise_keeps_the_mass_exactly_and_has_the_covariance_of_a_laplacian():
     mass = np.arange(9).reshape(3, 3) * 2**40
     noise = np.array(

@@ -62,6 +62,7 @@ def solved(distances, epsilon, prior):
     return optimal_channel(distances, losses, epsilon, best_exponential_channel(distances, epsilon))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     st.integers(0, 10**6),
@@ -85,6 +86,7 @@ def test_the_optimum_is_that_of_the_whole_programme(seed, n, epsilon, kind, even
     assert loss - bound <= 1e-3 * loss + slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [pytest.param(0.4, marks=pytest.mark.slow), 1.0])
 def test_a_map_of_36_cells(epsilon):
     points = np.array(list(itertools.product(range(6), range(6))), dtype=float)
@@ -141,6 +143,7 @@ def test_steps_that_are_cut_short_keep_their_bound_and_their_start(monkeypatch):
         last = loss
 
 
+@pytest.mark.slow
 def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch):
     points = np.array(list(itertools.product(range(9), range(9))), dtype=float)
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
@@ -298,6 +301,7 @@ def test_huge_distances_and_weights_are_compared_without_overflow():
     assert losses[0] == losses[1] > 0
 
 
+@pytest.mark.slow
 def test_states_taken_for_one_leave_the_bound_below_every_channel(monkeypatch):
     """However far apart they are: losses are less by e^{−ερ}, and the best of their answers is free to choose."""
     for seed in range(20):

@@ -22,7 +22,7 @@ def test_sklearn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy(estimator, check):
     check(estimator)

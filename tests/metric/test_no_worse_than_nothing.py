@@ -64,6 +64,7 @@ def test_never_much_worse_than_the_uniform_measure(seed, d, n, epsilon, kind, me
     assert distance(model.measure_, rows) <= allowed
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.integers(2, 9), st.floats(0.01, 20.0), st.booleans())
 @example(1129, 6, 0.0625, False)

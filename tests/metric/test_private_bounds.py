@@ -187,6 +187,7 @@ def said_of_rows(model, X):
     return [str(one.message) for one in seen if issubclass(one.category, TooFewUnitsWarning)]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("options", [{}, {"resolution": 8}, {"epsilon": 0.3}, {"categories": {0: (0, 1)}}])
 @pytest.mark.parametrize("d", [1, 3])
 def test_a_fit_that_invents_magnitudes_says_that_rows_are_too_few(d, options):

@@ -88,6 +88,7 @@ def test_no_mechanism_beats_the_lower_bound(seed, n, epsilon):
     assert bracket.lower >= lower_bound(distances, distances, epsilon) - 1e-15
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("n", [16, 64])
 @pytest.mark.parametrize("epsilon", [2.0, 8.0, 30.0])
 def test_realised_accuracy_of_lemma_4_1_is_within_constants_of_the_entropic_scale(n, epsilon):
@@ -99,6 +100,7 @@ def test_realised_accuracy_of_lemma_4_1_is_within_constants_of_the_entropic_scal
     assert realised >= entropic_scale(path, 2 * epsilon).lower / 8
 
 
+@pytest.mark.slow
 def test_doubling_and_outer_scale_of_an_interval():
     path = np.abs(np.subtract.outer(np.arange(100), np.arange(100))) / 99
     # N(B(x, 2s), s) is 4 or 5 well inside: e^{2εs} reaches it at s = ln(4..5)/(2ε); outer: (1/s + 1) = e^{εs}.
@@ -112,6 +114,7 @@ def test_doubling_and_outer_scale_of_an_interval():
     assert 0.3 < math.log(1 / s + 1) / (epsilon * s) < 3
 
 
+@pytest.mark.slow
 def test_ultrametric_sequences():
     n = 6
     points = list(itertools.product((0, 1), repeat=n))

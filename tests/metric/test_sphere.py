@@ -54,6 +54,7 @@ def pairs(draw):
     return here, (min(max(here[0] + draw(near), -90.0), 90.0), here[1] + draw(near))
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("name", MAPS)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(pair=pairs())
@@ -63,6 +64,7 @@ def test_no_two_places_come_apart(name, pair):
     assert apart <= great_circle(*pair) * (1 + 2.0**-40) + ROUNDING
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("epsilon", [0.01, 50.0])
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -32,6 +32,7 @@ def score_of_nothing(d):
     return model.score(X)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("metric", ["rows", "wasserstein"])
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6])
 def test_all_dimensions(metric, d):
@@ -44,6 +45,7 @@ def test_all_dimensions(metric, d):
     assert score_of_nothing(d) < model.score(X) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keywords", [{}, {"metric": "wasserstein"}])
 def test_more_budget_is_more_accurate(keywords):
     X = rows(5000)
@@ -277,6 +279,7 @@ def test_score_of_a_very_fine_measure():
     assert model.score(X) > -0.001
 
 
+@pytest.mark.slow
 def test_weights_of_the_score():
     X = np.repeat([[0.1], [0.9]], 500, axis=0)
     model = MetricPrivateSynthesizer(100.0, bounds=(0, 1), random_state=0).fit(X[:500])

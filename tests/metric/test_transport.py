@@ -82,6 +82,7 @@ def test_score_of_the_right_and_of_a_wrong_measure(d):
     assert distance_to_rows(wrong, rows, "linf") > 0.15
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_a_weight_counts_as_repeated_rows(d):
     rng = public_generator(6)

@@ -134,6 +134,7 @@ def problem(X, y, private, adjacency="replace-one"):
     )
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("labels_are_private", [False, True])
 @pytest.mark.parametrize(("adjacency", "sensitivity"), [("replace-one", 2), ("add-remove", 1)])
 def test_the_counts_move_by_what_was_paid_for(labels_are_private, adjacency, sensitivity):
@@ -205,6 +206,7 @@ def test_noise_beyond_the_sampler_is_refused_before_it_is_paid_for(tmp_path):
     assert ledger.spent == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["exact", "greedy"])
 def test_probabilities_hold_on_new_rows(strategy):
     """Each bin's share on fresh rows is within 6 standard deviations of both samples (< 1e-8 for each of 50 bins)."""
@@ -225,6 +227,7 @@ def test_probabilities_hold_on_new_rows(strategy):
             assert abs(share - step) < 6 * np.sqrt(0.25 / n_here + 0.25 / here.sum()) + 2 / n_here
 
 
+@pytest.mark.slow
 def test_probabilities_of_clients_are_better_than_the_share_of_defaulters():
     X, y = load_credit_default(return_X_y=True)
     half = np.arange(len(y)) % 2 == 0

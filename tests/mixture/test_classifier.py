@@ -350,6 +350,7 @@ def test_under_add_remove_an_empty_private_population_is_no_error():
     assert fitted.predict(X).shape == (100,)
 
 
+@pytest.mark.slow
 def test_accuracy_on_the_common_suites_blobs():
     """What the suite asks of a classifier: 0.83, here at the default ε with real seeds."""
     X, y = make_blobs(n_samples=300, random_state=0)

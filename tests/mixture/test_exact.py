@@ -115,6 +115,7 @@ def instances(dimension):
     yield np.ones((5, dimension)), np.array([0, 0, 1, 1, 1])
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_lemma_4_5_some_hypothesis_is_as_good_as_the_best_halfspace(dimension):
     n_instances = 0
@@ -220,6 +221,7 @@ def test_a_private_row_moves_log_probabilities_by_at_most_epsilon(rule, adjacenc
     assert largest > 0.4 * epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("monotone", "rate"), [(False, 0.5), (True, 1.0)])
 @pytest.mark.parametrize("rule", ["exponential", pytest.param("permute-and-flip", marks=pytest.mark.slow)])
 def test_draws_follow_the_exact_probabilities(rule, monotone, rate):

@@ -23,6 +23,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(ESTIMATORS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
@@ -32,7 +33,7 @@ def test_column_names_are_checked():
     check_dataframe_column_names_consistency("PPMHalfspaceClassifier", ESTIMATORS[1])
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks(
     [
         PPMHalfspaceClassifier(strategy="greedy", calibration_fraction=0.3),

@@ -421,6 +421,7 @@ def test_rows_count_where_they_are_predicted_however_far_they_are(size):
     )
 
 
+@pytest.mark.slow
 def test_far_private_rows_keep_turns_within_the_bound():
     """Each coordinate brought near public rows by itself, the rows (1000, 15) would be outside what they are in."""
     rng = np.random.default_rng(0)
@@ -494,6 +495,7 @@ def test_votes_in_a_turn_are_each_row_s_own(start, size_is_public):
     np.testing.assert_array_equal(by_label, alone.sum(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "n", "most"), [(5, 4000, 0.01), (20, 4000, 0.05), (20, 40_000, 0.012)])
 def test_the_error_of_a_halfspace_falls_with_rows(d, n, most):
     """No public direction is near it, and the error has no floor (it was .03 to .24, whatever n)."""

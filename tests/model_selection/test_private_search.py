@@ -350,6 +350,7 @@ def test_without_noise_it_is_the_mean_of_the_users_means(adjacency, batch):
         assert score == pytest.approx(np.mean(means), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
 def test_one_user_moves_the_score_by_its_sensitivity_at_most_and_by_as_much(adjacency):
     """Worst cases reach the sensitivity, exactly."""
@@ -373,6 +374,7 @@ def test_one_user_moves_the_score_by_its_sensitivity_at_most_and_by_as_much(adja
     assert worst == 1
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_score_is_that_of_its_price():
     """400 scores of one candidate: the mean size of the noise is within six of its standard errors (1e-8)."""
     score = PrivateScore("accuracy", 0.0, 1.0, Adjacency.REPLACE_ONE, False)
@@ -436,6 +438,7 @@ def test_a_small_grid_is_the_candidates_and_a_large_one_is_drawn_from():
     assert len(drawn) == 6 and len({c.params["alpha"] for c in drawn}) == 6
 
 
+@pytest.mark.slow
 def test_which_estimator_is_searched_too():
     several = [("one", Constant(0)), ("two", Constant(1)), ("three", PLAIN)]
     search = searched(
@@ -554,6 +557,7 @@ def test_members_in_other_processes_are_contained():
     )
 
 
+@pytest.mark.slow
 def test_noise_is_secure_throughout_or_simulated_throughout_and_said_once():
     with forbid_simulated_noise():
         search = searched(
@@ -601,6 +605,7 @@ def test_no_private_number_is_in_its_pickle():
     assert np.array_equal(pickle.loads(blob).predict(X), search.predict(X))
 
 
+@pytest.mark.slow
 def test_the_number_of_evaluations_shows_nowhere():
     """Two searches that differ in it have the same guarantee, plan, ledger entry and sizes."""
     found = []
@@ -641,6 +646,7 @@ def doubled(X):
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predict_by", ["unit", "batch"])
 @pytest.mark.parametrize("frame", [False, True])
 def test_a_step_that_works_in_place_leaves_nothing_for_the_next_evaluation(predict_by, frame):

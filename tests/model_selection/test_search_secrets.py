@@ -163,6 +163,7 @@ def heard(model, n_evaluations, capfd, tmp_path, **options):
     return (capfd.readouterr(), records.said, said, parts.told, own.told), file
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("predict_by", ["unit", "batch"])
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_nothing_that_is_heard_depends_on_how_often_a_search_evaluates(name, predict_by, capfd, tmp_path):

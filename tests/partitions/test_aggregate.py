@@ -125,6 +125,7 @@ def test_the_same_curated_bags(label, terms, backend, tmp_path):
     assert found.to_dict() == make_curated_bags(ROWS[FEATURES], ROWS[label], **terms).to_dict()
 
 
+@pytest.mark.slow
 def test_many_blocks():
     X = blocks_of("210 blocks, some empty", "answer", None, ["few", "flag"])
     found = make_curated_bags(X, "answer", epsilon=1.0, random_state=0)
@@ -152,6 +153,7 @@ def test_the_same_additive_model(model, label, backend, tmp_path):
     assert np.array_equal(there.predict(X), expected[1])
 
 
+@pytest.mark.take_turns(9)
 @EVERY
 @pytest.mark.parametrize("keys", [None, "id"])
 @pytest.mark.parametrize(
@@ -215,6 +217,7 @@ def test_bags_by_identifiers_do_not_depend_on_the_order_of_rows(model):
     assert not np.array_equal(by_number.coef_, fits[0].coef_)
 
 
+@pytest.mark.slow
 def test_bags_by_identifiers_are_uniform():
     """Two given rows share a bag of two with probability 1/(n − 1), whatever their identifiers."""
     n, trials = 10, 4000

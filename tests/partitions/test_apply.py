@@ -78,6 +78,7 @@ def in_blocks(X):
         yield da.from_array(X, chunks=((1, 2, N_ROWS - 3), X.shape[1]))
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("estimator", "name"), CALLS)
 def test_the_same_results_to_the_last_bit(estimator, name):
     model, X = fitted(estimator)

@@ -122,6 +122,7 @@ def test_the_same_halfspaces_to_the_last_bit(case, mask, monkeypatch):
     check_the_same(case, "7 blocks", mask)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "7 blocks"])
 def test_the_same_wherever_rows_are(backend):
     check_the_same("in a plane", backend, mask=True)
@@ -160,6 +161,7 @@ def test_labels_of_several_kinds_protect_nobody_else(kind):
     assert not ledger.entries()
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["cuts", "pairs"])
 def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):

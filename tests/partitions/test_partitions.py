@@ -228,6 +228,7 @@ def test_sums_are_exact_beyond_int64():
         )
 
 
+@pytest.mark.slow
 def test_blocks_hold_one_block_at_a_time():
     alive = []
 

@@ -52,6 +52,7 @@ def collected(rows, column):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "n_splits", "key"),
     [*((name, 2 if "200" in name else 4, None) for name in BACKENDS), ("7 blocks", 3, "another")],

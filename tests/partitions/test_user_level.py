@@ -156,7 +156,7 @@ def assert_same(model, other):
             assert value == getattr(other, name), name
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("case", "backend"), EVERY)
 def test_the_same_to_the_last_bit(case, backend, tmp_path):
     model, target = model_of(case)

@@ -313,6 +313,7 @@ def test_functions_of_a_weak_line_are_left_out_and_a_curve_stays(seed):
     assert np.corrcoef(model.decision_function(X), waves)[0, 1] > 0.9
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("options", [{"fit_intercept": False}, {"class_weight": {0: 5.0, 1: 1.0}}], ids=str)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_curves_without_an_intercept_and_with_weights(options, classes):

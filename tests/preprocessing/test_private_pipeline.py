@@ -214,6 +214,7 @@ def test_where_labels_are_protected_features_cost_nothing(model):
     assert check_pipeline(found).could_hold and found.score(X, y) > 0.65
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_where_rows_are_public_limits_scale():
     X, y = bag(400)
@@ -326,6 +327,7 @@ def test_a_published_model_has_no_ledger():
     assert numbers[-1].ledger is None is model["model"].ledger
 
 
+@pytest.mark.slow
 @SIMULATED
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_grid_over_the_budget_of_the_whole_is_charged(tmp_path, jobs):
@@ -353,6 +355,7 @@ def test_a_grid_over_the_budget_of_the_whole_is_charged(tmp_path, jobs):
     np.testing.assert_array_equal(grid.best_estimator_.predict(X), again.predict(X))
 
 
+@pytest.mark.slow
 @SIMULATED
 def test_a_private_search_has_one_budget_for_wholes():
     X, y = bag(1500)
@@ -378,6 +381,7 @@ def test_a_quote_is_the_price():
     assert quoted.exact and quoted.spent == ledger.spent
 
 
+@pytest.mark.slow
 @SIMULATED
 @pytest.mark.parametrize("users", [False, True])
 @pytest.mark.parametrize("additive", [False, True])

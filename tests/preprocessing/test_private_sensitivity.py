@@ -47,6 +47,7 @@ def table(rows, own):
     return values, users
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("name", MAKERS)
 @settings(deadline=None, max_examples=25)

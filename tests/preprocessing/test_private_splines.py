@@ -116,6 +116,7 @@ def test_smooth_functions_are_uncorrelated_the_linear_one_first(degree):
     assert turns[:3] == [1, 2, 3]
 
 
+@pytest.mark.slow
 @given(COLUMNS, RANGES, st.integers(1, 5), arrays(float, 30, elements=st.floats()))
 @settings(deadline=None)
 def test_no_row_is_longer_than_its_bound_and_all_are_by_themselves(inner, bounds, degree, values):

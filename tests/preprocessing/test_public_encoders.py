@@ -13,6 +13,7 @@ from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder
 VALUES = st.sampled_from(["a", "b", "c", "d", "", "rest"])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=20))
 def test_as_scikit_learn_with_the_rest_beside_it(values):

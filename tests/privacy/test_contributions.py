@@ -86,6 +86,7 @@ def test_sums_of_blocks_with_a_stated_bound_do_not_wrap_around():
 # ball_contributions -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=FLOATS),

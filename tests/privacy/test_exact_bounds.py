@@ -82,6 +82,7 @@ kinds = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.lists(kinds, min_size=1, max_size=3), small_deltas, st.floats(0, 0.999))
 def test_any_pure_events_against_the_exact_law(kinds, delta, share):
@@ -128,6 +129,7 @@ def test_a_gaussian_beside_pure_events_at_small_delta(z, steps, delta):
         assert exact(epsilon * 0.85) > delta
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.floats(-9, 3), st.floats(-3, 37), st.booleans())
 def test_gaussian_tails_to_full_precision(log_mu, place, mirrored):
@@ -137,6 +139,7 @@ def test_gaussian_tails_to_full_precision(log_mu, place, mirrored):
     assert exact <= bound <= exact * (1 + mp.mpf("1e-9"))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.floats(-9, 3), small_deltas)
 def test_gaussian_epsilon_never_misses_its_delta(log_mu, delta):

@@ -61,6 +61,7 @@ def mixture(squares, d, scale):
     return np.exp(CubicSpline(r, np.log(np.trapezoid(density, u, axis=1)))(np.sqrt(squares)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "scale"), [(2, Fraction(8)), (2, Fraction(16)), (3, Fraction(17, 2))])
 def test_ball_noise_has_the_law_of_the_theorem(d, scale):
     # Single cells around the origin, and spheres: chi-square at level 1e-7.
@@ -98,6 +99,7 @@ def test_ball_noise_has_the_law_of_the_theorem(d, scale):
     np.testing.assert_allclose(slope, -1 / float(scale), rtol=2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "tau"), [(100, 200.0), (100, 1000.0), (1000, 2500.0)])
 def test_slope_of_the_mixture_is_bounded_as_proved(least, tau):
     # −d log P/db for sums Σ_{m ≥ n₀} e^{−m²/2τ² − b²/2m²}: at most (1 + 10/n₀)/τ for every b.
@@ -110,6 +112,7 @@ def test_slope_of_the_mixture_is_bounded_as_proved(least, tau):
     assert slope.max() >= (1 - 1e-4) / tau  # the noise is not wider than it need be
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("d", [2, 3])
 def test_cells_of_small_lattices(norm, d):

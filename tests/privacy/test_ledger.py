@@ -223,6 +223,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(steps=steps, epsilon=prices.filter(lambda v: v > 0), delta=deltas)
 def test_any_sequence_against_an_exact_model(steps, epsilon, delta):
@@ -354,6 +355,7 @@ def _check_hammered(ledger, done):
     assert ledger.remaining[0] < 0.01  # refused only when full
 
 
+@pytest.mark.slow
 def test_eight_processes_on_one_ledger(tmp_path):
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.5, delta=1e-3, composition="basic")
     _check_hammered(ledger, _in_eight_processes(hammer_process, tmp_path / "study.ledger"))
@@ -451,6 +453,7 @@ def _fit(estimator):
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_joblib_workers_share_a_file(tmp_path):
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0)
     pids = joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(clone(Fake(ledger))) for _ in range(8))
@@ -487,6 +490,7 @@ def test_memory_is_refused_in_a_forked_process():
     assert ledger.spent == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_does_not_inherit_a_held_lock(tmp_path):
     code = (

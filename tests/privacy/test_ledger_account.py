@@ -381,6 +381,7 @@ def content(path):
     return ledger.seal, ledger.entries(), (ledger.epsilon, ledger.delta, ledger.unit, ledger.composition)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_changes_what_is_read_unnoticed(filled, tmp_path):
     rng = np.random.Generator(np.random.PCG64(0))
     original, before = filled.read_bytes(), content(filled)

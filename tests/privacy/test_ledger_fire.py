@@ -41,6 +41,7 @@ def in_a_namespace(script, *arguments):
 # Kills and disks ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [60, pytest.param(600, marks=pytest.mark.slow)])
 def test_killed_processes_lose_nothing_and_overspend_nothing(tmp_path, fits):
     counted = fire.kill_at_random(tmp_path, fits=fits, processes=8, seed=fits, pause=0.05)
@@ -64,6 +65,7 @@ def test_a_full_disk_refuses_before_a_bit_is_drawn(tmp_path):
     assert any("full" in message for message in found["messages"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs limits of a process")
 def test_a_file_that_may_not_grow_refuses_before_a_bit_is_drawn(tmp_path):
     command = [sys.executable, fire.__file__, str(tmp_path / "a.ledger"), "100000"]
@@ -88,6 +90,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["file", "folder", "killed"])
 def test_what_may_only_be_read_is_read_and_not_written(tmp_path, what):
     path = tmp_path / "study.ledger"
@@ -223,6 +226,7 @@ def test_what_a_killed_process_left_beside_the_file_does_no_harm(tmp_path):
     assert len(PrivacyLedger.open(path).entries()) == 4
 
 
+@pytest.mark.slow
 def test_a_restored_copy_shows_in_the_seals_of_another_process(tmp_path):
     path, old = tmp_path / "study.ledger", tmp_path / "old"
     fire.filled(path, 3)

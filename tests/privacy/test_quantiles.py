@@ -95,6 +95,7 @@ def as_counter(data):
     return Counter({int(c): int(w) for c, w in zip(data.cells, data.weights, strict=True) if w})
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from([1, 7, 2**10, UNIT_WEIGHT]), st.randoms())
 def test_weights_are_sums_of_what_each_unit_alone_has(rows, total, random):
     cells, units = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
@@ -370,6 +371,7 @@ def median_of(values, epsilon, adjacency, random_state=None):
     return cell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_median_loses_no_more_than_its_price(adjacency):
     # Three candidates, about zero; half the noise must be noticed at the largest change.

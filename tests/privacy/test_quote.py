@@ -61,7 +61,7 @@ def shown(entries):
     )
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("k", range(4))
 @pytest.mark.parametrize("composition", ["filter", "basic"])
 def test_a_search_costs_what_was_quoted(k, composition, tmp_path):
@@ -107,6 +107,7 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
         assert max(spent)[0] == quotes[0].epsilon
 
 
+@pytest.mark.slow
 def test_a_grid_without_a_last_fit_costs_what_was_quoted_whatever_its_scores():
     search = GridSearchCV(
         sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0),
@@ -124,6 +125,7 @@ def test_a_grid_without_a_last_fit_costs_what_was_quoted_whatever_its_scores():
     assert not quote(nested, X, Y, ledger=PrivacyLedger(epsilon=20.0, delta=1e-3)).exact
 
 
+@pytest.mark.slow
 def test_a_search_in_a_pipeline_in_a_cross_validation():
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-2, composition="basic")
     inner = GridSearchCV(
@@ -335,6 +337,7 @@ CANDIDATES = {
 }
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("winner", [0, 1])
 @pytest.mark.parametrize("kind", CANDIDATES)

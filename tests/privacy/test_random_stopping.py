@@ -340,6 +340,7 @@ def test_the_distribution_function_is_inverted_to_the_last_digit(law):
     assert law._quantile(0, 64) == 1 and law._quantile(2**64 - 1, 64) is None
 
 
+@pytest.mark.slow
 def test_the_best_candidate_wins_as_often_as_its_law_says():
     search = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]] * 3, epsilon=1.0, mean_repetitions=2.0)
     law, n = search.repetitions, 3000

@@ -63,6 +63,7 @@ def test_discrete_noise_has_the_scale_it_was_paid_for(random_state):
     assert laplace.dtype == gaussian.dtype == np.int64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "random_state"),
     [
@@ -91,6 +92,7 @@ def test_selection_has_the_probabilities_it_was_paid_for(rule, random_state):
     assert stats.chisquare(observed, np.asarray(expected) * n).pvalue > FAILURE
 
 
+@pytest.mark.slow
 def test_select_monotone_doubles_the_exponent_and_real_scores_are_rounded_towards_safety():
     one = release(epsilon=1e7)
     drawn = [one.select([0.0, -1.0], sensitivity=1.0, epsilon=1.0, monotone=True) for _ in range(8000)]

@@ -82,6 +82,7 @@ def test_a_release_does_not_survive_a_fork():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("plan", [[(ONE, 3)], []], ids=["planned", "unplanned"])
 @pytest.mark.parametrize("ledger", [False, True])
 def test_threads_draw_what_was_paid_for_and_no_more(plan, ledger):
@@ -175,6 +176,7 @@ def simulated(**changes):
     )
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("value", [2**53, 2**62 + 512, 2**63, 2**80, 1_700_000_000_000_000_128])
 def test_neighbouring_integers_keep_overlapping_outputs(value):
     """With float64 in between, one of two neighbours got every output; now laws differ by e^ε, as they must.
@@ -383,6 +385,7 @@ def test_stopping_when_the_loss_is_high_does_not_raise_delta(planned):
     assert value[0] <= delta * 1.001
 
 
+@pytest.mark.slow
 def test_score_lattices_are_fine_against_one_over_epsilon():
     """Scores in metres at ε = 1e7 per metre: a difference of 1e-12 must not decide, one of 1e-6 must.
 

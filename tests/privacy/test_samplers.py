@@ -159,6 +159,7 @@ def test_laplace_law_rebuilt_from_its_boundaries(scale):
         assert abs(mass - q**v / z) < Fraction(1, 2**61)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     scale=st.floats(2.0**-8, 2.0**34),
@@ -298,6 +299,7 @@ def test_large_gaussian_scales(sigma, random_state):
 # --- beside OpenDP ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", [0.4, 6.0])
 def test_same_law_as_opendp(kind, scale):

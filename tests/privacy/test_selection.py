@@ -73,7 +73,7 @@ def test_weights_bracket_the_truth(cost, rate, bits):
 # --- every point of the line --------------------------------------------------------------------------------
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("multiplicity", [None, [1, 1, 4, 2, 0, 3], [5, 0, 3, 1, 0, 2]])
 @pytest.mark.parametrize("way", ["vectorised", "exact"])
 def test_exponential_mechanism_by_enumeration(monkeypatch, multiplicity, way):
@@ -280,7 +280,7 @@ def test_rows_chi_square(random_state):
     assert chi_square(np.bincount(pairs, minlength=36), np.outer(law, law[::-1]).ravel()) > P_FALSE
 
 
-@pytest.mark.take_turns(4)
+@pytest.mark.take_turns(12)
 @pytest.mark.parametrize("random_state", [None, 1])
 @pytest.mark.parametrize("few", [1 << 10, 1, 0])
 def test_permute_and_flip_chi_square(monkeypatch, few, random_state):
@@ -309,6 +309,7 @@ def test_permute_and_flip_of_many_members():
     assert stats.chisquare(np.bincount(place, minlength=5)).pvalue > P_FALSE
 
 
+@pytest.mark.slow
 def test_same_law_as_opendp():
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")

@@ -40,6 +40,7 @@ def test_the_warning_names_the_line_of_the_caller_each_time():
     assert "UserLevelSGDRegressor" in str(said[0].message)
 
 
+@pytest.mark.slow
 def test_importing_lets_every_release_be_heard():
     """The filter that comes with the package: one warning a release, also from one line of a loop."""
     code = (

@@ -180,6 +180,7 @@ def test_an_event_too_large_for_the_grid_is_not_free_below_its_epsilon(epsilon, 
     assert truth * (1 - 1e-12) <= compose_delta([(PureEvent(total), 1)], epsilon) <= 1
 
 
+@pytest.mark.slow
 def test_delta_of_rho_is_never_below_the_formula():
     """At the best order, in 60 digits: ln δ = λ(ρ(1 + λ) − ε) + λ ln(λ/(1 + λ)) − ln(1 + λ)."""
     with localcontext(prec=60):

@@ -125,6 +125,7 @@ def test_a_stated_guarantee_is_a_caution():
     assert report.verdict == "caution" and valid(report)["mechanisms"]["noise"] == "stated"
 
 
+@pytest.mark.slow
 def test_a_pipeline_has_its_steps_and_its_total():
     ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
     model = make_pipeline(

@@ -131,6 +131,7 @@ def browse(page, *options):
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("text", ["The second look", "a_name_without_spaces" * 12], ids=["words", "one_word"])
@@ -165,6 +166,7 @@ def test_in_a_browser_the_page_fits_its_window(tmp_path, width, text):
     assert charts == 3 and height > 2000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser_the_page_is_drawn(tmp_path, scheme):
@@ -184,6 +186,7 @@ def test_in_a_browser_the_page_is_drawn(tmp_path, scheme):
     assert 0.01 < ink.mean() < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 def test_in_a_browser_no_text_becomes_a_script(tmp_path):
     report = a_report("<script>document.title='broken'</script>")

@@ -164,6 +164,7 @@ def test_texts_of_others_are_no_markdown():
     assert "# Model Card for x \\#\\# y" in card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "people", "convert"),
     [("card", {"license": "bsd-3-clause"}, model_card), ("registry", BASIC, registry_entry)],

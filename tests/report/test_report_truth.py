@@ -61,6 +61,7 @@ def budget(epsilon=9.0, **terms):
     return PrivacyLedger(epsilon=epsilon, delta=1e-5, **terms)
 
 
+@pytest.mark.slow
 def test_a_total_that_leaves_the_model_out():
     ledger, other = budget(), budget()
     same = {"unit": "user", "adjacency": "replace-one"}
@@ -93,6 +94,7 @@ def test_what_nobody_has_said_is_a_reason_to_wait(ledger, n_open):
     assert all(text in report.to_html() for text in report.findings)
 
 
+@pytest.mark.slow
 def test_a_step_that_nobody_paid_for():
     ledger = budget()
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger)
@@ -104,6 +106,7 @@ def test_a_step_that_nobody_paid_for():
     assert privacy_report(model, answers=ANSWERS).findings == ()
 
 
+@pytest.mark.slow
 def test_several_ledgers_have_no_sum():
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=budget())
     model = make_pipeline(scaler, UserLevelSGDRegressor(epsilon=1.0, ledger=budget())).fit(X, Y)
@@ -111,6 +114,7 @@ def test_several_ledgers_have_no_sum():
     assert report.verdict == "caution" and "There are 2 ledgers" in report.findings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
 def test_a_part_that_trusts_nobody_makes_no_local_model():
     local = MetricPrivatizer(epsilon=2.0, metric="l2", bounds=(0, 1)).fit(X)

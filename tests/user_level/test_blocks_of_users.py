@@ -50,7 +50,7 @@ def fitted(kind, X, y, users, epsilon=2000.0, **options):
     return np.concatenate([np.ravel(each) for each in released])
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"standardize": False}, {"epsilon": 6.0}],

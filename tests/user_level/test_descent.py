@@ -308,6 +308,7 @@ def test_few_rows_keep_what_they_say():
     assert np.mean(scores) > 0.59
 
 
+@pytest.mark.slow
 def test_normal_users_are_clipped_no_farther_out_than_pays():
     """The radius was 0.3 ν^(−1/2) medians whatever the users were like, twice to four times the risk of this."""
     rng = np.random.default_rng(0)

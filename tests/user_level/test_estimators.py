@@ -34,6 +34,7 @@ def regression(seed=0, n_users=2000, m=20, d=4, noise=0.5):
     return X, X @ w + noise * rng.normal(size=len(X)), np.arange(len(X)) // m, w
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("aggregation", ["robust", "mean"])
 @pytest.mark.parametrize("loss", ["squared_error", "huber"])
@@ -73,6 +74,7 @@ def test_solvers_agree():
         np.testing.assert_allclose(model.coef_, w, atol=0.1, err_msg=solver)
 
 
+@pytest.mark.slow
 def test_auto_takes_moments_where_their_noise_is_negligible():
     X, y, users, w = regression(n_users=60_000, m=2, d=2)
     fitted = {}

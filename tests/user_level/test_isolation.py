@@ -127,6 +127,7 @@ def assert_isolated(loss, X, y, codes, w, radius, *, fit_intercept=True, alpha=0
     return longest
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
@@ -213,6 +214,7 @@ def test_moments_means_and_magnitudes_are_a_user_s_own():
             np.testing.assert_array_equal(alone[:, 0], together[:, user])
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("n_coordinates", [10, 1000])
 @pytest.mark.parametrize("loss", ["mean", "squared"])
 def test_contributions_keep_their_bound_where_squares_underflow(loss, n_coordinates):

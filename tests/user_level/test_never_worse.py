@@ -45,6 +45,7 @@ def noise(n, d, epsilon):
     return Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n).level(n, d + 5)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("n", "d"), [(500, 8), (500, 60), (3000, 20), (15_000, 60)])
 @pytest.mark.parametrize("share", [0.5, 0.06])
 def test_log_loss_of_mixed_units_is_at_most_that_of_a_constant(n, d, share):
@@ -61,6 +62,7 @@ def test_log_loss_of_mixed_units_is_at_most_that_of_a_constant(n, d, share):
         assert np.mean(excess or [0.0]) < 0.02 + 0.25 * noise(n, d, epsilon), (epsilon, excess)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d"), [(500, 8), (500, 60), (3000, 20), (15_000, 60)])
 def test_squared_error_of_mixed_units_is_at_most_that_of_a_constant(n, d):
     for epsilon in EPSILONS:
@@ -74,6 +76,7 @@ def test_squared_error_of_mixed_units_is_at_most_that_of_a_constant(n, d):
         assert np.mean(scores or [0.0]) > -0.05, (epsilon, scores)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(
     ("n", "d", "epsilon"), [(500, 8, 0.5), (700, 60, 0.5), (1500, 60, 0.5), (3000, 20, 0.1)]
 )

@@ -16,6 +16,7 @@ from skprivate.user_level._selection import DifferenceSelection, VoteSelection
 from skprivate.user_level.theory._bounds import _moved
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(
     ("d", "n", "epsilon", "aggregation"),
     [(5, 300, 1.0, "mean"), (5, 700, 1.0, "mean"), (10, 2000, 1.0, "robust"), (40, 3000, 1.0, "mean")],
@@ -50,6 +51,7 @@ def test_enough_users_are_enough_and_hardly_fewer():
         user_level_sample_size(1e-7, 3, epsilon=1.0)
 
 
+@pytest.mark.slow
 def test_no_prediction_is_below_what_is_possible():
     for d, n, epsilon in [(1, 100, 0.1), (3, 1000, 1.0), (10, 50_000, 0.05), (2, 10, 3.0)]:
         bound = user_level_lower_bound(n, 1, d, epsilon=epsilon, delta=1e-6, radius=1.0)
@@ -88,6 +90,7 @@ def test_lower_bound_by_enumeration(n, m, epsilon, radius):
     assert bound == pytest.approx(math.sqrt(7) * best, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_lower_bound_has_the_rates_of_theorem_6():
     def bound(n, m, epsilon=0.001):
         return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0)
@@ -132,6 +135,7 @@ def differ_in_one(one, other):
     return sum(a != b for a, b in zip(one, other, strict=True)) == 1
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(
     ("n", "epsilon", "delta", "k"),
     [(50, 0.05, 0.0, 4), (50, 0.05, 1e-3, 4), (140, 5.0, 0.0, 16), (30, 0.3, 0.0, 2)],
@@ -152,6 +156,7 @@ def test_lower_bound_of_a_choice_by_enumeration(n, epsilon, delta, k):
     assert bound == pytest.approx(best, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_lower_bound_of_a_choice_has_the_rates_of_section_6():
     def bound(n, epsilon, k, m=1):
         return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0, n_candidates=k)
@@ -164,6 +169,7 @@ def test_lower_bound_of_a_choice_has_the_rates_of_section_6():
     assert bound(n, 10.0, 2**24) / bound(n, 10.0, 2**12) == pytest.approx(1.6, rel=0.1)  # its root, likewise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_no_selection_is_better_than_the_lower_bound(adjacency):
     """Candidates about as far apart as the bound has it; shares of 500 wrong choices, and five standard errors."""
@@ -232,6 +238,7 @@ def test_blocks_of_exchanges_lose_next_to_nothing(n, probability, epsilon, delta
     assert exact * (1 - 1e-9) <= found <= min(1.0, exact * (1 + 1e-3) + 1e-15)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_users_or_one_over_epsilon():
     tracemalloc.start()
     bound = user_level_lower_bound(5 * 10**6, 1, epsilon=1e-7, radius=1.0)

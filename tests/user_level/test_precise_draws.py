@@ -45,6 +45,7 @@ def reached(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("estimator", PRECISE)
 def test_paths_of_little_noise_look_at_nothing_but_what_was_released(estimator, reached):

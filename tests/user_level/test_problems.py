@@ -232,6 +232,7 @@ def test_whoever_has_rows_for_which_a_loss_fails_counts_for_nothing_and_nothing_
     assert (found != expected).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_outputs", [1, 40])
 def test_the_bits_of_rows_coefficients_and_factors_suffice(n_outputs):
     """The longest rows, coefficients and slopes: scores and sums are those of Python's integers, norms at most 2³⁰."""

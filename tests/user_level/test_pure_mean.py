@@ -29,6 +29,7 @@ def test_what_is_promised_is_pure_and_within_the_budget(tau, aggregation):
     assert 0 < model.noise_scale_ < 0.05
 
 
+@pytest.mark.slow
 def test_a_given_radius_is_algorithm_2():
     """n·(output − clipped mean) is Laplace of scale 8τd/ε, by Kolmogorov–Smirnov over 300 draws (p > 1e-7)."""
     X = np.random.default_rng(0).uniform(-0.4, 0.4, size=(400, 2))

@@ -56,6 +56,7 @@ def test_all_answers_fit_the_budget_and_use_it(plan):
         assert len(mechanism.events) == 1
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("plan", PLANS)
 def test_answers_draw_what_they_price_with_the_stated_sensitivity(plan):
     bound, tau = 2.0 * plan[4], 2.0

@@ -116,6 +116,7 @@ def grouped_rows(draw):
     return codes, rows[:, :2].copy(), rows[:, 2].copy()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(grouped_rows(), st.sampled_from(["squared_error", "absolute_error", "zero_one"]))
 def test_losses_of_a_user_are_those_that_it_has_alone(data, loss):

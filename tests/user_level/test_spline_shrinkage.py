@@ -168,6 +168,7 @@ def test_which_columns_are_said_to_be_functions():
     assert beside[:2] == plain[:2] and not any(each[1] for each in plain[2:])
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("radius", [1e-3, 1.0])
 @pytest.mark.parametrize("max_iter", [1500, 2000])
 def test_a_radius_that_is_met_keeps_its_direction(radius, max_iter):

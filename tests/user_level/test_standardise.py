@@ -55,6 +55,7 @@ RAW = {
 }
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("kind", RAW)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_units_of_features_and_target_hardly_matter(kind, adjacency):
@@ -316,6 +317,7 @@ def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
     assert roc_auc_score(labels, model.decision_function(X)) > reference - 0.05
 
 
+@pytest.mark.slow
 def test_columns_of_one_scale_get_it_at_the_least_price():
     """A prior over all scales alike lost 14 of 160 such columns; what was found before says where to look."""
     wrong = 0

@@ -20,6 +20,7 @@ def bound(n=10**8, m=1000, d=5, **options):
     return user_level_risk_bound(n, m, d, **(BUDGET | PROBLEM | options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risk", ["empirical", "population"])
 def test_units(risk):
     base = bound(risk=risk)
@@ -33,6 +34,7 @@ def test_units(risk):
     assert bound(n=2, risk=risk) == 2.0 * 3.0 * 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risk", ["empirical", "population"])
 def test_risk_bounds_have_the_rates_of_theorems_4_and_5(risk):
     """Rσd/(nε√m), and GR/√(mn) beside it for the population, up to logarithms."""
@@ -47,6 +49,7 @@ def test_risk_bounds_have_the_rates_of_theorems_4_and_5(risk):
     assert bound(**many, epsilon=30.0) == bound(**many, epsilon=300.0)
 
 
+@pytest.mark.slow
 def test_without_privacy_to_speak_of_sampling_is_left():
     """GR/√(mn) with constants: many users, few rows, so that privacy is negligible."""
     wide = bound(n=10**13, m=1, lipschitz=100.0)
@@ -104,6 +107,7 @@ def test_descents_keep_to_the_bounds_they_are_priced_by(noise):
     assert np.mean(squares) <= 4 * R**2 * decay + q * noise**2 / T / (2 * penalty**2)
 
 
+@pytest.mark.slow
 def test_no_bound_is_below_what_is_possible():
     """½‖θ − x‖² has the excess risk ½‖θ − μ‖², so the lower bound for means is one for it."""
     for n, m, d in [(10**7, 100, 1), (10**9, 1000, 5), (10**6, 1, 2)]:

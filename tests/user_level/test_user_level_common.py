@@ -35,12 +35,13 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy_checks(estimator, check):
     check(estimator)

@@ -100,6 +100,7 @@ def test_noise_falls_as_one_over_the_users(law):
     assert 14 < products[0] / products[1] < 18
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     x=st.lists(st.floats(0, 1e12) | st.sampled_from([1.0, 2.0, math.inf, math.nan]), min_size=1, max_size=12),
@@ -171,7 +172,7 @@ def test_an_upper_quantile_is_found_where_its_rank_is_decided(recording_release)
         assert 2.0 < found < 4.0
 
 
-@pytest.mark.take_turns(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(
     ("d", "epsilon"),

@@ -67,6 +67,7 @@ def test_replacing_one_value_moves_every_cost_by_at_most_one(x, value, position)
     assert larger.min() >= 0 and larger.max() <= 1
 
 
+@pytest.mark.slow
 def test_private_range_draws_the_exponential_mechanism():
     # 4 bins, values in two of them: the exact distribution is known.
     x = np.array([-3.5, -3.5, -3.5, 0.5, 0.5])

@@ -18,6 +18,7 @@ def test_the_honest_fake_is_an_estimator(estimator, check):
     check(estimator)
 
 
+@pytest.mark.take_turns(9)
 @checks.parametrize_with_privacy_checks([fakes.NoisyMean()])
 def test_the_honest_fake_passes(estimator, check):
     check(estimator)
@@ -114,12 +115,14 @@ def laplace(epsilon):
     return draw
 
 
+@pytest.mark.slow
 def test_laplace_is_within_its_claim_and_half_of_it_is_not():
     bound, halved = checks.check_epsilon_lower_bound(laplace(1.0), (0.0, 1.0), epsilon=1.0, n_runs=3000)
     # With as many runs it is below 0.3 with probability below 1e-6, and below 0.4 in one run of 1e5.
     assert 0.3 < bound <= 1.0 < halved <= 2.0
 
 
+@pytest.mark.slow
 def test_a_false_claim_is_found():
     with pytest.raises(AssertionError, match="loses at least"):
         checks.check_epsilon_lower_bound(laplace(2.0), (0.0, 1.0), epsilon=0.9, n_runs=3000)
@@ -130,6 +133,7 @@ def test_a_blunt_test_is_found():
         checks.check_epsilon_lower_bound(laplace(1.0), (0.0, 0.0), epsilon=1.0, n_runs=200)
 
 
+@pytest.mark.slow
 def test_selection_is_sharpened_too():
     from skprivate.privacy import open_release
 

@@ -29,6 +29,7 @@ DATA = [
 ]
 
 
+@pytest.mark.slow
 def test_the_honest_mechanism_passes():
     checks.check_mechanism(fake_mechanism.Summary(), DATA)
     checks.check_mechanism(fake_mechanism.Summary(1), DATA, adjacency="add-remove")
