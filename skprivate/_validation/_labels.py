@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
@@ -45,6 +46,10 @@ def read_labels(y: Any, **public: Any) -> Any:
         # A list has no type: NumPy would find one for all entries together.
         labels = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
         _refuse_missing(np.ma.is_masked(y))
+    if labels.dtype == object:
+        values = np.empty(labels.size, dtype=object)
+        values[:] = list(map(_by_value, labels.ravel().tolist()))
+        labels = values.reshape(labels.shape)
     own = kind_of(labels)
     for name, given in public.items():
         if given is not None and own and own != (found := kind_of(given, name)):
@@ -73,6 +78,8 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
     else:
         kinds = {each: _kind(each) for each in set(map(type, labels.flat))}
         _refuse_missing(any(each.__name__ in _MISSING for each in kinds), name)
+        if len({issubclass(each, bool | np.bool) for each in kinds}) > 1:
+            raise TypeError(f"{name} must be all strings, all numbers or all booleans, got several kinds.")
     odd = sorted(each.__name__ for each, kind in kinds.items() if kind is None)
     if odd:
         numbers = any("complex" in each for each in odd)
@@ -82,7 +89,7 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
         )
     _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
     if len(set(kinds.values())) > 1:
-        raise TypeError(f"{name} must be all strings or all numbers, got several kinds.")
+        raise TypeError(f"{name} must be all strings, all numbers or all booleans, got several kinds.")
     return kinds.popitem()[1]
 
 
@@ -179,6 +186,19 @@ def _column(series: nw.Series[Any]) -> Labels:
     """Read a column of a frame, whose type is public: only missing entries would change what NumPy makes of it."""
     _refuse_missing(bool(series.null_count()))
     return np.asarray(series.to_numpy())
+
+
+def _by_value(label: Any) -> Any:
+    """Make an integer of a whole number and a float of another, so that no entry chooses the type of all."""
+    if not isinstance(label, Real | Decimal) or isinstance(label, bool | np.bool):
+        return label
+    if isinstance(label, Decimal) and label.is_nan():  # which may raise where it is compared
+        return math.nan
+    try:
+        number = float(label)
+        return math.trunc(label) if number.is_integer() else number
+    except OverflowError:
+        return label
 
 
 def _kind(entry: type) -> str | None:

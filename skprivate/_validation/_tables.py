@@ -60,11 +60,17 @@ def column_array(column: nw.Series[Any]) -> NDArray[Any]:
         array = values.astype(object)
         array[missing] = None
         return array
-    if dtype == nw.Date and (array := np.asarray(column.to_numpy())).dtype.kind == "M":
-        return array  # Python has fewer years
+    if dtype == nw.Date or _has_date64(column):  # Python has fewer years
+        return np.asarray(column.cast(nw.Datetime("ms")).to_numpy()).astype("M8[D]")
     array = np.empty(len(column), dtype=object)
     array[:] = column.to_list()
     return array
+
+
+def _has_date64(column: nw.Series[Any]) -> bool:
+    """Tell if a column has a type of pyarrow that narwhals does not know."""
+    native = column.to_native()
+    return "date64" in str(getattr(native, "type", None) or getattr(native, "dtype", None))
 
 
 def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
@@ -257,6 +263,8 @@ def _type_kind(column: nw.Series[Any]) -> str | None:
     }
     if dtype.is_numeric():
         return "numbers"
+    if _has_date64(column):
+        return "dates"
     return next((name for kind, name in known.items() if dtype == kind), None)
 
 

@@ -382,7 +382,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         if roles.label_determined:
             which = f"with label {plain(roles.classes[roles.private_index])!r}"
         assumptions = [f"exactly the rows {which} are private, all others are public"]
-        if self.classes is None:
+        if self.classes is None or not roles.label_determined:  # other labels are refused
             assumptions.append(PUBLIC_LABELS)
         if self.adjacency == "replace-one":
             assumptions.append("the number of private rows is public")

@@ -16,11 +16,13 @@ from sklearn.utils.validation import column_or_1d
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import (
+    check_classes,
     distinct_labels,
     label_array,
     public_labels,
     read_labels,
     read_targets,
+    together,
     validate_data,
 )
 from skprivate.base import PRIVACY_CONSTRAINTS, BestModelMixin, PrivateEstimatorMixin
@@ -31,6 +33,7 @@ from skprivate.model_selection._candidates import (
     draw_candidates,
     private_steps,
     separate_seeds,
+    stated_classes,
 )
 from skprivate.model_selection._inside import FitPrice, PriceList, released
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
@@ -258,8 +261,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
                 "validation_fraction or public_seed. Nothing was drawn or spent."
             )
         models = [candidate.estimator for candidate in candidates]
-        # That it is the set of all labels, rather than of those on one part, keeps every score defined.
-        labels = label_array(distinct_labels(rows.y)) if all(map(is_classifier, models)) else None
+        labels = _public_set(models, rows.y) if all(map(is_classifier, models)) else None
         priced = PriceList(candidates, parts.train, labels)
         mechanism, price = self._mechanism(candidates, priced, rows, parts)
         if user_ids is not None and price.unit is not PrivacyUnit.USER:
@@ -376,3 +378,14 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         if models and hasattr(models[0], "fit"):
             tags.input_tags = get_tags(models[0]).input_tags
         return tags
+
+
+def _public_set(models: list[Any], y: Any) -> Any:
+    """List the labels that classifiers state, or all that occur: those of one part may leave a score undefined."""
+    stated = [stated_classes(model) for model in models]
+    if all(stated) and not any(classes is None for (classes,) in stated):
+        labels = together(check_classes(classes) for (classes,) in stated)
+    else:
+        labels = distinct_labels(y)
+    found = label_array(labels)
+    return found.astype(np.float64) if y.dtype.kind == "f" else found

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import parallel_config
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone, is_regressor
 from sklearn.compose import ColumnTransformer
@@ -169,12 +170,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         for each in parts:
             _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
         copies, rehearsal = clone(Pipeline(before), safe=False), Rehearsal()
-        # Ledgers in memory are in this process alone.
-        copies.set_params(**{name: None for name in copies.get_params() if name.endswith("n_jobs")})
         found = _private_parts(copies).items()
         copies.set_params(**{name: _Rehearsed(self._unpaid(each, rehearsal)) for name, each in found})
         _name_columns(copies.steps[0][1], X)
-        with warnings.catch_warnings(), listening(None):
+        # In this process alone, where ledgers in memory are.
+        with warnings.catch_warnings(), listening(None), parallel_config(backend="sequential"):
             warnings.simplefilter("ignore")  # the fit itself will say it again
             Z = copies.fit_transform(X, y, **first)
         if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
@@ -339,10 +339,12 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
         return
     share, (epsilon, delta) = 1.0 - _share_before(parts), budget
     if planned and nearly_gaussian(part):
+        # Steps may have needed no δ; the total is stated at the sum.
+        total_delta = min(delta, sum(guarantee.delta for guarantee in found) + delta / 2)
         if all(each.get_params(deep=False).get("ledger") is None for each in (part, *fitted)):
-            share = model_share(epsilon, delta, events, share)
+            share = model_share(epsilon, total_delta, events, share)
         # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
-        part._whole = Whole(epsilon, delta, events)
+        part._whole = Whole(epsilon, total_delta, events)
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 

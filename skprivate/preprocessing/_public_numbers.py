@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
+from fractions import Fraction
 from numbers import Number
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,13 @@ from skprivate.privacy import Versioned
 ORIGIN = datetime.datetime(2000, 1, 1)
 _DAY = datetime.timedelta(days=1)
 _DAYS_OF_YEAR = 365.2425
+#: Days from NumPy's origin to ours, and days of its units; mean ones of the calendar, for years far away.
+_EPOCH = (ORIGIN - datetime.datetime(1970, 1, 1)).days
+_DAYS = {"Y": Fraction(_DAYS_OF_YEAR), "M": Fraction(_DAYS_OF_YEAR) / 12, "W": Fraction(7), "D": Fraction(1)}
+_DAYS |= {"h": Fraction(1, 24), "m": Fraction(1, 1440)}
+_DAYS |= {
+    unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
+}
 #: Points of the week and of the year on the circle. Looked up: vectorised sines may round a row by its place.
 _WEEK, _YEAR = (
     np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])
@@ -104,8 +112,9 @@ def _number(value: Any) -> float:
     if isinstance(value, datetime.date):
         return float((value - ORIGIN.date()).days)
     if isinstance(value, np.datetime64):  # finer than Python's, or a year that those do not have
-        day = value.astype("M8[D]")
-        return float((day - np.datetime64(ORIGIN, "D")).astype(int) + (value - day) / np.timedelta64(1, "D"))
+        unit, count = np.datetime_data(value.dtype)
+        # By Python's integers: NumPy's may overflow.
+        return float(_DAYS[unit] * count * int(value.astype(np.int64)) - _EPOCH)
     if isinstance(value, Number):
         # More than a float holds is the largest one: an error would tell of the row.
         try:

@@ -53,6 +53,15 @@ def test_real_randomness_is_valid_for_release():
     assert "the set of labels is public" in guarantee.assumptions
 
 
+def test_labels_are_stated_to_be_public_where_others_are_refused():
+    X, y = blobs()
+    private = np.arange(len(y)) % 2 == 0
+    marked = model(classes=[0, 1], private_label=1).fit(X, y, private=private)
+    assert "the set of labels is public" in marked.privacy_guarantee_.assumptions
+    with pytest.raises(ValueError, match="not in classes"):
+        model(classes=[0, 1], private_label=1).fit(X, np.where(private, 2, y), private=private)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("private_label", ["bad", "good"])
 def test_decisions_agree_with_the_released_halfspaces(strategy, private_label):

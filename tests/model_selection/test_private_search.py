@@ -416,6 +416,26 @@ def test_a_callable_sees_one_unit_at_a_time_however_it_is_predicted():
     assert seen[0] == 2 and set(seen[1:]) == {3}
 
 
+def test_where_classes_are_stated_no_label_is_read_for_them():
+    def score(y, predicted):  # a KeyError would quote the label
+        return np.array([-{"no": 1.0, "yes": 5.0}[label] for label in y]) * (y != predicted)
+
+    X = np.linspace(0.0, 1.0, 60)[:, None]
+    y = np.array(["no", "yes"] * 30, dtype=object)
+    y[7] = "a private text"
+    model = CuratedBagGAMClassifier(classes=["no", "yes"], delta=0.0)
+    search = PrivateSearchCV(
+        model,
+        {"n_bins": [2, 3]},
+        epsilon=3.0,
+        n_iter=1,
+        scoring=score,
+        score_bounds=(-5, 0),
+        random_state=0,
+    )
+    assert search.fit(X, y).classes_.tolist() == ["no", "yes"]
+
+
 @pytest.mark.parametrize("predict_by", ["unit", "batch"])
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", lambda y, p: 1.0 * (y == p)])
 def test_that_nobody_is_held_out_is_no_error_where_users_come_and_go(predict_by, scoring):

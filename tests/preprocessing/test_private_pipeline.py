@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import sklearn
+from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -114,6 +115,15 @@ def test_the_whole_is_the_budget_that_was_asked_for(epsilon, delta, kind):
     assert found.epsilon <= epsilon and found.delta <= delta
     assert found.epsilon > (0.8 if kind == "elsewhere" else 0.9) * epsilon
     assert (pipeline["model"].epsilon, pipeline["model"].delta) == (1.0, 1e-6)
+
+
+@SIMULATED
+@pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-3])
+def test_the_whole_is_the_budget_where_a_step_needs_no_delta(delta):
+    X = pd.DataFrame({"age": np.arange(2000.0) % 90})
+    model = make_pipeline(PrivateStandardScaler(random_state=0), UserLevelSGDRegressor(random_state=0))
+    found = guarantee_of(make_private_pipeline(model, epsilon=1.0, delta=delta).fit(X, X["age"]))
+    assert 0.9 < found.epsilon <= 1.0 and found.delta <= delta
 
 
 @SIMULATED
@@ -545,6 +555,9 @@ _FAR = np.datetime64("20000-01-01")
         (_FAR, 6574365.0),
         (_FAR.astype("M8[s]"), 6574365.0),
         (np.datetime64("1678-01-01T00:00:00.000000001"), -117607.0),
+        (np.datetime64(-(2**63) + 1, "s"), -(2**63) / 86400 - 10957),  # int64 would overflow
+        (np.datetime64(-(2**62), "as"), -10957.0),
+        (np.datetime64(2**40, "Y"), 2**40 * 365.2425 - 10957),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -561,7 +574,10 @@ def test_an_entry_that_is_far_out_is_no_error(value, number):
 
 def test_dates_of_years_that_python_does_not_have():
     days = pl.Series("day", [_FAR.astype(int), 10957, None]).cast(pl.Int32).cast(pl.Date)
-    for X in (days.to_frame(), days.to_frame().to_arrow(), days.cast(pl.Datetime("ms")).to_frame()):
+    arrow = days.to_frame().to_arrow()
+    tables = [arrow, arrow.cast(pa.schema([("day", pa.date64())]))]
+    tables += [table.to_pandas(types_mapper=pd.ArrowDtype) for table in tables]
+    for X in (days.to_frame(), days.cast(pl.Datetime("ms")).to_frame(), *tables):
         np.testing.assert_array_equal(PublicNumbers().fit_transform(X), [[6574365.0], [0.0], [np.nan]])
 
 
@@ -651,3 +667,13 @@ def test_columns_in_several_processes_are_charged_to_one_file(tmp_path):
     assert guarantee_of(alone).epsilon <= 1.0
     model.set_params(ledger=ledger).fit(X, y)
     assert [entry.label for entry in ledger.entries()] == ["PrivateImputer", "UserLevelSGDRegressor"]
+
+
+@SIMULATED
+@pytest.mark.slow
+def test_processes_that_a_caller_asks_for_are_those_of_the_fit(tmp_path):
+    X, y = visits(300)
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, simulation=True)
+    with parallel_config(backend="loky", n_jobs=2):
+        regressor(1.0).set_params(ledger=ledger).fit(X, y)
+    assert len(ledger.entries()) == 2
