@@ -196,7 +196,7 @@ def _by_value(label: Any) -> Any:
         return math.nan
     try:
         number = float(label)
-        return math.trunc(label) if number.is_integer() else number
+        return int(label) if number.is_integer() else number  # type: ignore[arg-type]
     except OverflowError:
         return label
 

@@ -233,7 +233,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     )
     lead = (
         "<p>Everything that was charged to this ledger is together within its budget, even where each release was "
-        "chosen after seeing the earlier ones.</p>"
+        "chosen after seeing the earlier ones. Its numbers do not add up: releases cost less together than their "
+        "sum, and ε is smaller at a larger δ.</p>"
     )
     return (
         f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"

@@ -168,6 +168,7 @@ def test_laplacian_and_least_flow_with_stars(kinds):
     assert float(flow @ flow) <= least.fun * (1 + 1e-4) + 1e-8
 
 
+@pytest.mark.slow
 def test_noise_along_stars_has_its_law():
     """On three categories: Laplace noise of scale stars/ε on two of them, what they gain the first one loses."""
     mass = np.array([5, 7, 9])

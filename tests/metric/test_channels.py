@@ -96,6 +96,7 @@ GRID = np.array(list(itertools.product(range(4), range(4))), dtype=float)
 CUBE = np.array(list(itertools.product(range(2), repeat=3)), dtype=float)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.floats(0.1, 15.0), st.booleans())
 def test_exponent_is_as_steep_as_its_price_allows(seed, n, epsilon, tree):

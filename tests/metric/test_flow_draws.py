@@ -14,6 +14,7 @@ def release(epsilon, seed=None, **keywords):
     return open_release(epsilon=epsilon, unit="data set", random_state=seed, **keywords)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [3, 10**12])
 def test_noise_on_two_nodes_is_one_laplace_variable(total):
     # Scale 4 units of mass at every lattice; the Kolmogorov-Smirnov test at level 1e-7 for each. On the

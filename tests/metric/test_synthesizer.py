@@ -193,6 +193,7 @@ def test_a_warning_says_where_noise_fills_the_box(ground, d):
         MetricPrivateSynthesizer(0.8 * needed, **keywords).fit(np.zeros((300, d)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_where_the_warning_speaks_a_guess_is_as_good(d):
     """Rows in a corner: W1 in ten fits at the warned and at the needed epsilon, against a uniform guess."""

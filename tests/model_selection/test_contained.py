@@ -188,6 +188,7 @@ RELEASES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     trial=RELEASES,

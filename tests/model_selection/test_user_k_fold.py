@@ -210,7 +210,7 @@ def stored_ids():
     return {"int": users, "list of big integers": big, "strings": [f"user {user}" for user in users]}
 
 
-@pytest.mark.take_turns(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", stored_ids())
 def test_routing_needs_user_ids_once(kind):
     X, y, _ = problem()

@@ -299,7 +299,7 @@ def test_large_gaussian_scales(sigma, random_state):
 # --- beside OpenDP ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.take_turns(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", [0.4, 6.0])
 def test_same_law_as_opendp(kind, scale):

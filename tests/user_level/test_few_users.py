@@ -295,6 +295,7 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     np.testing.assert_array_equal(fitted(model, X, y).feature_scale_, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_users", [5000, 20_000])
 def test_rare_values_have_a_unit_of_their_own_only_if_that_is_certain(n_users):
     """Two indicators that hardly differ from 0 agreed on a unit of 1e-12: their coefficients were 1e11."""

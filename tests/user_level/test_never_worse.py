@@ -45,7 +45,7 @@ def noise(n, d, epsilon):
     return Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n).level(n, d + 5)
 
 
-@pytest.mark.take_turns(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d"), [(500, 8), (500, 60), (3000, 20), (15_000, 60)])
 @pytest.mark.parametrize("share", [0.5, 0.06])
 def test_log_loss_of_mixed_units_is_at_most_that_of_a_constant(n, d, share):

@@ -195,7 +195,7 @@ def test_predicted_errors_fall_with_every_user(d, epsilon, adjacency):
     assert (errors <= np.minimum.accumulate(errors) * 1.3).all()
 
 
-@pytest.mark.take_turns(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 5, 20])
 @pytest.mark.parametrize(
     ("adjacency", "public"), [("replace-one", True), ("add-remove", True), ("add-remove", False)]
