@@ -108,7 +108,7 @@ def test_composites_check_all_steps_before_the_first_one_pays(model):
     check_errors_spend_nothing(type(model).__name__, model, make_data=composite_data)
 
 
-@pytest.mark.take_turns(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda model: type(model).__name__)
 def test_variants_check_before_they_pay(model):
     check_errors_spend_nothing(type(model).__name__, model)

@@ -277,6 +277,7 @@ def test_curated_bags(mechanism, kind, looked_at):
     assert report.n_draws and max(report.worst.values()) <= 1.0
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize("n_outputs", [None, 1, 5])
 @pytest.mark.parametrize("kind", ["0/1", "numbers", "range", "far"])

@@ -286,6 +286,7 @@ def fits(kind, make):
     }
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("kind", "make"), CONTAINERS)
 @pytest.mark.parametrize("name", ["pipeline", "imputer"])
 def test_a_neighbour_moves_every_statistic_by_its_own_entry_alone(kind, make, name):

@@ -225,6 +225,7 @@ def test_the_variance_of_any_price(epsilon):
     )
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("parameters", [{"bounds": (0, 1), "resolution": 4}, {"bounds": (0, 1)}, {}], ids=str)
 @pytest.mark.parametrize("epsilon", [1e-7, 1e3, 3e3, 1e4, 1e6, 1e9])
 def test_budgets_of_any_size(parameters, epsilon):

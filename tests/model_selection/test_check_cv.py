@@ -65,6 +65,7 @@ def training_sets(cv, data, stay):
     return [set(rows[train]) & set(stay) for train, _ in cv.split(np.zeros((len(y), 1)), y, **groups)]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("cv", "accepted"), EXPECTED, ids=lambda value: str(value).partition("(")[0])
 @pytest.mark.parametrize("case", range(len(UNITS)), ids=[" ".join(case) for case in UNITS])
 def test_accepted_if_and_only_if_nobody_moves_anybody_else(cv, accepted, case):

@@ -114,6 +114,7 @@ def check_the_same(case, backend, mask):
     assert_same(found, in_memory(rows, mask, **parameters))
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("mask", [False, True], ids=["by label", "by mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_halfspaces_to_the_last_bit(case, mask, monkeypatch):

@@ -63,6 +63,7 @@ def rows(odd):
     return X
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("blocks", [False, True], ids=["memory", "blocks"])
 @pytest.mark.parametrize("predict_by", ["user", "batch"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
