@@ -24,7 +24,8 @@ Member = TypeVar("Member", bound=StrEnum)
 
 def must_be(name: str, allowed: str, got: Any, advice: str = "") -> str:
     """Make a message; ``got`` is public: a parameter, a type or a shape, and never a value of private rows."""
-    return f"{name} must be {allowed}, got {got!r}." + (f" {advice}" if advice else "")
+    shown = type(got).__name__ if hasattr(got, "shape") else repr(got)  # a table in the wrong place
+    return f"{name} must be {allowed}, got {shown}." + (f" {advice}" if advice else "")
 
 
 def one_of(values: Iterable[Any]) -> str:

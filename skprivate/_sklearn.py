@@ -23,7 +23,13 @@ from sklearn import get_config
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    validate_params,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples
 from sklearn.utils.validation import _check_y as _sklearn_check_y
@@ -252,6 +258,19 @@ def _refuse_other_arrays(estimator, values):
                 )
 
 
+def _quote_no_table(estimator, error):
+    """Let scikit-learn's error about a parameter name the type only of a table in its place: it may hold rows."""
+    name = (
+        re.match(r"The '(\w+)' parameter", str(error)) if isinstance(error, InvalidParameterError) else None
+    )
+    value = getattr(estimator, name[1], None) if name else None
+    if hasattr(value, "__len__") and not isinstance(value, str):
+        message = re.sub(
+            r"Got .* instead\.$", f"Got {type(value).__name__} instead.", str(error), flags=re.DOTALL
+        )
+        raise InvalidParameterError(message) from None
+
+
 def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
     """Wrap `sklearn.base._fit_context` for fits on private data; see `skprivate.base.fit_context`."""
 
@@ -271,11 +290,12 @@ def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], 
             before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)
-            except BaseException:
+            except BaseException as error:
                 # Never empty on the way: other threads may be predicting, and a second interruption may come.
                 vars(estimator).update(before)
                 for name in vars(estimator).keys() - before.keys():
                     vars(estimator).pop(name, None)
+                _quote_no_table(estimator, error)
                 raise
 
         return fit

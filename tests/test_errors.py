@@ -24,7 +24,12 @@ from skprivate import (
 )
 from skprivate._validation._arrays import TEXT_ADVICE
 from skprivate.partitions import Blocks
-from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, make_additive_pipeline
+from skprivate.preprocessing import (
+    PrivateStandardScaler,
+    PublicScaler,
+    make_additive_pipeline,
+    make_private_pipeline,
+)
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -292,3 +297,17 @@ def test_entries_are_not_quoted_after_the_fit(kind):
         with pytest.raises((ValueError, TypeError)) as error:
             use(wrong)
         assert "34119" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "got", [pd.DataFrame({"pay": [123456.5, 7.0]}), np.array([123456.5, 7.0]), [123456.5, 7.0]]
+)
+def test_a_table_in_the_place_of_a_parameter_is_not_quoted(got):
+    for name, model in (
+        ("epsilon", PrivateStandardScaler(got)),
+        ("ledger", UserLevelSGDRegressor(ledger=got)),
+        ("model", got),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"{name}.* [Gg]ot {type(got).__name__}") as caught:
+            make_private_pipeline(got) if model is got else model.fit(np.zeros((5, 1)), np.zeros(5))
+        assert "123456" not in str(caught.value)

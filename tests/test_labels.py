@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import warnings
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 from inspect import signature
@@ -276,7 +277,7 @@ def test_blocks_of_several_kinds_are_refused_before_the_charge(kinds):
         lambda ledger: RandomBagClassifier(ledger=ledger),
     ):
         ledger = PrivacyLedger(epsilon=100.0, delta=0.01)
-        with pytest.raises(TypeError, match="all strings, all numbers or all booleans"):
+        with pytest.raises(TypeError, match="all strings or all numbers"):
             make(ledger).fit(blocks, "y")
         for classes in ("auto", None, [0, 1], ["no", "yes"]):
             with pytest.raises((TypeError, ValueError), match="y must"):
@@ -359,6 +360,7 @@ def test_every_public_label_is_compared():
         ((np.arange(400) % 2).tolist(), [0.5]),
         ((np.arange(400) % 2).tolist(), [7]),
         (np.array(["a", "b"] * 200), ["c"]),
+        ([True, False] * 200, [3]),
         (np.arange(400) / 7, [1e9]),
     ],
 )
@@ -510,7 +512,7 @@ def test_one_label_moves_its_own_bags_only(fit, other):
 @pytest.mark.parametrize(
     "kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)]
 )
-@pytest.mark.parametrize("odd", [1.0, np.int8(1), np.float32(1), Decimal(1), Fraction(1)], ids=repr)
+@pytest.mark.parametrize("odd", [1.0, True, np.int8(1), np.float32(1), Decimal(1), Fraction(1)], ids=repr)
 def test_the_type_of_one_label_is_not_that_of_all(kind, odd):
     X, y = np.arange(40.0)[:, None] / 40.0, [0, 1] * 20
     for model in (
@@ -524,13 +526,64 @@ def test_the_type_of_one_label_is_not_that_of_all(kind, odd):
         assert first.predict(X).dtype == second.predict(X).dtype
     for labels in (y, [0, odd, *y[2:]]):
         assert make_curated_bags(X, kind(labels), epsilon=1.0, random_state=0).classes == (0, 1)
-    with pytest.raises(TypeError, match="all booleans, got several kinds"):
-        UserLevelSGDClassifier().fit(X, kind([0, True, *y[2:]]))
+
+
+@pytest.mark.parametrize("first", [[0, 1], [0, 0], [1, 1]])
+@pytest.mark.parametrize(
+    "types", [("int64", "float64"), ("float64", "int64"), ("bool", "int64"), ("object", "bool")]
+)
+def test_blocks_of_several_types_have_the_classes_of_none(first, types):
+    frames = [
+        pd.DataFrame(
+            {"x": np.arange(len(y)) / 40.0, "y": pd.Series(y).astype(kind), "user": np.arange(len(y))}
+        )
+        for y, kind in zip((first, [0, 1] * 20), types, strict=True)
+    ]
+    blocks, bags = Blocks(frames), Blocks([frame[["x", "y"]] for frame in frames])
+    users = UserLevelSGDClassifier(max_iter=1, random_state=0).fit(blocks, "y", user_ids="user")
+    mixture = PPMHalfspaceClassifier(private_label=1, random_state=0).fit(bags, "y")
+    sums = CuratedBagGAMClassifier(delta=0.0, random_state=0).fit(bags, "y")
+    for model in (users, mixture, sums, RandomBagClassifier(random_state=0).fit(bags, "y")):
+        assert model.classes_.dtype == np.int64
+    assert "rows with label 1 are" in str(mixture.privacy_guarantee_.assumptions)
+    if "float64" not in types:
+        assert list(map(type, make_curated_bags(bags, "y", epsilon=1.0, random_state=0).classes)) == [
+            int,
+            int,
+        ]
+
+
+def test_text_is_plain_text():
+    class Loud(str):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = str.__hash__
+
+    Kind = StrEnum("Kind", "a")
+    for odd in (Kind.a, Loud("a"), np.str_("a")):
+        bags = make_curated_bags(np.zeros((40, 1)), [odd, *["a", "b"] * 19, "b"], epsilon=1.0, random_state=0)
+        assert list(map(type, bags.classes)) == [str, str] and bags.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "odd", [np.timedelta64(1, "D"), np.timedelta64(5, "ns"), np.timedelta64("NaT")], ids=repr
+)
+def test_durations_are_no_numbers(odd):
+    with pytest.raises(TypeError, match="must hold numbers or class labels .*got timedelta64"):
+        read_labels(np.array([odd, 1], dtype=object))
 
 
 def test_classes_are_kept_as_they_are():
     assert label_array([2**60 + 1, 2.5]).tolist() == [2**60 + 1, 2.5]
-    assert distinct_labels(np.array([True, False, True], dtype=object)) == [False, True]
+    assert distinct_labels(np.array([True, False, True])) == [False, True]
+    assert distinct_labels(np.array([True, 0, 1.0], dtype=object)) == [0, 1]
+    for labels in (
+        [2**53 + 1, 2.0**53],
+        [1, Decimal("1.000000000000000000000000000001")],
+        [1, Fraction(10**30 + 1, 10**30)],
+    ):
+        assert len(set(read_labels(labels).tolist())) == 2
     assert distinct_labels(np.array(["b", "a", "b"])) == ["a", "b"]
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         distinct_labels(np.array([0.5, 1.0]))

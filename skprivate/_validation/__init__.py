@@ -16,6 +16,7 @@ from skprivate._validation._arrays import (
 from skprivate._validation._labels import (
     ENCODED,
     PUBLIC_LABELS,
+    by_value,
     check_classes,
     distinct_labels,
     encode_classes,

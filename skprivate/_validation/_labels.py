@@ -20,6 +20,8 @@ Labels = npt.NDArray[Any]
 PUBLIC_LABELS = "the set of labels is public"
 _TEXT, _NUMBERS = "text", "numbers"
 _OF_DTYPE = {"U": _TEXT, **dict.fromkeys("biuf", _NUMBERS)}
+#: Longer numbers than those of a float are left as they are.
+_MOST_DIGITS = 308
 _MISSING = ("NoneType", "NAType", "NaTType")
 #: Who changes labels on their way to an estimator.
 ENCODED = (
@@ -48,7 +50,7 @@ def read_labels(y: Any, **public: Any) -> Any:
         _refuse_missing(np.ma.is_masked(y))
     if labels.dtype == object:
         values = np.empty(labels.size, dtype=object)
-        values[:] = list(map(_by_value, labels.ravel().tolist()))
+        values[:] = list(map(by_value, labels.ravel().tolist()))
         labels = values.reshape(labels.shape)
     own = kind_of(labels)
     for name, given in public.items():
@@ -78,8 +80,6 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
     else:
         kinds = {each: _kind(each) for each in set(map(type, labels.flat))}
         _refuse_missing(any(each.__name__ in _MISSING for each in kinds), name)
-        if len({issubclass(each, bool | np.bool) for each in kinds}) > 1:
-            raise TypeError(f"{name} must be all strings, all numbers or all booleans, got several kinds.")
     odd = sorted(each.__name__ for each, kind in kinds.items() if kind is None)
     if odd:
         numbers = any("complex" in each for each in odd)
@@ -89,7 +89,7 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
         )
     _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
     if len(set(kinds.values())) > 1:
-        raise TypeError(f"{name} must be all strings, all numbers or all booleans, got several kinds.")
+        raise TypeError(f"{name} must be all strings or all numbers, got several kinds.")
     return kinds.popitem()[1]
 
 
@@ -135,8 +135,11 @@ def distinct_labels(labels: Labels) -> list[Any]:
 
 def together(parts: Iterable[Iterable[Any]]) -> list[Any]:
     """List the different labels of several blocks in order; all of one kind."""
-    found = list({plain(label) for part in parts for label in part})
-    if kind_of(found):
+    labels = [plain(label) for part in parts for label in part]
+    if len(set(map(type, labels))) > 1:  # of blocks of several types none is the first
+        labels = list(map(by_value, labels))
+    found = list(set(labels)) if kind_of(labels) else []
+    if found:
         # Of the labels alone: a warning about their number beside the number of rows would reveal it.
         check_class_labels(np.repeat(label_array(found), 3))
     return sorted(found)
@@ -188,22 +191,30 @@ def _column(series: nw.Series[Any]) -> Labels:
     return np.asarray(series.to_numpy())
 
 
-def _by_value(label: Any) -> Any:
-    """Make an integer of a whole number and a float of another, so that no entry chooses the type of all."""
-    if not isinstance(label, Real | Decimal) or isinstance(label, bool | np.bool):
+def by_value(label: Any) -> Any:
+    """Make plain text of text and an integer of a whole number, so that no entry chooses the type of all."""
+    if isinstance(label, str):
+        return str.__str__(label)
+    if _kind(type(label)) != _NUMBERS:
         return label
     if isinstance(label, Decimal) and label.is_nan():  # which may raise where it is compared
         return math.nan
-    try:
-        number = float(label)
-        return int(label) if number.is_integer() else number  # type: ignore[arg-type]
-    except OverflowError:
+    if isinstance(label, Decimal) and label.adjusted() > _MOST_DIGITS:
         return label
+    try:
+        whole = int(label)
+    except (OverflowError, ValueError):  # infinity, NaN
+        return label
+    if whole == label:
+        return whole
+    return float(label) if isinstance(label, np.floating) and label.itemsize <= 8 else label
 
 
 def _kind(entry: type) -> str | None:
     if issubclass(entry, str):
         return _TEXT
+    if issubclass(entry, np.timedelta64):  # an integer to NumPy
+        return None
     return _NUMBERS if issubclass(entry, Real | Decimal | np.bool) else None
 
 

@@ -70,7 +70,7 @@ def column_array(column: nw.Series[Any]) -> NDArray[Any]:
 def _has_date64(column: nw.Series[Any]) -> bool:
     """Tell if a column has a type of pyarrow that narwhals does not know."""
     native = column.to_native()
-    return "date64" in str(getattr(native, "type", None) or getattr(native, "dtype", None))
+    return str(getattr(native, "type", None) or getattr(native, "dtype", None)).startswith("date64[")
 
 
 def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:

@@ -297,10 +297,12 @@ def label_counts(rows: LabelledRows) -> LabelCounts:
 
 def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
     """Add up the counts of several blocks."""
+    labels = [label for part in parts for label, _ in part]
+    kind_of(labels)  # or an error: one in all blocks
+    known = {label: label for label in together([labels])} if len(set(map(type, labels))) > 1 else {}
     total: Counter[tuple[Any, bool]] = Counter()
     for part in parts:
-        total.update(part)
-    kind_of([label for label, _ in total])  # or an error: one in all blocks
+        total.update({(known.get(label, label), mark): count for (label, mark), count in part.items()})
     return dict(itertools.islice(total.items(), 2 * MOST_LABELS))
 
 

@@ -145,6 +145,8 @@ def _listed(names: list[Any]) -> str:
 
 def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
     """Find the steps before the last one, the last one, and the splines of an additive model."""
+    if not hasattr(model, "get_params"):
+        raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
     if not isinstance(model, Pipeline):
         return [], clone(model), None
     *before, (_, last) = clone(model).steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar
@@ -109,7 +109,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             self._pay_before(parts, budget, X, y, first, fit_last)
         try:
             if before:
-                with _charged_to(self.ledger, parts):
+                with _charged_to(self.ledger, parts), _where_ledgers_are(self.ledger, parts):
                     Z = Pipeline(before).fit_transform(X, y, **first)
             if parts and budget is not None:
                 _take_rest(part, before, parts, budget)
@@ -311,6 +311,13 @@ def _charged_to(ledger: PrivacyLedger | None, parts: list[Any]) -> Iterator[None
     finally:
         for each, one in zip(parts, own, strict=True):
             each.set_params(ledger=one)
+
+
+def _where_ledgers_are(ledger: PrivacyLedger | None, parts: list[Any]) -> AbstractContextManager[Any]:
+    """Fit steps in this process alone if a ledger is in memory, so that none fails after another has paid."""
+    ledgers = [ledger, *(each.ledger for each in parts)]
+    in_memory = any(each is not None and each.path is None for each in ledgers)
+    return parallel_config(backend="sequential") if in_memory else nullcontext()
 
 
 def _part_of(model: Any, budget: tuple[float, float] | None, ledger: PrivacyLedger | None = None) -> Any:

@@ -115,7 +115,7 @@ def _number(value: Any) -> float:
         unit, count = np.datetime_data(value.dtype)
         # By Python's integers: NumPy's may overflow.
         return float(_DAYS[unit] * count * int(value.astype(np.int64)) - _EPOCH)
-    if isinstance(value, Number):
+    if isinstance(value, Number) and not isinstance(value, np.timedelta64):
         # More than a float holds is the largest one: an error would tell of the row.
         try:
             found = float(value)  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -125,7 +126,7 @@ class Release(Draws):
         self._ledger = ledger
         self._entry: int | None = None
         self._tape = running_tape()
-        self._lock = threading.RLock()
+        self._lock, self._is_taking = threading.RLock(), False
         self._process = os.getpid()
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
@@ -149,8 +150,8 @@ class Release(Draws):
             1 %); what is drawn beside it leaves δ as it is. Without a plan all of δ is spent, and ε is the pure sum
             where that is within the budget, else the whole budget's.
         """
+        self._check_process()
         with self._lock:
-            self._check_process()
             price = self._price(self._paid)
             if self._ledger is not None and self._entry is not None and not self._closed:
                 self._ledger.close_entry(self._entry, **price, reach=self._reach)
@@ -199,10 +200,27 @@ class Release(Draws):
                 "once. Open one in the process that draws."
             )
 
-    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
-        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+    @contextmanager
+    def _taking(self) -> Iterator[None]:
+        """Let one draw at a time look at what is left and take its part."""
+        self._check_process()  # a fork may have copied a lock that is held
         with self._lock:
             self._check_open()
+            # The lock is this thread's, so that whoever takes already is what it has interrupted.
+            if self._is_taking:
+                raise RuntimeError(
+                    "a release cannot draw in what interrupts one of its draws (a signal handler, a finalizer): both "
+                    "would be paid for once. Nothing was drawn for it."
+                )
+            self._is_taking = True
+            try:
+                yield
+            finally:
+                self._is_taking = False
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+        with self._taking():
             if all(self._planned.get(event, 0) >= count for event, count in events.items()):
                 for event, count in events.items():
                     self._planned[event] -= count
@@ -433,8 +451,7 @@ class Branch(Draws):
         self.close()
 
     def _charge(self, events: dict[PrivacyEvent, int]) -> None:
-        with self._parent._lock:
-            self._parent._check_open()
+        with self._parent._taking():
             if self._closed:
                 raise RuntimeError("the branch is closed: nothing was drawn.")
             if any(self._planned.get(event, 0) < count for event, count in events.items()):

@@ -674,6 +674,8 @@ def test_columns_in_several_processes_are_charged_to_one_file(tmp_path):
 def test_processes_that_a_caller_asks_for_are_those_of_the_fit(tmp_path):
     X, y = visits(300)
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, simulation=True)
-    with parallel_config(backend="loky", n_jobs=2):
-        regressor(1.0).set_params(ledger=ledger).fit(X, y)
-    assert len(ledger.entries()) == 2
+    in_memory = PrivacyLedger(epsilon=9.0, delta=1e-3, simulation=True)  # which no other process has
+    for each in (ledger, in_memory):
+        with parallel_config(backend="loky", n_jobs=2):
+            regressor(1.0).set_params(ledger=each, columns__n_jobs=2).fit(X, y)
+        assert len(each.entries()) == 2

@@ -76,10 +76,48 @@ def test_a_release_does_not_survive_a_fork():
                 refused += "another process" in str(error)
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    with release._lock:  # of a thread that the child does not have
+        pid = os.fork()
+        if pid == 0:
+            release._lock = __import__("threading").Lock()
+            release._lock.acquire()
+            try:
+                calls[0]()
+            except RuntimeError as error:
+                os._exit("another process" in str(error))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     release.discrete_laplace([0], sensitivity=1, epsilon=1.0)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
+
+
+class Interrupted(dict):
+    """What is planned; the first look at it is interrupted by another draw, as by a signal."""
+
+    def __init__(self, planned, release):
+        super().__init__(planned)
+        self.release, self.caught = release, None
+
+    def get(self, *key):
+        if self.caught is None:
+            with pytest.raises(RuntimeError) as self.caught:
+                draw(self.release)
+        return super().get(*key)
+
+
+@pytest.mark.parametrize("branched", [False, True])
+def test_what_interrupts_a_draw_draws_nothing(branched):
+    release = planned()
+    drawing = open_branches(release, 1, [(ONE, 1)], fixed_assignment=True)[0] if branched else release
+    drawing._planned = Interrupted(drawing._planned, drawing)
+    draw(drawing)
+    assert "interrupts one of its draws" in str(drawing._planned.caught.value)
+    with pytest.raises((RuntimeError, BudgetExceededError)):
+        draw(drawing)
+    assert release.close().events == ((ONE, 1),)
 
 
 @pytest.mark.take_turns(9)

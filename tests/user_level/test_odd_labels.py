@@ -55,7 +55,7 @@ def test_the_type_of_targets_is_nobodys_to_choose(last):
 def test_targets_of_several_kinds_are_refused(odd, kind):
     # Otherwise b"x" makes bytes of all numbers, and every user's losses 1.
     selector = UserLevelSelector(constants(DummyClassifier, (1, 2)), random_state=0)
-    with pytest.raises(TypeError, match="all strings, all numbers or all booleans|got bytes"):
+    with pytest.raises(TypeError, match="all strings or all numbers|got bytes"):
         selector.fit(np.zeros((3, 1)), kind([1, 2, odd]), user_ids=USERS)
 
 
@@ -113,7 +113,7 @@ def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
 def test_no_string_makes_strings_of_numbers(y):
     # str(np.float32(0.1)) is "0.1", another number.
     with pytest.raises(
-        (TypeError, ValueError), match="could not convert a string|all strings, all numbers or all booleans"
+        (TypeError, ValueError), match="could not convert a string|all strings or all numbers"
     ) as error:
         UserLevelSGDRegressor().fit(np.zeros((2, 1)), y)
     assert "secret" not in str(error.value)

@@ -242,7 +242,7 @@ def test_nobodys_overflow_shows_as_a_warning(rule):
     ("parameters", "y", "message"),
     [
         ({"loss": "squared_error"}, ["secret"] * 3, "y must hold numbers"),
-        ({}, ["secret", 1.0, 2.0], "all strings, all numbers or all booleans"),
+        ({}, ["secret", 1.0, 2.0], "all strings or all numbers"),
         ({"loss": lambda y, p: np.ones((3, 2))}, [0.0] * 3, "loss must return one number a row"),
         ({"rule": "means", "bound": 1e300}, [0.0] * 3, r"2\*\*62 times the radius"),
         ({"rule": "means", "adjacency": "add-remove"}, [0.0] * 3, "needs adjacency='replace-one'"),

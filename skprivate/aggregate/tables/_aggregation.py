@@ -12,7 +12,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._validation import check_classes, distinct_labels, kind_of, read_labels, read_numbers, together
+from skprivate._validation import (
+    by_value,
+    check_classes,
+    distinct_labels,
+    kind_of,
+    read_labels,
+    read_numbers,
+    together,
+)
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import (
     Table,
@@ -585,6 +593,8 @@ def _find_classes(classes: Any, seen: _LabelSummary) -> list[Any] | None:
     kind_of(labels)  # or an error: one in all blocks
     if "f" in kinds or (kinds == {"i"} and len(labels) > _MOST_CLASSES):
         return None
+    if len(kinds) > 1:  # of blocks of several types none is the first
+        labels = frozenset(map(by_value, labels))
     if len(labels) < 2:
         raise ValueError("y holds one class only; pass the public classes.")
     return together([labels])

@@ -284,7 +284,10 @@ class Book:
                     self._read(journal)
                     yield journal, self.state
                 for written in journal.written:
-                    self.state.apply(written)
+                    if (
+                        self.state.last is None or written.number > self.state.last.number
+                    ):  # else read meanwhile
+                        self.state.apply(written)
             finally:
                 self._writing = before
 
