@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
 from skprivate._validation import (
+    by_value,
     check_classes,
     distinct_labels,
     encode_classes,
@@ -299,10 +300,12 @@ def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
     """Add up the counts of several blocks."""
     labels = [label for part in parts for label, _ in part]
     kind_of(labels)  # or an error: one in all blocks
-    known = {label: label for label in together([labels])} if len(set(map(type, labels))) > 1 else {}
+    read = (
+        by_value if len(set(map(type, labels))) > 1 else plain
+    )  # of blocks of several types none is the first
     total: Counter[tuple[Any, bool]] = Counter()
     for part in parts:
-        total.update({(known.get(label, label), mark): count for (label, mark), count in part.items()})
+        total.update({(read(label), mark): count for (label, mark), count in part.items()})
     return dict(itertools.islice(total.items(), 2 * MOST_LABELS))
 
 

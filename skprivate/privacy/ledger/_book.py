@@ -284,9 +284,8 @@ class Book:
                     self._read(journal)
                     yield journal, self.state
                 for written in journal.written:
-                    if (
-                        self.state.last is None or written.number > self.state.last.number
-                    ):  # else read meanwhile
+                    last = self.state.last
+                    if last is None or written.number > last.number:  # else what interrupted this has read it
                         self.state.apply(written)
             finally:
                 self._writing = before
