@@ -9,8 +9,8 @@ import numpy as np
 from _common import parse_args, save_figure, write_table
 from scipy.integrate import quad
 
-from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
-from skprivate.audit.certificates import gaussian_mixture_loss
+from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.papers.auditing import gaussian_mixture_loss, theorem_bound
 
 MUS = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1)
 N = 100_000

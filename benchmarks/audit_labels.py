@@ -12,7 +12,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
+from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.papers.auditing import theorem_bound
 
 
 def models(X, target):

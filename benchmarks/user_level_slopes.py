@@ -15,9 +15,9 @@ import numpy as np
 from _common import parse_args, save_figure, write_table
 
 from skprivate import UserLevelMean, UserLevelSGDRegressor
+from skprivate.papers.user_level import Plan
 from skprivate.privacy import compose_epsilon, gaussian_noise_multiplier, open_release
 from skprivate.user_level._selection import MeanSelection, VoteSelection
-from skprivate.user_level.theory._published import PaperPlan
 
 NS = [2000, 4000, 8000, 16_000, 32_000]
 MS = [4, 16, 64, 256]
@@ -87,7 +87,7 @@ def main():
     steps = [1, 4, 16, 64, 256]
     spent, ratio = [], []
     for t in steps:
-        plan = PaperPlan(1.0, 1e-6, t, 1.0, 1e6, 0.05, 0.5, math.inf, "convex")
+        plan = Plan(1.0, 1e-6, t, 1.0, 1e6, 0.05, 0.5, math.inf, "convex")
         spent.append(compose_epsilon(plan.events(8), 1e-6))
         n, share = 1000, plan.events(8)[1][0].epsilon
         tau = 10.0 * math.sqrt(math.log(8 * n / 0.05) / 8)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,6 +59,13 @@ def at_least(name: str, value: Any, least: float) -> None:
         raise TypeError(must_be(name, f"a number >= {least}", value))
     if not float(value) >= least:
         raise ValueError(must_be(name, f"at least {least}", value))
+
+
+def whole_number(name: str, value: Any) -> None:
+    """Refuse what is no integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(must_be(name, "an integer >= 1", type(value).__name__))
+    at_least(name, value, 1)
 
 
 def positive(name: str, value: Any) -> float:

@@ -6,6 +6,7 @@ from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
 from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
 from skprivate.aggregate.random._bags import RandomBags, make_random_bags
+from skprivate.aggregate.random._quadratic import debiasing
 from skprivate.aggregate.sources._release_frames import release_frames
 from skprivate.aggregate.sources._sql import bags_from_sql
 from skprivate.aggregate.tables._aggregation import make_curated_bags

@@ -40,7 +40,6 @@ from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
 from skprivate.aggregate.tables._blocks import label_column, learn_names, read_blocks
 from skprivate.aggregate.tables._sums import ClassSums, NumberSums
-from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned, linear_rows
 from skprivate.privacy import public_generator, warn_caller
@@ -97,48 +96,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._learn(X, report)
         self.privacy_guarantee_ = report.guarantee
         return self
-
-    def excess_risk_bound(self, X: Any, *, beta: float = 0.05) -> float:
-        """Bound (6) of the paper for the class of linear models no larger than the fitted one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The rows that bags were drawn from; public.
-        beta : float
-            Failure probability.
-
-        Returns
-        -------
-        float
-            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.theory.excess_risk_bound`.
-
-        Raises
-        ------
-        ValueError
-            If the model is a network.
-        """
-        check_is_fitted(self)
-        if self.submodel != "linear":
-            raise ValueError(f"excess_risk_bound is for submodel='linear', got {self.submodel!r}.")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        coef = np.column_stack([np.atleast_2d(self.coef_), *self.bucket_coef_])
-        X = with_buckets(X, tuple(self.bucket_edges_))
-        # The intercept is one more feature, constant.
-        design = np.column_stack([X - X.mean(axis=0), np.ones(X.shape[0])])
-        centred = np.atleast_1d(self.intercept_) + coef @ X.mean(axis=0)
-        radius = np.sqrt(np.sum(coef**2, axis=1) + centred**2)
-        per_radius = empirical_rademacher(design, self.bags_.n_bags, 1.0)
-        all_rows = empirical_rademacher(design, X.shape[0], 1.0)
-        return excess_risk_bound(
-            n_samples=X.shape[0],
-            n_bags=self.bags_.n_bags,
-            bag_size=int(self.bags_.sizes.max()),
-            n_outputs=radius.size,
-            rademacher_bags=radius * per_radius,
-            rademacher_samples=float(np.sum(radius)) * all_rows,
-            beta=beta,
-        )
 
     def _read(
         self, X: Any, y: Any, row_keys: Any, read_labels: Callable[[Any], NDArray[Any]], **checks: Any

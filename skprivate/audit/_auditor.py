@@ -132,7 +132,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         Bound on the total variation of η (q = 1), or on the mass of η as a mixture of half-space indicators
         (q ≥ 2). The default admits every monotone η, or one rise and fall over half the range.
     barron_constant : float or None, default=None
-        ``(2π)^{−q/2} ∫ ‖ω‖ |η̂(ω)| dω``; see `gaussian_mixture_barron_constant` and `barron_constant`.
+        ``(2π)^{−q/2} ∫ ‖ω‖ |η̂(ω)| dω``; see `skprivate.papers.auditing`.
     support : float, (float, float) or None, default=None
         The compact set that holds T: the ball of this radius around 0, or the cube [low, high]^q. Needed for
         ``"barron"``; its diameter multiplies the constant.
@@ -196,7 +196,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     See Also
     --------
     attack_probabilities : Attacks in one call, without a bound.
-    theorem_bound : Computes the paper's own bounds.
+    skprivate.papers.auditing.theorem_bound : Computes the paper's own bounds.
     epsilon_lower_bound : Bounds from below what is leaked.
 
     References

@@ -5,7 +5,13 @@ from skprivate.metric._privatizer import MetricPrivatizer
 from skprivate.metric._synthesizer import MetricPrivateSynthesizer
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
 from skprivate.metric.grid._measure import GridMeasure
-from skprivate.metric.net import predicted_accuracy, tree_distances
+from skprivate.metric.net import (
+    best_exponential_channel,
+    distance_matrix,
+    separated_net,
+    tree_distances,
+    worst_error,
+)
 
 __all__ = [
     "Ball",
@@ -13,6 +19,5 @@ __all__ = [
     "MetricPrivateSynthesizer",
     "MetricPrivatizer",
     "NoiseFillsBoxWarning",
-    "predicted_accuracy",
     "tree_distances",
 ]

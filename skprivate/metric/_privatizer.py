@@ -143,7 +143,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     See Also
     --------
     MetricPrivateSynthesizer : Releases synthetic rows of a whole table.
-    predicted_accuracy : Predicts errors before there are rows.
+    skprivate.papers.metric.predicted_accuracy : Predicts errors before there are rows.
     tree_distances : Makes distances from a taxonomy.
 
     Notes

@@ -24,8 +24,7 @@ from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts, without_repet
 from skprivate.mixture._descent import LogisticDescent, make_descent
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._planning import selection_loss
-from skprivate.mixture._problem import LinearConstraints, Problem, margins
+from skprivate.mixture._problem import LinearConstraints, Problem, margins, selection_loss
 from skprivate.mixture._roles import Roles, read_problem
 from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
 from skprivate.mixture._turns import row_units
@@ -247,7 +246,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     See Also
     --------
     export_text : Writes the halfspaces as inequalities.
-    ppm_sample_size : Computes how many rows are enough.
+    skprivate.papers.mixtures.sample_size : Computes how many rows are enough.
     UserLevelSGDClassifier : Protects all rows, whatever their label.
 
     Notes

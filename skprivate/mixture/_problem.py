@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from math import isqrt
+from math import isqrt, log
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -398,3 +398,30 @@ def margins(frame: PublicFrame, hypothesis: Hypothesis, X: Floats) -> Floats:
         distance = frame.distance(scaled)
         margin = np.where(distance <= frame.slack, margin, np.minimum(margin, -distance))
     return margin
+
+
+def selection_loss(log_n_hypotheses: float, epsilon: float, beta: float, *, monotone: bool = False) -> float:
+    """Bound the errors above the best hypothesis of one selection, except with probability ``beta`` (Lemma 4.6).
+
+    Parameters
+    ----------
+    log_n_hypotheses : float
+        ln |H|.
+    epsilon : float
+    beta : float
+        In (0, 1).
+    monotone : bool, default=False
+        Whether the errors of all hypotheses move the same way between neighbours.
+
+    Returns
+    -------
+    float
+        2/ε · ln(|H| / β) in weights of a private row, or half of that where ``monotone``. Permute-and-flip satisfies
+        the same bound, being never worse than the exponential mechanism.
+
+    See Also
+    --------
+    PPMHalfspaceClassifier : Has it as ``utility_bound``.
+    """
+    factor = 1.0 if monotone else 2.0
+    return factor / epsilon * (log_n_hypotheses - log(beta))

@@ -1,20 +1,25 @@
 """Learning with user-level privacy (Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh 2021)."""
 
 from skprivate.user_level._classifier import UserLevelSGDClassifier
-from skprivate.user_level._losses import CustomLoss
+from skprivate.user_level._losses import CustomLoss, HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._mean import UserLevelMean
+from skprivate.user_level._parameter_cover import parameter_cover
+from skprivate.user_level._planning import user_level_mean_errors, user_level_sample_size
+from skprivate.user_level._problems import (
+    Objective,
+    UserData,
+    UserGroups,
+    UserProblem,
+    encode_users,
+    number_of_users,
+)
 from skprivate.user_level._queries import UserLevelQueries
+from skprivate.user_level._ranges import n_bins, private_range
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._sgd import TooFewUsersWarning
-from skprivate.user_level.descent._descent import UnscaledFeaturesWarning
-from skprivate.user_level.theory import (
-    parameter_cover,
-    user_level_lower_bound,
-    user_level_mean_errors,
-    user_level_risk_bound,
-    user_level_sample_size,
-)
+from skprivate.user_level.descent._descent import UnscaledFeaturesWarning, project
+from skprivate.user_level.means._winsorized import winsorized_mean_1d, winsorized_means
 
 __all__ = [
     "CustomLoss",
@@ -26,8 +31,6 @@ __all__ = [
     "UserLevelSGDRegressor",
     "UserLevelSelector",
     "parameter_cover",
-    "user_level_lower_bound",
     "user_level_mean_errors",
-    "user_level_risk_bound",
     "user_level_sample_size",
 ]

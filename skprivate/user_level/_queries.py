@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._messages import delta_number, must_be, positive, unheard, warn_if_large
+from skprivate._messages import delta_number, must_be, positive, unheard, warn_if_large, whole_number
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
 from skprivate.privacy import (
@@ -37,7 +37,6 @@ from skprivate.user_level._plan import WIDER
 from skprivate.user_level._problems import encode_users
 from skprivate.user_level._ranges import n_bins, selection_epsilon
 from skprivate.user_level.means._winsorized import clipped_means, clipped_step, clipped_sum, private_middles
-from skprivate.user_level.theory._bounds import _whole
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -242,7 +241,7 @@ class UserLevelQueries:
         random_state: Any = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
-        _whole("n_queries", n_queries)
+        whole_number("n_queries", n_queries)
         self.tau, self.bound = _range_of(tau, bound)
         self._rows: list[FloatArray] = []
         refuse_other_index(X, user_ids=user_ids)

@@ -63,13 +63,38 @@ def select_middle(
 def private_range(
     x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> tuple[float, float]:
-    """Select an interval of length 4τ around a private median (Algorithm 1, PrivateRange): ε-bounded-range.
+    """Select an interval of length 4τ around a private median: Algorithm 1, PrivateRange.
 
-    Bins of width 2τ cover [−B, B], with B/τ at most 2⁶²; every value, one a user, is snapped to its bin. Bin j costs
-    c(j) = max(#{values below}, #{values above}), and is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on every
-    run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
-    O(n log n + log(B/τ)). Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1
-    (``monotone=True`` then allows exp(−ε c)). The interval is one point where 2τ is below the precision of float64.
+    Parameters
+    ----------
+    x : ndarray of shape (n_users,)
+        One value a user.
+    epsilon : float
+        Cost of the draw, which is ε-bounded-range.
+    tau : float
+        τ.
+    bound : float
+        B, at most 2⁶² times τ.
+    release : Release
+        Opened for the user as unit.
+    monotone : bool, default=False
+        Whether neighbours have one user more or less: a cost then rises by 0 or 1.
+
+    Returns
+    -------
+    low, high : float
+        One point where 2τ is below the precision of float64.
+
+    See Also
+    --------
+    winsorized_mean_1d : Averages within it.
+
+    Notes
+    -----
+    Bins of width 2τ cover [−B, B]; every value is snapped to its bin. Bin j costs c(j) = max(#{values below}, #{values
+    above}), and is drawn with P(j) ∝ exp(−ε c(j)/2), or exp(−ε c(j)) where monotone. Replacing one value changes every
+    cost by at most 1. The cost is constant on every run of bins between occupied ones, so a run is one category whose
+    multiplicity is its number of bins: time O(n log n + log(B/τ)).
     """
     counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
     middle = select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)

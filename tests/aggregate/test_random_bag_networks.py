@@ -138,8 +138,6 @@ def test_any_module_and_what_is_none(torch, circle):
     with pytest.raises(ValueError, match=r"to scores \(32, 1\), got \(32, 4\)") as caught:
         RandomBagClassifier(submodel=torch.nn.Linear(2, 4), **options).fit(X, y)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    with pytest.raises(ValueError, match="excess_risk_bound is for submodel='linear'"):
-        made.excess_risk_bound(X)
 
 
 def test_modules_that_cannot_learn_cost_nothing_and_fit_nothing(torch):

@@ -5,15 +5,7 @@ import pytest
 from helpers.audit_laws import SCALAR_LAWS
 from scipy.stats import norm
 
-from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
-from skprivate.audit.certificates import (
-    barron_constant,
-    gaussian_mixture_barron_constant,
-    gaussian_mixture_loss,
-    theorem1_gap,
-    theorem2_gap,
-    theorem3_gap,
-)
+from skprivate.audit import FiniteAdversaryAuditor
 from skprivate.audit.certificates._concentration import (
     LN2,
     accuracy_among_several,
@@ -22,6 +14,15 @@ from skprivate.audit.certificates._concentration import (
     binary_entropy,
     mse_from_entropy,
     mutual_information_upper_bound,
+)
+from skprivate.papers.auditing import (
+    barron_constant,
+    gaussian_mixture_barron_constant,
+    gaussian_mixture_loss,
+    theorem1_gap,
+    theorem2_gap,
+    theorem3_gap,
+    theorem_bound,
 )
 
 

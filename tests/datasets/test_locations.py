@@ -1,10 +1,10 @@
 """The embedded locations and the embedded tree."""
 
 import numpy as np
-from helpers.metric_theory import is_ultrametric
 
 from skprivate.datasets import load_icd10, load_locations
 from skprivate.metric import MetricPrivatizer, tree_distances
+from skprivate.papers.metric import is_ultrametric
 
 
 def test_locations():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from helpers.linear_programme import programme
 from helpers.measure_net import exponential_on_measures
-from helpers.metric_theory import boolean_cube_accuracy, is_ultrametric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from skprivate.metric.net._spaces import (
     separated_net,
     worst_error,
 )
+from skprivate.papers.metric import boolean_cube_accuracy, is_ultrametric
 from skprivate.privacy import public_generator
 
 

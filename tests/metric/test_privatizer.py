@@ -5,7 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.metric_theory import is_ultrametric
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -13,6 +12,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skprivate.inspection import quote
 from skprivate.metric import MetricPrivatizer
 from skprivate.metric.net._spaces import expected_loss, remap
+from skprivate.papers.metric import is_ultrametric
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
 
 pytestmark = [

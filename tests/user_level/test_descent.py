@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skprivate.papers.user_level import Plan, winsorized_descent
 from skprivate.privacy import (
     Adjacency,
     BoundedRangeEvent,
@@ -30,7 +31,6 @@ from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent
 from skprivate.user_level.descent._moments import MomentsRegression
 from skprivate.user_level.means._user_mean import UserMean
-from skprivate.user_level.theory._published import PaperPlan, winsorized_descent
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
@@ -235,7 +235,7 @@ def test_projection():
 
 
 def test_algorithm_4_prices():
-    plan = PaperPlan(1.0, 1e-6, 10, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
+    plan = Plan(1.0, 1e-6, 10, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
     assert plan.step_epsilon == pytest.approx(1.0 / (2 * math.sqrt(20 * math.log(2e6))))
     assert plan.step_delta == pytest.approx(1e-6 / 20)
     (selection, n_selections), (laplace, n_laplace) = plan.events(5)
@@ -248,7 +248,7 @@ def test_algorithm_4_prices():
 @pytest.mark.parametrize("convexity", ["convex", "strongly-convex", "non-convex"])
 def test_algorithm_4_minimises(convexity, recording_release):
     vectors = 1.0 + 0.1 * np.random.default_rng(0).normal(size=(500, 3))
-    plan = PaperPlan(1e9, 1e-6, 40, 1.0, 100.0, 0.05, 0.5, 10.0, convexity)
+    plan = Plan(1e9, 1e-6, 40, 1.0, 100.0, 0.05, 0.5, 10.0, convexity)
     release = recording_release(1, noise=0.0)
     coef = winsorized_descent(MeanProblem(vectors.T.copy(), UserGroups(np.arange(500))), plan, 3, release)
     # A random iterate may be an early one; the others converge.

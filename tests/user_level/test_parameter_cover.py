@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 from skprivate import UserLevelSelector
 from skprivate.user_level import parameter_cover
-from skprivate.user_level.theory._parameter_cover import ball_cover
+from skprivate.user_level._parameter_cover import ball_cover
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 

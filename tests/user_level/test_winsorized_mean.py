@@ -13,6 +13,13 @@ from hypothesis import strategies as st
 from scipy.linalg import hadamard
 from scipy.stats import chisquare
 
+from skprivate.papers.user_level import (
+    RandomRotation,
+    coordinate_epsilon,
+    hadamard_transform,
+    rotated_radius,
+    winsorized_mean,
+)
 from skprivate.privacy import open_release
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._ranges import (
@@ -26,13 +33,6 @@ from skprivate.user_level._ranges import (
     snap,
 )
 from skprivate.user_level.means._winsorized import winsorized_mean_1d
-from skprivate.user_level.theory._published import (
-    RandomRotation,
-    coordinate_epsilon,
-    hadamard_transform,
-    rotated_radius,
-    winsorized_mean,
-)
 
 
 @settings(deadline=None, max_examples=100)

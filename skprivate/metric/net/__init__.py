@@ -1,4 +1,4 @@
-"""Finite metric spaces: their scales, and channels on them."""
+"""Finite metric spaces, and channels on them."""
 
-from skprivate.metric.net._scales import diametric_scale, entropic_scale, predicted_accuracy
-from skprivate.metric.net._spaces import distance_matrix, tree_distances
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._spaces import distance_matrix, separated_net, tree_distances, worst_error

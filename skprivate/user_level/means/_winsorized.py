@@ -16,8 +16,29 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any) -> float:
-    """Release the mean of one number per user, clipped to a private interval (Algorithm 2): ε-DP, n is public.
+    """Release the mean of one number per user, clipped to a private interval: Algorithm 2, WinsorizedMean1D.
 
+    Parameters
+    ----------
+    x : ndarray of shape (n_users,)
+        One value a user; how many is public.
+    epsilon : float
+        Cost of both draws together.
+    tau, bound : float
+        As in `private_range`.
+    release : Release
+        Opened for the user as unit.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    private_range : Is its first draw.
+
+    Notes
+    -----
     [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). The users' offsets
     from the middle of [a, b], which is released, are summed as integers: wherever the interval is, replacing one user
     moves the sum by at most the 2ᵇⁱᵗˢ steps of its length.

@@ -13,8 +13,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 
-from skprivate._messages import must_be, positive
-from skprivate.user_level.theory._bounds import _whole
+from skprivate._messages import must_be, positive, whole_number
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -98,8 +97,8 @@ def parameter_cover(
     >>> bool(np.linalg.norm(chosen.coef_ - [0.5, -0.3]) < 0.25)
     True
     """
-    _whole("n_features", n_features)
-    _whole("max_candidates", max_candidates)
+    whole_number("n_features", n_features)
+    whole_number("max_candidates", max_candidates)
     radius = positive("radius", radius)
     size = int(n_features) + bool(fit_intercept)
     middle = np.zeros(size) if centre is None else np.asarray(centre, dtype=np.float64)

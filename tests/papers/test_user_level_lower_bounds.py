@@ -10,10 +10,10 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from skprivate import UserLevelMean
+from skprivate.papers.user_level_bounds import _moved, lower_bound
 from skprivate.privacy import open_release
-from skprivate.user_level import user_level_lower_bound, user_level_mean_errors, user_level_sample_size
+from skprivate.user_level import user_level_mean_errors, user_level_sample_size
 from skprivate.user_level._selection import DifferenceSelection, VoteSelection
-from skprivate.user_level.theory._bounds import _moved
 
 
 @pytest.mark.take_turns(9)
@@ -54,25 +54,25 @@ def test_enough_users_are_enough_and_hardly_fewer():
 @pytest.mark.slow
 def test_no_prediction_is_below_what_is_possible():
     for d, n, epsilon in [(1, 100, 0.1), (3, 1000, 1.0), (10, 50_000, 0.05), (2, 10, 3.0)]:
-        bound = user_level_lower_bound(n, 1, d, epsilon=epsilon, delta=1e-6, radius=1.0)
+        bound = lower_bound(n, 1, d, epsilon=epsilon, delta=1e-6, radius=1.0)
         assert bound < user_level_mean_errors(n, d, epsilon=epsilon).total
 
 
 def test_lower_bound_by_hand():
     """Three users, known exactly, signs ±1: outputs move by tanh(3ε/2)."""
     for d in (1, 4):
-        bound = user_level_lower_bound(3, math.inf, d, epsilon=0.8, radius=2.0)
+        bound = lower_bound(3, math.inf, d, epsilon=0.8, radius=2.0)
         assert bound == pytest.approx(2.0 * math.sqrt(d * (1 - math.tanh(1.2)) / 2))
     # δ: three exchanges of (ε, δ) are (3ε, δ(1 + e^ε + e^2ε)).
     move = math.exp(0.8)
     group = 1e-3 * (1 + move + move**2)
     moved = (move**3 - 1 + 2 * group) / (move**3 + 1)
-    bound = user_level_lower_bound(3, math.inf, epsilon=0.8, delta=1e-3, radius=1.0)
+    bound = lower_bound(3, math.inf, epsilon=0.8, delta=1e-3, radius=1.0)
     assert bound == pytest.approx(math.sqrt((1 - moved) / 2))
     # Exchanging is a removal and an addition.
-    assert user_level_lower_bound(
-        3, math.inf, epsilon=0.4, radius=1.0, adjacency="add-remove"
-    ) == pytest.approx(user_level_lower_bound(3, math.inf, epsilon=0.8, radius=1.0))
+    assert lower_bound(3, math.inf, epsilon=0.4, radius=1.0, adjacency="add-remove") == pytest.approx(
+        lower_bound(3, math.inf, epsilon=0.8, radius=1.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_lower_bound_by_enumeration(n, m, epsilon, radius):
         moved = float(binom.pmf(k, n, one) @ np.tanh(k * epsilon / 2))
         plain = 2 * norm.cdf(size * math.sqrt(m * n)) - 1
         best = max(best, size * math.sqrt((1 - min(moved, plain)) / 2))
-    bound = user_level_lower_bound(n, m, 7, epsilon=epsilon, radius=radius)
+    bound = lower_bound(n, m, 7, epsilon=epsilon, radius=radius)
     assert bound == pytest.approx(math.sqrt(7) * best, rel=2e-3)
 
 
 @pytest.mark.slow
 def test_lower_bound_has_the_rates_of_theorem_6():
     def bound(n, m, epsilon=0.001):
-        return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0)
+        return lower_bound(n, m, epsilon=epsilon, radius=10.0)
 
     n = 50_000
     assert bound(n, 1) / bound(2 * n, 1) == pytest.approx(2.0, rel=0.1)  # 1/n where privacy dominates
@@ -101,7 +101,7 @@ def test_lower_bound_has_the_rates_of_theorem_6():
     assert bound(n, 1) / bound(n, 1, 0.002) == pytest.approx(2.0, rel=0.1)  # 1/ε
     assert bound(n, 4, 5.0) / bound(4 * n, 4, 5.0) == pytest.approx(2.0, rel=0.01)  # 1/√n elsewhere
     # Appendix A: for ever so many rows a term e^(−nε/2) stays.
-    far = [user_level_lower_bound(n, math.inf, epsilon=1.0, radius=1.0) for n in (5, 10)]
+    far = [lower_bound(n, math.inf, epsilon=1.0, radius=1.0) for n in (5, 10)]
     assert far[1] / far[0] == pytest.approx(math.exp(-2.5), rel=0.02)
 
 
@@ -124,7 +124,7 @@ def test_lower_bound_of_a_choice_by_linear_programming(n, k, epsilon):
         A_eq=np.kron(np.eye(len(data)), np.ones(k)),
         b_eq=np.ones(len(data)),
     )
-    bound = user_level_lower_bound(n, math.inf, epsilon=epsilon, radius=0.5, n_candidates=k)
+    bound = lower_bound(n, math.inf, epsilon=epsilon, radius=0.5, n_candidates=k)
     assert bound == pytest.approx((k - 1) / (math.exp(n * epsilon) + k - 1))
     if n == 1:  # randomised response
         assert 1.0 + best.fun == pytest.approx(bound, abs=1e-7)
@@ -152,14 +152,14 @@ def test_lower_bound_of_a_choice_by_enumeration(n, epsilon, delta, k):
         x = np.linspace(at - 9, at + 9, 500)
         right = np.trapezoid(norm.pdf(x - at) * norm.cdf(x) ** (k - 1), x)
         best = max(best, size * max(wrong, 1 - right))
-    bound = user_level_lower_bound(n, 1, epsilon=epsilon, delta=delta, radius=1.0, n_candidates=k)
+    bound = lower_bound(n, 1, epsilon=epsilon, delta=delta, radius=1.0, n_candidates=k)
     assert bound == pytest.approx(best, rel=2e-3)
 
 
 @pytest.mark.slow
 def test_lower_bound_of_a_choice_has_the_rates_of_section_6():
     def bound(n, epsilon, k, m=1):
-        return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0, n_candidates=k)
+        return lower_bound(n, m, epsilon=epsilon, radius=10.0, n_candidates=k)
 
     n = 50_000
     assert bound(n, 0.001, 64) / bound(2 * n, 0.001, 64) == pytest.approx(2.0, rel=0.1)
@@ -174,7 +174,7 @@ def test_lower_bound_of_a_choice_has_the_rates_of_section_6():
 def test_no_selection_is_better_than_the_lower_bound(adjacency):
     """Candidates about as far apart as the bound has it; shares of 500 wrong choices, and five standard errors."""
     n, k, epsilon = 100, 4, 0.1
-    bound = user_level_lower_bound(n, 1, epsilon=epsilon, radius=1.0, n_candidates=k, adjacency=adjacency)
+    bound = lower_bound(n, 1, epsilon=epsilon, radius=1.0, n_candidates=k, adjacency=adjacency)
     known = n if adjacency == "replace-one" else None
     rules = [VoteSelection(epsilon, known is None), DifferenceSelection(epsilon, k, known)]
     for rule in rules:
@@ -202,11 +202,11 @@ def test_no_selection_is_better_than_the_lower_bound(adjacency):
         (lambda: user_level_mean_errors(10, epsilon=1.0, adjacency="row"), "adjacency"),
         (lambda: user_level_mean_errors(10, epsilon=1.0, deviation=-1.0), "deviation"),
         (lambda: user_level_sample_size(0.0, epsilon=1.0), "error"),
-        (lambda: user_level_lower_bound(10, 0.5, epsilon=1.0, radius=1.0), "rows_per_user"),
-        (lambda: user_level_lower_bound(10, 1, epsilon=1.0, radius=-1.0), "radius"),
-        (lambda: user_level_lower_bound(10, 1, 0, epsilon=1.0, radius=1.0), "n_features"),
-        (lambda: user_level_lower_bound(10, 1, epsilon=1.0, radius=1.0, n_candidates=1), "n_candidates"),
-        (lambda: user_level_lower_bound(10, 1, 2, epsilon=1.0, radius=1.0, n_candidates=3), "n_features"),
+        (lambda: lower_bound(10, 0.5, epsilon=1.0, radius=1.0), "rows_per_user"),
+        (lambda: lower_bound(10, 1, epsilon=1.0, radius=-1.0), "radius"),
+        (lambda: lower_bound(10, 1, 0, epsilon=1.0, radius=1.0), "n_features"),
+        (lambda: lower_bound(10, 1, epsilon=1.0, radius=1.0, n_candidates=1), "n_candidates"),
+        (lambda: lower_bound(10, 1, 2, epsilon=1.0, radius=1.0, n_candidates=3), "n_features"),
     ],
 )
 def test_odd_parameters_are_refused_by_name(call, message):
@@ -241,7 +241,7 @@ def test_blocks_of_exchanges_lose_next_to_nothing(n, probability, epsilon, delta
 @pytest.mark.slow
 def test_memory_does_not_grow_with_users_or_one_over_epsilon():
     tracemalloc.start()
-    bound = user_level_lower_bound(5 * 10**6, 1, epsilon=1e-7, radius=1.0)
+    bound = lower_bound(5 * 10**6, 1, epsilon=1e-7, radius=1.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50e6

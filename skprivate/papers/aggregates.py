@@ -1,18 +1,118 @@
-"""Theory: bound (6) of Theorem 2 on the excess risk of learning from random bags."""
+"""Learning from aggregated labels, as published: Chen, Fu, Karbasi, Mirrokni 2023.
+
+Curated bags and the gradient of Theorem 1, the risk of random bags that Theorem 2 minimises, and its bound (6).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate import debiasing
 from skprivate.privacy import public_generator, warn_caller
 
-__all__ = ["empirical_rademacher", "excess_risk_bound"]
+__all__ = ["bag_gradient", "curated_bags", "debiased_risk", "empirical_rademacher", "excess_risk_bound"]
+
+FloatArray = NDArray[np.float64]
 
 #: Below this share of rows outside a bag the factors of the bound are beyond any use.
 _SMALL_REST = 0.01
+
+
+def curated_bags(X: ArrayLike, features: Sequence[int]) -> NDArray[np.int64]:
+    """Group rows by their values of some features: CuratedBags(C).
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Public features.
+    features : sequence of int
+        C. MultiCuratedBags calls this once a set.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        The bag of each row, numbered from 0.
+
+    See Also
+    --------
+    skprivate.make_curated_bags : Releases label sums of several sets.
+    """
+    return (
+        np.unique(np.asarray(X)[:, list(features)], axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    )
+
+
+def bag_gradient(means: ArrayLike, bags: NDArray[np.int64], label_sums: ArrayLike) -> FloatArray:
+    """Gradient of the training loss in a submodel's outputs on bags, from label sums alone: Theorem 1.
+
+    Parameters
+    ----------
+    means : array-like of shape (n_samples, n_outputs)
+        ∇b(ŷ) of each row's scores: for the squared loss the scores, for the log loss the probabilities.
+    bags : ndarray of shape (n_samples,)
+        From `curated_bags`.
+    label_sums : array-like of shape (n_bags, n_outputs)
+        Σ T(y) over each bag.
+
+    Returns
+    -------
+    ndarray of shape (n_bags, n_outputs)
+        Σ over the rows of a bag of ∂ℓ/∂ŷ. The same, times ∂f/∂β, is the gradient in the parameters of f.
+
+    See Also
+    --------
+    skprivate.CuratedBagGAMClassifier : Learns from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.papers.aggregates import bag_gradient, curated_bags
+    >>> X, y = np.array([[0], [0], [1]]), np.array([[1.0], [0.0], [1.0]])
+    >>> bags = curated_bags(X, [0])
+    >>> bag_gradient(np.full((3, 1), 0.5), bags, [[1.0], [1.0]])
+    array([[ 0. ],
+           [-0.5]])
+    """
+    sums = np.asarray(label_sums, dtype=np.float64)
+    gradient = np.zeros_like(sums)
+    np.add.at(gradient, bags, np.asarray(means, dtype=np.float64))
+    return gradient - sums
+
+
+def debiased_risk(
+    predictions: ArrayLike, bags: NDArray[np.int64], bag_labels: ArrayLike, *, n_samples: int
+) -> float:
+    """Empirical risk of random bags that Theorem 2 minimises.
+
+    Parameters
+    ----------
+    predictions : array-like of shape (n_samples, n_outputs)
+        h(x) of each row.
+    bags : ndarray of int of shape (n_bags, m)
+        Rows of each bag, drawn without replacement.
+    bag_labels : array-like of shape (n_bags, n_outputs)
+        Mean labels, or one bit with that mean.
+    n_samples : int
+        N, number of rows that bags were drawn from.
+
+    Returns
+    -------
+    float
+        (1/n) Σ ‖r_i‖² − (m − 1)N/(m(N − 1)) ‖(1/n) Σ r_i‖², with r_i the mean prediction of bag i less its label.
+
+    See Also
+    --------
+    excess_risk_bound : Bounds the risk of its minimiser.
+    skprivate.RandomBagRegressor : Minimises it with ``loss="debiased"``.
+    """
+    values = np.asarray(predictions, dtype=np.float64)
+    residuals = values[bags].mean(axis=1) - np.asarray(bag_labels, dtype=np.float64)
+    factor = float(debiasing(bags.shape[1], n_samples))
+    return float((residuals**2).sum(axis=1).mean() - factor * (residuals.mean(axis=0) ** 2).sum())
 
 
 def excess_risk_bound(
@@ -52,7 +152,7 @@ def excess_risk_bound(
     See Also
     --------
     empirical_rademacher : Estimates the complexity in the bound.
-    RandomBagRegressor : Fits the model of the theorem.
+    skprivate.RandomBagRegressor : Fits the model of the theorem.
 
     Notes
     -----
@@ -62,7 +162,7 @@ def excess_risk_bound(
 
     Examples
     --------
-    >>> from skprivate.aggregate.theory import excess_risk_bound
+    >>> from skprivate.papers.aggregates import excess_risk_bound
     >>> bounds = [
     ...     excess_risk_bound(
     ...         n_samples=10**6, n_bags=10**5, bag_size=m, rademacher_bags=1e-3, rademacher_samples=1e-4

@@ -1,4 +1,6 @@
-"""Theorems 1–3 of Diaz, Kairouz, Liao and Sankar (2019), their bounds as stated, and the networks they are about.
+"""Model auditing with finite adversaries, as published: Diaz, Kairouz, Liao, Sankar 2019.
+
+Theorems 1 to 3 with their gaps, the quantities of Section 5, and the networks that Theorem 1 is about.
 
 Training finds *some* network; its loss is an upper bound on the minimal empirical loss over all networks,
 which is NP-hard to compute. A certificate that subtracts a gap from it is therefore not a proof; see
@@ -24,34 +26,105 @@ from scipy.special import ndtr
 
 from skprivate._messages import must_be, number, one_of
 from skprivate._sklearn import check_class_labels, steps
-from skprivate.audit._class_outputs import as_labels, is_labels
-from skprivate.audit.certificates._certificates import certify_labels, inside_support, support_diameter
-from skprivate.audit.certificates._concentration import binary_entropy
+from skprivate.audit import (
+    as_labels,
+    binary_entropy,
+    certify_labels,
+    inside_support,
+    is_labels,
+    support_diameter,
+)
 from skprivate.privacy import public_generator
+
+__all__ = [
+    "TheoremBound",
+    "barron_constant",
+    "gaussian_mixture_barron_constant",
+    "gaussian_mixture_loss",
+    "theorem1_gap",
+    "theorem2_gap",
+    "theorem3_gap",
+    "theorem_bound",
+]
 
 Array = npt.NDArray[np.float64]
 
 
 def theorem1_gap(n: int, n_neurons: int, variation: float, confidence: float) -> float:
-    """Compute the gap of Theorem 1, equations (22) and (24): squared loss, k hidden neurons.
+    """Gap of Theorem 1, equations (22) and (24): squared loss, k hidden neurons.
 
-    ``(2 + D)² √(ln(1/α)/(2n)) + D²/k + 4D/√k``, where D, the ``variation``, is the diameter of the support times
-    Barron's constant. The factor 2 inside the root of the proof's equation (31) is a slip: Hoeffding's inequality for a
-    loss in [0, (2 + D)²] has none, as have (22) and (49).
+    Parameters
+    ----------
+    n : int
+        Number of audited pairs.
+    n_neurons : int
+        k.
+    variation : float
+        D, the diameter of the support times Barron's constant.
+    confidence : float
+        1 − α, in (0, 1).
+
+    Returns
+    -------
+    float
+        ``(2 + D)² √(ln(1/α)/(2n)) + D²/k + 4D/√k``. The factor 2 inside the root of the proof's equation (31) is a
+        slip: Hoeffding's inequality for a loss in [0, (2 + D)²] has none, as have (22) and (49).
+
+    See Also
+    --------
+    theorem_bound : Fits the adversary and subtracts the gap.
     """
     sampling = (2.0 + variation) ** 2 * math.sqrt(-math.log1p(-confidence) / (2.0 * n))
     return sampling + variation**2 / n_neurons + 4.0 * variation / math.sqrt(n_neurons)
 
 
 def theorem2_gap(n: int, confidence: float) -> float:
-    """Compute the gap of Theorem 2, equation (34): squared loss, T in a finite alphabet; ``2 √(2 ln(1/α)/n)``."""
+    """Gap of Theorem 2, equation (34): squared loss, T in a finite alphabet.
+
+    Parameters
+    ----------
+    n : int
+        Number of audited pairs.
+    confidence : float
+        1 − α, in (0, 1).
+
+    Returns
+    -------
+    float
+        ``2 √(2 ln(1/α)/n)``.
+
+    See Also
+    --------
+    theorem_bound : Fits the adversary and subtracts the gap.
+    """
     return 2.0 * math.sqrt(-2.0 * math.log1p(-confidence) / n)
 
 
 def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
-    """Compute the gap of Theorem 3, equation (37): log loss (nats), T in an alphabet of ``n_values``.
+    """Gap of Theorem 3, equation (37): log loss, T in an alphabet of d values.
 
-    ``h_b(√((2d + ln(1/α))/n))``, stated for ``n ≥ 4(2d + ln(1/α))`` only.
+    Parameters
+    ----------
+    n : int
+        Number of audited pairs, at least 4(2d + ln(1/α)).
+    n_values : int
+        d.
+    confidence : float
+        1 − α, in (0, 1).
+
+    Returns
+    -------
+    float
+        ``h_b(√((2d + ln(1/α))/n))``, in nats.
+
+    Raises
+    ------
+    ValueError
+        If the pairs are fewer.
+
+    See Also
+    --------
+    theorem_bound : Fits the adversary and subtracts the gap.
     """
     numerator = 2.0 * n_values - math.log1p(-confidence)
     if n < 4.0 * numerator:
@@ -64,8 +137,24 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
 
 
 def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) -> float:
-    """Compute Barron's constant of η when ``T | S ~ N(S·mean, scale² I)``, for any prior of S: ``‖mean‖ / scale²``.
+    """Barron's constant of η when ``T | S ~ N(S·mean, scale² I)``, for any prior of S.
 
+    Parameters
+    ----------
+    mean : array-like of shape (q,)
+    scale : float
+
+    Returns
+    -------
+    float
+        ``‖mean‖ / scale²``.
+
+    See Also
+    --------
+    barron_constant : Computes it for any function of one variable.
+
+    Notes
+    -----
     ``η(t) = tanh(mean·t/scale² + ½ ln(λ/(1−λ)))``; the Fourier transform of ``sech²`` is positive, so the
     integral of its modulus is ``sech²`` at 0 (equations (44)–(48), extended to a prior λ and a scale: a shift
     changes no modulus).
@@ -74,9 +163,22 @@ def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) ->
 
 
 def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
-    """Compute the minimum mean squared error of S from T, equation (50).
+    """Minimum mean squared error of S from T, equation (50).
 
-    S is ±1 with equal probability and ``T | S ~ N(S·mean, 1)`` truncated to ``[−radius, radius]``.
+    Parameters
+    ----------
+    mean : float
+        μ: S is ±1 with equal probability, and ``T | S ~ N(S·μ, 1)``.
+    radius : float
+        T is truncated to ``[−radius, radius]``.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    gaussian_mixture_barron_constant : Gives Barron's constant of the same model.
     """
     mass = float(ndtr(radius + mean) - ndtr(-radius + mean))
     integral = quad(
@@ -91,10 +193,32 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
 def barron_constant(
     function: Callable[[Array], npt.ArrayLike], low: float, high: float, *, n_points: int = 2**14
 ) -> float:
-    """Compute Barron's constant ``(2π)^{−1/2} ∫ |ω| |η̂(ω)| dω`` of a function of one variable, by FFT.
+    """Barron's constant ``(2π)^{−1/2} ∫ |ω| |η̂(ω)| dω`` of a function of one variable, by FFT.
 
     On a grid the constant is the mean modulus of the discrete Fourier transform of the increments times the
-    number of points: ``Σ_k |DFT(Δη)_k| / N``. η must become constant towards both ends of the interval.
+    number of points: ``Σ_k |DFT(Δη)_k| / N``.
+
+    Parameters
+    ----------
+    function : callable
+        η, from an array to an array. It must become constant towards both ends of the interval.
+    low, high : float
+        Ends of the interval.
+    n_points : int
+        Size of the grid.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the function still changes at the ends.
+
+    See Also
+    --------
+    gaussian_mixture_barron_constant : Gives it in closed form for a Gaussian mixture.
     """
     grid = np.linspace(low, high, n_points + 1)
     increments = np.diff(np.asarray(function(grid), dtype=float))
@@ -287,12 +411,12 @@ def theorem_bound(
 
     See Also
     --------
-    FiniteAdversaryAuditor : Computes sharper bounds.
+    skprivate.FiniteAdversaryAuditor : Computes sharper bounds.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivate.audit import theorem_bound
+    >>> from skprivate.papers.auditing import theorem_bound
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(0, 2, size=10_000)
     >>> bound = theorem_bound(np.where(rng.random(10_000) < 0.2, s, 1), s)

@@ -6,25 +6,28 @@ import math
 import numpy as np
 import pytest
 from helpers.linear_programme import programme
-from helpers.metric_theory import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivate.metric import distance_matrix, tree_distances, worst_error
+from skprivate.papers.metric import (
+    Bracket,
+    accuracy_lower_bound,
     boolean_cube_accuracy,
+    diametric_scale,
     doubling_scale,
+    entropic_scale,
+    exponential_mechanism,
     is_ultrametric,
     lipschitz_functions_accuracy,
+    lipschitz_mechanism,
     measures_accuracy,
     norm_ball_accuracy,
     outer_scale,
     packing_number,
+    predicted_accuracy,
     ultrametric_sequences_scale,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from skprivate.metric import predicted_accuracy, tree_distances
-from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale
-from skprivate.metric.net._exponential import best_exponential_channel
-from skprivate.metric.net._scales import Bracket, lower_bound
-from skprivate.metric.net._spaces import worst_error
 from skprivate.privacy import public_generator
 
 
@@ -85,7 +88,7 @@ def test_no_mechanism_beats_the_lower_bound(seed, n, epsilon):
     bracket = predicted_accuracy(distances, epsilon)
     assert bracket.lower <= bracket.upper * (1 + 1e-9)
     assert worst_error(programme(distances, epsilon), distances) >= bracket.lower * (1 - 1e-6)
-    assert bracket.lower >= lower_bound(distances, distances, epsilon) - 1e-15
+    assert bracket.lower >= accuracy_lower_bound(distances, epsilon) - 1e-15
 
 
 @pytest.mark.take_turns(9)
@@ -94,9 +97,9 @@ def test_no_mechanism_beats_the_lower_bound(seed, n, epsilon):
 def test_realised_accuracy_of_lemma_4_1_is_within_constants_of_the_entropic_scale(n, epsilon):
     # An interval, as a fine path: lower bound of the proof of theorem 3.1, upper bound 8·s(ε/4) (docs/theory).
     path = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) / (n - 1)
-    realised = worst_error(best_exponential_channel(path, epsilon), path)
+    realised = worst_error(exponential_mechanism(path, epsilon), path)
     assert realised <= 8 * entropic_scale(path, epsilon / 4).upper
-    assert realised >= lower_bound(path, path, epsilon)
+    assert realised >= accuracy_lower_bound(path, epsilon)
     assert realised >= entropic_scale(path, 2 * epsilon).lower / 8
 
 
@@ -134,9 +137,9 @@ def test_ultrametric_sequences():
         bracket = entropic_scale(first, epsilon, accuracy=second)
         assert bracket.lower - 1e-5 <= entropic <= bracket.upper + 1e-5
         # Theorem 1.7 with the realised error of the relaxed mechanism.
-        channel = best_exponential_channel(first, epsilon, accuracy=second, relaxed=True)
+        channel = exponential_mechanism(first, epsilon, accuracy=second, relaxed=True)
         realised = worst_error(channel, second)
-        assert lower_bound(first, second, epsilon) <= realised
+        assert accuracy_lower_bound(first, epsilon, accuracy=second) <= realised
         quarter = ultrametric_sequences_scale(a, b, epsilon / 4)
         assert realised <= 4 * sum(quarter)
 
@@ -192,3 +195,31 @@ def test_trees():
 def test_bracket():
     assert 1.0 in Bracket(1.0, 2.0)
     assert 2.1 not in Bracket(1.0, 2.0)
+
+
+@pytest.mark.parametrize(("d", "epsilon"), [(1, 1e2), (1, 1e4), (2, 1e3), (2, 1e5)])
+def test_lipschitz_functions_are_released_at_the_rate_of_theorem_6_3(d, epsilon):
+    points = np.random.default_rng(0).uniform(size=(400, d))
+
+    def function(x):
+        return np.abs(x - 0.3).max(axis=1)
+
+    errors = []
+    for seed in range(9):
+        released = lipschitz_mechanism(function, d, epsilon, random_state=seed)
+        assert released.guarantee.epsilon == epsilon and released.guarantee.metric == "sup norm"
+        values = released(points)
+        distances = np.abs(points[:, None] - points[None]).max(axis=2)
+        assert (np.abs(values[:, None] - values[None]) <= distances + 1e-9).all()
+        errors.append(np.abs(values - function(points)).max())
+    assert np.median(errors) < 2.5 * lipschitz_functions_accuracy(d, epsilon)
+
+
+def test_a_lipschitz_function_costs_its_distance_whatever_it_is():
+    """The values at the nodes are the only thing that is drawn on; they need not be Lipschitz, or finite noise."""
+    rough = lipschitz_mechanism(lambda x: np.sign(x[:, 0] - 0.5) * 1e6, 1, 10.0, random_state=0)
+    grid = np.linspace(0, 1, 50)[:, None]
+    values = rough(grid)
+    assert (np.abs(np.diff(values)) <= np.diff(grid[:, 0]) + 1e-9).all()
+    with pytest.raises(ValueError, match="epsilon must be a positive"):
+        lipschitz_mechanism(lambda x: x[:, 0], 1, 0.0)

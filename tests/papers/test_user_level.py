@@ -13,11 +13,11 @@ from helpers.frozen_draws import FrozenDraws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skprivate.papers.user_level import Plan, phased_descent, winsorized_descent
 from skprivate.privacy import open_release
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._problems import Objective, UserData, UserGroups
-from skprivate.user_level.theory import PaperPlan, phased_descent, winsorized_descent
 
 
 class Distances:
@@ -32,7 +32,7 @@ class Distances:
 
 
 def descent(n_coef, n_steps=2, *, epsilon=1.0, tau=1.0, bound=1e6, convexity="convex"):
-    plan = PaperPlan(epsilon, 1e-6, n_steps, tau, bound, 0.05, 0.5, 1e9, convexity)
+    plan = Plan(epsilon, 1e-6, n_steps, tau, bound, 0.05, 0.5, 1e9, convexity)
     return partial(winsorized_descent, plan=plan, n_coef=n_coef), plan.events(n_coef)
 
 
@@ -127,7 +127,7 @@ def test_one_user_of_a_linear_model_moves_every_sum_by_at_most_its_sensitivity(l
     X, y = rng.normal(size=(16, 2)), rng.choice([-1.0, 1.0], size=16)
     X[-2:] = [[1e200, -1e200], [np.nan, 0.0]]
     others = X[rng.integers(14, size=16)]
-    plan = PaperPlan(1.0, 1e-6, 3, 1.0, 1e6, 0.05, 0.5, 10.0, convexity)
+    plan = Plan(1.0, 1e-6, 3, 1.0, 1e6, 0.05, 0.5, 10.0, convexity)
 
     def run(last, tape):
         rows = np.concatenate([X[:14], last[14:]])
@@ -150,7 +150,7 @@ def test_a_linear_model_is_learnt_with_a_known_concentration():
     X = rng.normal(size=(250_000, 3))
     y = X @ w + 0.5 * rng.normal(size=250_000)
     data = UserData(X, y, UserGroups(np.arange(250_000) // 50), np.arange(5000))
-    plan = PaperPlan(50.0, 1e-6, 5, 0.5, 10.0, 0.05, 1.0, math.inf, "convex")
+    plan = Plan(50.0, 1e-6, 5, 0.5, 10.0, 0.05, 1.0, math.inf, "convex")
     release = open_release(
         epsilon=50.0, delta=1e-6, unit="user", adjacency="replace-one", plan=plan.events(4), random_state=0
     )
@@ -160,7 +160,7 @@ def test_a_linear_model_is_learnt_with_a_known_concentration():
 
 
 def phased_run(groups, tape=None, *, epsilon=1.0):
-    plan = PaperPlan(epsilon, 1e-6, 2, 3.0, 1e3, 0.05, 1.0, 1e9, "convex")
+    plan = Plan(epsilon, 1e-6, 2, 3.0, 1e3, 0.05, 1.0, 1e9, "convex")
     with nullcontext() if tape is None else run_tape(tape):
         release = open_release(
             epsilon=epsilon,

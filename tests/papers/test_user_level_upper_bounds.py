@@ -7,17 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from skprivate.papers.user_level import Plan, rotated_radius
+from skprivate.papers.user_level_bounds import Smooth, lower_bound, risk_bound
 from skprivate.privacy import LaplaceEvent
-from skprivate.user_level import user_level_lower_bound, user_level_risk_bound
-from skprivate.user_level.theory._bounds import Smooth
-from skprivate.user_level.theory._published import PaperPlan, rotated_radius
 
 PROBLEM = {"radius": 1.0, "deviation": 1.0, "lipschitz": 3.0, "smoothness": 1.0}
 BUDGET = {"epsilon": 1.0, "delta": 1e-9}
 
 
 def bound(n=10**8, m=1000, d=5, **options):
-    return user_level_risk_bound(n, m, d, **(BUDGET | PROBLEM | options))
+    return risk_bound(n, m, d, **(BUDGET | PROBLEM | options))
 
 
 @pytest.mark.slow
@@ -64,7 +63,7 @@ def test_noise_of_the_bound_is_that_of_the_algorithm(n_steps):
     n, gamma, d = 10**6, 1e-3, 6
     problem = Smooth(n, 100, d, 1.0, 1e-9, 1.0, 1.0, 3.0, 1.0)
     tau = problem.concentration(n, gamma)
-    plan = PaperPlan(1.0, 1e-9, n_steps, tau, 3.0, gamma / n_steps, 0.1, 1.0, "convex")
+    plan = Plan(1.0, 1e-9, n_steps, tau, 3.0, gamma / n_steps, 0.1, 1.0, "convex")
     ((event, draws),) = [(e, k) for e, k in plan.events(d) if isinstance(e, LaplaceEvent)]
     assert draws == n_steps * 8
     half = 2.0 * rotated_radius(tau, 8, n, gamma / n_steps)
@@ -111,7 +110,7 @@ def test_descents_keep_to_the_bounds_they_are_priced_by(noise):
 def test_no_bound_is_below_what_is_possible():
     """½‖θ − x‖² has the excess risk ½‖θ − μ‖², so the lower bound for means is one for it."""
     for n, m, d in [(10**7, 100, 1), (10**9, 1000, 5), (10**6, 1, 2)]:
-        least = user_level_lower_bound(n, m, d, **BUDGET, radius=1.0 / math.sqrt(d))
+        least = lower_bound(n, m, d, **BUDGET, radius=1.0 / math.sqrt(d))
         assert 0.5 * least**2 < bound(n, m, d)
 
 
