@@ -10,7 +10,8 @@ the best possible rate.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skprivate import UserLevelMean
+from skprivate import UserLevelMean, UserLevelSGDRegressor
+from skprivate.papers.user_level import Plan, phased_erm, winsorized_erm
 from skprivate.papers.user_level_bounds import lower_bound
 from skprivate.user_level import user_level_mean_errors
 
@@ -46,9 +47,6 @@ plt.show()
 # %%
 # Regression as published: Algorithm 4, and Algorithm 5 in phases on disjoint users, beside the estimator. The
 # published constants and composition need far more users.
-from skprivate import UserLevelSGDRegressor
-from skprivate.papers.user_level import Plan, phased_erm, winsorized_erm
-
 w, options = np.array([0.5, -0.3]), {"fit_intercept": False, "random_state": 0}
 plan = Plan(epsilon=10.0, delta=1e-6, n_steps=8, tau=2.0, bound=20.0, gamma=0.05, step=0.7, radius=1.0)
 distances = []
@@ -65,6 +63,8 @@ for n in (2000, 8000, 32_000):
 plt.loglog(
     (2000, 8000, 32_000), distances, "o-", label=("Algorithm 4", "Algorithm 5", "UserLevelSGDRegressor")
 )
+plt.xticks((2000, 8000, 32_000), ("2 000", "8 000", "32 000"), minor=False)
+plt.minorticks_off()
 plt.xlabel("users, of 4 rows each")
 plt.ylabel("distance to the true coefficients at ε = 10")
 plt.legend()
