@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FiniteAdversaryAuditor,
         audit_estimator,
     )
+    from skprivate.counts import private_counts
     from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of, to_release
     from skprivate.metric import (
         MetricPrivateSynthesizer,
@@ -71,6 +72,7 @@ __all__ = [
     "make_private_pipeline",
     "make_random_bags",
     "privacy_report",
+    "private_counts",
     "to_release",
 ]
 
@@ -102,12 +104,14 @@ _PLACES = {
     "make_private_pipeline": "preprocessing",
     "make_random_bags": "aggregate",
     "privacy_report": "report",
+    "private_counts": "counts",
     "to_release": "inspection",
 }
 #: Packages and modules that are reached as attributes.
 _MODULES = {
     *_PLACES.values(),
     "datasets",
+    "papers",
     "partitions",
     "preprocessing",
     "utils",

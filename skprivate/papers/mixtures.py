@@ -97,7 +97,7 @@ class Intersection:
     complement: FloatArray
     guarantee: PrivacyGuarantee
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Label rows.
 
         Parameters
@@ -118,9 +118,7 @@ class Intersection:
         return 1 - inside.astype(np.int64)
 
 
-def learn_mixture(
-    X: ArrayLike, y: ArrayLike, private: ArrayLike, *, epsilon: float, random_state: Any = None
-) -> Intersection:
+def learn_mixture(X: Any, y: Any, private: Any, *, epsilon: float, random_state: Any = None) -> Intersection:
     """Choose an intersection of at most d candidate halfspaces: Algorithm 2.
 
     Parameters
@@ -193,7 +191,8 @@ def _inside(X: FloatArray, normals: FloatArray, offsets: FloatArray) -> NDArray[
 
 
 def _in_span(X: FloatArray, centre: FloatArray, complement: FloatArray) -> NDArray[np.bool_]:
-    return (np.abs(products(complement, X - centre)) <= _SLACK * (1.0 + np.abs(centre).max())).all(axis=0)
+    distances = np.abs(products(complement, X - centre))
+    return np.asarray((distances <= _SLACK * (1.0 + np.abs(centre).max())).all(axis=0))
 
 
 def log_hypothesis_count(n_public: int, n_features: int) -> float:

@@ -21,6 +21,7 @@ from skprivate._messages import must_be, one_of, positive
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
     BoundedRangeEvent,
+    Branch,
     LaplaceEvent,
     PrivacyEvent,
     PrivacyGuarantee,
@@ -132,7 +133,7 @@ def winsorized_mean(
     tau: float,
     bound: float,
     gamma: float,
-    release: Release,
+    release: Release | Branch,
     n_features: int | None = None,
 ) -> FloatArray:
     """Release the mean of one vector per user: Algorithm 3, WinsorizedMeanHighD, of Theorem 2.
@@ -238,7 +239,7 @@ def winsorized_descent(
     data: Partitions | UserProblem,
     plan: Plan,
     n_coef: int,
-    release: Release,
+    release: Release | Branch,
     *,
     start: FloatArray | None = None,
     pull: float = 0.0,

@@ -292,7 +292,8 @@ class Draw:
     coordinates together, or of each score), "flow" (the ℓ1 norm of the least flow along the edges of the grid), "parts"
     (the sum over ``options["parts"]``, numbers of candidates, of the largest change of a score), or "unit" where row i
     belongs to unit i alone. ``options`` are all else that is public and decides the law of the draw. ``categories``
-    draws the category of a located candidate alone, one for each part, so that its law can be tested.
+    draws the category of a located candidate alone, one for each part, so that its law can be tested. ``keys`` name the
+    rows of the statistic where these are private, too.
     """
 
     kind: str
@@ -303,6 +304,7 @@ class Draw:
     step: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     categories: Callable[[], list[int]] | None = None
+    keys: tuple[Any, ...] | None = None
 
 
 #: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.

@@ -90,6 +90,9 @@ def public_difference(first: Draw, second: Draw) -> str | None:
         totals = [sum(int(count) for count in draw.options["multiplicity"]) for draw in (first, second)]
         if totals[0] != totals[1]:
             return f"there are {totals[0]} and {totals[1]} candidates"
+    elif first.keys is not None:  # how many there are is private
+        if first.statistic.shape[1:] != second.statistic.shape[1:]:
+            return "a key has other numbers of numbers"
     elif first.statistic.shape != second.statistic.shape:
         return f"its shape is {first.statistic.shape} on one and {second.statistic.shape} on the other"
     for name in sorted({*first.options, *second.options} - {"multiplicity"}):
@@ -106,6 +109,10 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     neighbours; draws on real values may add 2⁻³² / ε to it, for their lattice, and those on integers one and a half
     steps along each axis.
     """
+    if first.keys is not None:
+        if complaint := _unhidden(first, second):
+            return np.inf, complaint
+        first, second = aligned(first, second), aligned(second, first)
     if first.options.get("multiplicity") is not None:
         stretches = expanded_change(first, second)
         steps = [step for _, step in stretches]
@@ -165,6 +172,31 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     if first.options.get("monotone") and min(steps) < 0 < max(steps):
         return np.inf, "it is declared monotone, but some scores rose and others fell"
     return share, None
+
+
+def aligned(draw: Draw, other: Draw) -> Draw:
+    """Write the statistic of keyed numbers over the keys of two draws; a key that one lacks has zeros there."""
+    keys = sorted({*(draw.keys or ()), *(other.keys or ())})
+    rows = dict(zip(draw.keys or (), np.asarray(draw.statistic, dtype=object), strict=True))
+    nothing = np.zeros(draw.statistic.shape[1:], dtype=object)
+    stacked = [rows.get(key, nothing) for key in keys]
+    statistic = np.array(stacked, dtype=object).reshape(len(keys), *nothing.shape)
+    return dataclasses.replace(draw, statistic=statistic, keys=tuple(keys))
+
+
+def _unhidden(first: Draw, second: Draw) -> str | None:
+    """Explain how keys that one of two neighbours lacks exceed what the threshold was computed for."""
+    own, most = first.options["own"], first.options["most_keys"]
+    for here, there in ((first, second), (second, first)):
+        alone = set(here.keys or ()) - set(there.keys or ())
+        counts = [
+            int(row[0]) for key, row in zip(here.keys or (), here.statistic, strict=True) if key in alone
+        ]
+        if len(counts) > most:
+            return f"{len(counts)} keys are in one only, more than {most}"
+        if max(counts, default=0) > own:
+            return f"a key that is in one only has a count of {max(counts)} steps, more than {own}"
+    return None
 
 
 def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int]]) -> Fraction:

@@ -2,6 +2,7 @@
 
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
 from skprivate.privacy.draws._quantiles import (
     COARSE,
     EIGHTHS,

@@ -49,6 +49,7 @@ from skprivate.privacy._events import (
     Tape,
     ZeroConcentratedEvent,
 )
+from skprivate.privacy.draws._counts import CountDraws
 from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
@@ -56,7 +57,7 @@ from skprivate.privacy.noise._bits import BitSource
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
 
-class Draws(MetricDraws):
+class Draws(MetricDraws, CountDraws):
     """All draws on private data."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
@@ -119,7 +120,13 @@ class Draws(MetricDraws):
         return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, events, step), fine)
 
     def gaussian(
-        self, value: ArrayLike, *, sensitivity: float, noise_multiplier: float, step: float = 1.0
+        self,
+        value: ArrayLike,
+        *,
+        sensitivity: float,
+        noise_multiplier: float,
+        step: float = 1.0,
+        size: int | None = None,
     ) -> Any:
         """Add Gaussian noise of standard deviation ``sensitivity * noise_multiplier`` to every number.
 
@@ -134,6 +141,9 @@ class Draws(MetricDraws):
             ``GaussianEvent(noise_multiplier, size=value.size)``.
         step : float, default=1
             As in `laplace`.
+        size : int, optional
+            Public bound on how many numbers there are, for a plan that is made before their number is known. By
+            default it is their number.
 
         Returns
         -------
@@ -143,7 +153,10 @@ class Draws(MetricDraws):
         self._require_delta("Gaussian noise")
         check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
         exact = as_integers(value)
-        size = np.size(value)
+        if size is None:
+            size = np.size(value)
+        elif np.size(value) > size:
+            raise ValueError(f"value must have at most size = {size} numbers, got {np.size(value)}.")
         events: dict[PrivacyEvent, int] = {GaussianEvent(noise_multiplier, max(size, 1)): 1}
         if exact is None:
             lattice = gaussian_lattice(sensitivity, noise_multiplier, size)

@@ -1,0 +1,474 @@
+"""Counts by group as one release: noise, a threshold for unknown groups, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from skprivate._messages import at_least, delta_number, member, must_be, number, positive, whole_number
+from skprivate._validation import plain_entry
+from skprivate.counts._groups import (
+    ONE,
+    Groups,
+    Key,
+    bounded,
+    contributions,
+    merge_groups,
+    read_groups,
+    sort_key,
+)
+from skprivate.partitions import InMemory, Partitions, as_partitions
+from skprivate.privacy import (
+    Adjacency,
+    ApproximateEvent,
+    BoundedRangeEvent,
+    Events,
+    GaussianEvent,
+    LaplaceEvent,
+    Mechanism,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PureEvent,
+    Release,
+    gaussian_noise_multiplier,
+    open_release,
+    public_generator,
+    refuse_other_index,
+)
+from skprivate.privacy.draws import (
+    OCTAVES,
+    UNIT_WEIGHT,
+    count_events_of,
+    count_lattice,
+    count_threshold,
+    private_reach,
+    weigh,
+)
+
+#: Public bound on the groups of a unit: costs of the lattice are for so many.
+MOST_GROUPS = 2**20
+#: Part of δ of the threshold beside Gaussian noise; ε of the choice of ``max_groups`` times the noise multiplier.
+THRESHOLD_PART, REACH_PART = 0.1, 0.45
+#: Noise of the lost share over that of the counts, and how many times ``max_groups`` it looks at.
+LOST_NOISE, LOOK = 7.0, 4
+#: Standard deviations above the threshold from which an interval is not conditioned on passing.
+CLEAR = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateCounts:
+    """Released counts by group.
+
+    Attributes
+    ----------
+    table : DataFrame
+        Of the library of the rows, one line a group, sorted. The columns of ``by``; ``count``, ``count_low`` and
+        ``count_high``; for each value ``NAME_sum``, ``NAME_mean``, ``NAME_mean_low`` and ``NAME_mean_high``. Where
+        groups are unknown, ``near_threshold`` marks those that may have passed by luck: their interval is missing.
+    guarantee : PrivacyGuarantee
+    noise : float
+        Standard deviation of a count.
+    threshold : float or None
+        Count from which an unknown group is shown; None for given groups.
+    max_groups : int
+        Groups of one unit that counted.
+    lost : float or None
+        Released estimate of the share of units' groups that this bound left out; None where it cannot be.
+
+    See Also
+    --------
+    private_counts : Makes it.
+    """
+
+    table: Any
+    guarantee: PrivacyGuarantee
+    noise: float
+    threshold: float | None
+    max_groups: int
+    lost: float | None
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Released numbers of groups: counts and sums of values, in units."""
+
+    keys: list[Key]
+    numbers: NDArray[np.float64]
+    max_groups: int
+    noise: float
+    threshold: float | None
+    lost: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupCounts(Mechanism):
+    """Counts and sums by group; a unit counts in up to ``max_groups`` of them, None: found privately."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    users: bool
+    max_groups: int | None
+    n_values: int
+    given: tuple[Key, ...] | None
+    salt: int
+    theorem = "counts with a threshold, docs/theory/noise.md"
+
+    def _sensitivity(self, most: int, norm_of: str) -> float:
+        """Bound the change of all sums together, in steps."""
+        exchange, values = self.adjacency is Adjacency.REPLACE_ONE, self.n_values
+        if norm_of == "l1":
+            return float(ONE * most * (1 + values) * (2 if exchange else 1))
+        # Two users in one group move its values by 2 each, in two groups all numbers by 1.
+        square = max(2 * (1 + values), 4 * values) if exchange else 1 + values
+        return ONE * math.sqrt(most * square) * (1 + 2.0**-50)
+
+    @cached_property
+    def _threshold_delta(self) -> float | None:
+        if self.given is not None:
+            return None
+        return self.delta if self._noise == "laplace" else THRESHOLD_PART * self.delta
+
+    @cached_property
+    def _noise(self) -> Literal["gaussian", "laplace"]:
+        """The kind whose deviation is less; the noise multiplier is about √(2 ln(1/δ))/ε."""
+        if self.max_groups is None:
+            return "gaussian"
+        laplace = math.sqrt(2.0) * self._sensitivity(self.max_groups, "l1")
+        if self.delta == 0.0:
+            return "laplace"
+        gaussian = self.epsilon * self._multiplier * self._sensitivity(self.max_groups, "l2")
+        return "laplace" if laplace <= gaussian else "gaussian"
+
+    @cached_property
+    def _size(self) -> int:
+        """Numbers that one change moves, or all of given groups."""
+        return 2 * MOST_GROUPS * (1 + self.n_values)
+
+    def _beside(self, multiplier: float) -> list[tuple[Any, int]]:
+        found: list[tuple[Any, int]] = []
+        if self.given is None:
+            found.append((ApproximateEvent(0.0, THRESHOLD_PART * self.delta, "threshold"), 1))
+        if self.users and self.max_groups is None:
+            found.append((BoundedRangeEvent(REACH_PART / multiplier), 1))
+        if self.users:
+            found.append((GaussianEvent(LOST_NOISE * multiplier, 2), 1))
+        return found
+
+    @cached_property
+    def _multiplier(self) -> float:
+        """Noise multiplier of Gaussian counts that leaves what is drawn beside them."""
+        found = gaussian_noise_multiplier(self.epsilon, self.delta, size=self._size)
+        for _ in range(20):  # what is beside them follows from it
+            wider = gaussian_noise_multiplier(
+                self.epsilon, self.delta, size=self._size, other=tuple(self._beside(found))
+            )
+            if wider <= found:
+                break
+            found = wider * (1 + 1e-6)
+        return found
+
+    @cached_property
+    def events(self) -> Events:
+        if self._noise == "laplace":
+            if self.given is None:
+                return list(
+                    count_events_of(
+                        "laplace", self.epsilon, size=self._size, threshold_delta=self.delta
+                    ).items()
+                )
+            single = len(self.given) * (1 + self.n_values) == 1
+            return [(LaplaceEvent(self.epsilon) if single else PureEvent(self.epsilon, "Laplace"), 1)]
+        return [(GaussianEvent(self._multiplier, self._size), 1), *self._beside(self._multiplier)]
+
+    def run(self, data: Groups, release: Release) -> _Counted:
+        """Bound each unit's groups, add up, draw."""
+        level = self.epsilon if self._noise == "laplace" else self._multiplier
+        most, lost = self.max_groups or 1, None
+        lines = np.ones(len(data.group), dtype=bool)
+        if self.users:
+            sizes = np.bincount(data.unit).astype(np.float64)
+            if self.max_groups is None:
+                reach = private_reach(
+                    weigh(OCTAVES.cells(sizes), None, UNIT_WEIGHT),
+                    epsilon=REACH_PART / level,
+                    release=release,
+                )
+                most = min(MOST_GROUPS, max(1, round(reach)))
+            lines = bounded(data, most, self.salt)
+            if self._noise == "gaussian":
+                lost = self._lost(sizes.astype(np.int64), most, level, release)
+        sums: dict[Any, NDArray[np.int64]] = {}
+        totals = np.zeros((len(data.keys), 1 + self.n_values), dtype=np.int64)
+        np.add.at(totals, data.group[lines], contributions(data)[lines])
+        for key, total in zip(data.keys, totals, strict=True):
+            if total[0]:
+                sums[sort_key(key)] = total
+        norm_of = "l1" if self._noise == "laplace" else "l2"
+        sensitivity, step = self._sensitivity(most, norm_of), 1.0 / ONE
+        lattice = count_lattice(self._noise, sensitivity, level, self._size)
+        noise = math.ldexp(float(lattice.scale), -lattice.shift) * step
+        noise *= math.sqrt(2.0) if self._noise == "laplace" else 1.0
+        if self.given is not None:
+            values = np.array(
+                [sums.get(sort_key(key), np.zeros(1 + self.n_values, int)) for key in self.given]
+            )
+            noisy = self._given(values, sensitivity, level, release) * step
+            return _Counted(list(self.given), noisy, most, noise, None, lost)
+        hidden = self._threshold_delta
+        assert hidden is not None
+        shared: dict[str, Any] = {"own": ONE, "most_keys": most}
+        keys, noisy = release.threshold_counts(
+            sums,
+            n_numbers=1 + self.n_values,
+            sensitivity=sensitivity,
+            noise=self._noise,
+            level=level,
+            size=self._size,
+            threshold_delta=hidden,
+            step=step,
+            **shared,
+        )
+        limit = count_threshold(self._noise, lattice, delta=hidden, **shared) * step
+        named = [tuple(None if missing else value for missing, value in key) for key in keys]
+        return _Counted(named, noisy, most, noise, limit, lost)
+
+    def _given(
+        self, values: NDArray[np.int64], sensitivity: float, level: float, release: Release
+    ) -> NDArray[np.float64]:
+        if self._noise == "laplace":
+            return np.asarray(release.laplace(values, sensitivity=sensitivity, epsilon=level))
+        return np.asarray(
+            release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size)
+        )
+
+    def _lost(self, sizes: NDArray[np.int64], most: int, level: float, release: Release) -> float:
+        """Estimate the share of groups beyond the bound, of up to `LOOK` times as many for each user."""
+        seen = np.minimum(sizes, LOOK * most)
+        both = np.array([np.maximum(seen - most, 0).sum(), seen.sum()])
+        # A user adds (s − most, s) with s up to LOOK·most; an exchange moves both the same way.
+        widest = most * math.hypot(LOOK - 1, LOOK) * (1 + 2.0**-50)
+        beyond, total = release.gaussian(both, sensitivity=widest, noise_multiplier=LOST_NOISE * level)
+        return float(np.clip(beyond / max(total, 1.0), 0.0, 1.0))
+
+
+def private_counts(
+    X: Any,
+    by: Any,
+    *,
+    keys: Iterable[Any] | None = None,
+    values: Mapping[Any, tuple[float, float]] | None = None,
+    epsilon: float,
+    delta: float,
+    user_ids: Any = None,
+    max_groups: int | Literal["auto"] = "auto",
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one",
+    level: float = 0.95,
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> PrivateCounts:
+    """Count rows, or users, by group, and average bounded values; the groups need not be known.
+
+    Parameters
+    ----------
+    X : DataFrame of pandas, polars or pyarrow, a DuckDB relation, or rows in blocks
+    by : column or list of columns
+        Their values make the groups; a missing entry is one more value. Bin numbers first.
+    keys : iterable, optional
+        Public list of groups, values of the column or tuples of several: all of them are shown, and no others.
+        By default groups are found, and those of few units stay hidden.
+    values : mapping of column to (low, high), optional
+        Numbers to sum and average, with public limits at which they are clipped. A gap counts as the middle.
+    epsilon : float > 0
+    delta : float in [0, 1)
+        0 for given groups with Laplace noise only.
+    user_ids : column or array-like of shape (n_rows,), optional
+        Who each row belongs to. A user counts once in a group, with the mean of the values there. By default each row
+        is its own unit.
+    max_groups : int or "auto", default="auto"
+        Groups in which one user counts; "auto": found privately. Which ones is a hash of user and group.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+    level : float, default=0.95
+        Level of the intervals.
+    random_state : int or None, default=None
+        None: secure noise. An integer simulates noise that is not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    PrivateCounts
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter or column is not what is said above; nothing is spent.
+
+    See Also
+    --------
+    skprivate.aggregate.release_frames : Releases sums of labels where groups are public.
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ) for a user, or a row. Contributions are integers; noise is Laplace or Gaussian, whichever is
+    less. An unknown group is shown if its noisy count passes a threshold, which a group of one unit alone does with a
+    probability that δ pays for (docs/theory/noise.md). Intervals cover noise, not what ``max_groups`` leaves out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivate import private_counts
+    >>> X = pd.DataFrame({"ward": ["east"] * 4000 + ["west"] * 900 + ["roof"], "age": [40.0] * 4901})
+    >>> counts = private_counts(X, "ward", values={"age": (0, 100)}, epsilon=1.0, delta=1e-6)
+    >>> counts.table["ward"].tolist()
+    ['east', 'west']
+    >>> bool(abs(counts.table["count"][0] - 4000) < 50)
+    True
+    """
+    positive("epsilon", epsilon)
+    delta = delta_number(delta)
+    number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
+    relation = member(Adjacency, "adjacency", adjacency)
+    if max_groups != "auto":
+        whole_number("max_groups", max_groups)
+        at_least("max_groups", max_groups, 1)
+    if delta == 0.0 and (keys is None or (user_ids is not None and max_groups == "auto")):
+        raise ValueError(must_be("delta", "positive where groups or max_groups are found", delta))
+    columns = [by] if isinstance(by, str) or not isinstance(by, Sequence) else list(by)
+    limits = {name: _limits(name, pair) for name, pair in (values or {}).items()}
+    refuse_other_index(X, user_ids=user_ids)
+    lazy = nw.from_native(X, pass_through=True)
+    rows = as_partitions(lazy.collect("pyarrow").to_native() if isinstance(lazy, nw.LazyFrame) else X)
+    empty = _check_columns(rows, columns, limits, user_ids)
+    given = None if keys is None else _given_keys(keys, len(columns))
+    z = float(norm.isf((1 - level) / 2))
+    nothing = _Counted([], np.empty((0, 1 + len(limits))), 1, 1.0, None, None)
+    _table(empty, columns, limits, nothing, z)  # the types come out, or nothing is spent
+    groups: Groups = rows.gather(
+        partial(read_groups, by=tuple(columns), values=limits, user=user_ids), merge_groups
+    )
+    users = user_ids is not None
+    mechanism = GroupCounts(
+        epsilon=float(epsilon),
+        delta=delta,
+        adjacency=relation,
+        users=users,
+        max_groups=1 if not users else None if max_groups == "auto" else int(max_groups),
+        n_values=len(limits),
+        given=given,
+        salt=int(public_generator(random_state).integers(2**62)),
+    )
+    with open_release(
+        epsilon=epsilon,
+        delta=delta,
+        unit="user" if users else "row",
+        adjacency=relation,
+        random_state=random_state,
+        ledger=ledger,
+        label="private_counts",
+        theorem=mechanism.theorem,
+        assumptions=("names and types of the columns are public",),
+        plan=mechanism.events,
+    ) as release:
+        counted = mechanism.run(groups, release)
+    table = _table(empty, columns, limits, counted, z)
+    return PrivateCounts(
+        table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost
+    )
+
+
+def _limits(name: Any, pair: Any) -> tuple[float, float]:
+    """Read public limits of a value."""
+    if not isinstance(pair, Sequence) or len(pair) != 2:
+        raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
+    low, high = (number(f"values[{name!r}]", end, "finite limits", lambda _: True) for end in pair)
+    if not low < high:
+        raise ValueError(must_be(f"values[{name!r}]", "limits with low < high", (low, high)))
+    return low, high
+
+
+def _check_columns(
+    rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any
+) -> nw.DataFrame[Any]:
+    """Compare names and types, which are public; returns a frame without rows."""
+    empty = nw.from_native(rows.empty, eager_only=True, pass_through=True)
+    if not isinstance(empty, nw.DataFrame):
+        raise TypeError(must_be("X", "a table with names of columns", type(rows.empty).__name__))
+    if not by:
+        raise ValueError(must_be("by", "at least one column", "none"))
+    if len({*by, *values}) < len(by) + len(values):
+        raise ValueError(must_be("by and values", "different columns", [*by, *values]))
+    for parameter, names in (("by", by), ("values", values)):
+        for name in names:
+            if name not in empty.columns:
+                raise ValueError(must_be(parameter, f"among the columns {empty.columns}", repr(name)))
+    for name in values:
+        if not empty[name].dtype.is_numeric():
+            raise TypeError(must_be(f"values[{name!r}]", "a column of numbers", str(empty[name].dtype)))
+    named = isinstance(user_ids, str)
+    if named and user_ids not in empty.columns:
+        raise ValueError(must_be("user_ids", f"identifiers, or one of {empty.columns}", repr(user_ids)))
+    if user_ids is not None and not named and not isinstance(rows, InMemory):
+        raise TypeError(must_be("user_ids", "a column of rows in blocks", type(user_ids).__name__))
+    return empty
+
+
+def _given_keys(keys: Iterable[Any], width: int) -> tuple[Key, ...]:
+    """Read public groups."""
+    rows = [tuple(key) if isinstance(key, tuple | list) else (key,) for key in keys]
+    if any(len(key) != width for key in rows):
+        raise ValueError(must_be("keys", f"values of {width} columns each", "others"))
+    found = tuple(tuple(map(plain_entry, key)) for key in rows)
+    if len(set(found)) < len(found) or not found:
+        raise ValueError(must_be("keys", "different groups, at least one", f"{len(found)}"))
+    return found
+
+
+def _table(
+    empty: nw.DataFrame[Any],
+    by: list[Any],
+    values: Mapping[Any, tuple[float, float]],
+    counted: _Counted,
+    z: float,
+) -> Any:
+    """Write released numbers into a table of the library of the rows."""
+    count = np.maximum(np.rint(counted.numbers[:, 0]), 0.0)
+    radius = z * counted.noise + 0.5
+    columns: dict[Any, Any] = {
+        "count": count.astype(np.int64),
+        "count_low": np.maximum(count - radius, 0.0),
+        "count_high": count + radius,
+    }
+    if counted.threshold is not None:
+        near = count < counted.threshold + CLEAR * counted.noise
+        columns["near_threshold"] = near
+        for name in ("count_low", "count_high"):
+            columns[name] = np.where(near, np.nan, columns[name])
+    at_least_one = np.maximum(count, 1.0)
+    for j, (name, (low, high)) in enumerate(values.items(), 1):
+        half, middle = 0.5 * (high - low), 0.5 * (high + low)
+        share = np.clip(counted.numbers[:, j] / at_least_one, -1.0, 1.0)
+        error = z * half * counted.noise / at_least_one * np.sqrt(1.0 + share**2)
+        columns[f"{name}_sum"] = middle * count + half * counted.numbers[:, j]
+        columns[f"{name}_mean"] = middle + half * share
+        columns[f"{name}_mean_low"] = np.maximum(middle + half * share - error, low)
+        columns[f"{name}_mean_high"] = np.minimum(middle + half * share + error, high)
+    series = [_in_its_type(empty[name], [key[j] for key in counted.keys]) for j, name in enumerate(by)]
+    series += [nw.new_series(name, found, backend=empty.implementation) for name, found in columns.items()]
+    return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+
+
+def _in_its_type(column: nw.Series[Any], values: list[Any]) -> nw.Series[Any]:
+    """Make a column of the same name and type."""
+    native = column.to_native()
+    if nw.dependencies.is_pandas_like_series(native):  # narwhals forgets the categories
+        made = type(native)(values, name=native.name, dtype=native.dtype)
+        return nw.from_native(made, series_only=True)
+    return nw.new_series(str(column.name), values, column.dtype, backend=column.implementation)
