@@ -482,8 +482,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
         For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the compared
         hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For several draws it is
-        the sum of their bounds, above the best hypothesis of the first draw, because every move and turn may also
-        stay. To stay has a third of the weight in a turn, which counts as a draw from 3.
+        the sum of their bounds, above the best hypothesis of the first draw, because every move may also stay. Of the
+        turns only the last counts, which may return: to what was drawn before all, with a third of the weight, so
+        that it is a draw from 3.
 
         Parameters
         ----------
@@ -508,11 +509,16 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         if n_rows is None:
             raise ValueError("With adjacency='add-remove' the number of rows is not public: pass n_samples.")
         monotone = self.adjacency == "add-remove"
-        share = beta / len(self.draws_)
-        sizes = [3 if draw.name == "turn" else draw.n_hypotheses for draw in self.draws_]
+        draws = [draw for draw in self.draws_ if draw.name != "turn"]
+        draws += [draw for draw in self.draws_[-1:] if draw.name == "turn"]
         losses = [
-            selection_loss(log(size), draw.epsilon, share, monotone=monotone)
-            for size, draw in zip(sizes, self.draws_, strict=True)
+            selection_loss(
+                log(3 if draw.name == "turn" else draw.n_hypotheses),
+                draw.epsilon,
+                beta / len(draws),
+                monotone=monotone,
+            )
+            for draw in draws
         ]
         return (sum(losses) + self._rounding * len(losses)) / n_rows
 

@@ -2,8 +2,8 @@
 
 One joint draw from all intersections of a few public quantile cuts along public directions comes first. Then each move
 redraws one halfspace given the others, or adds one, from candidates around the drawn halfspaces (a function of paid
-draws and public rows), and may always stay. Where ε is enough, three quarters of it pay for turns of one halfspace with
-shrinking steps, which may always return to the intersection: so the error of a halfspace has no floor, and a bent
+draws and public rows), and may always stay. Where ε is enough, half of it or more pays for turns of one halfspace with
+shrinking steps, the last of which may return to the intersection: so the error of a halfspace has no floor, and a bent
 boundary stays. The plan, with the number of draws and the price of each, is made from public numbers before the first
 draw.
 
@@ -133,8 +133,10 @@ MOST_WORK = 4 * 10**9
 JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.087, 0.0525, 0.25
 MOST_MOVES = 4
 MOST_JOINT = 3
-#: Part of ε for joint draw and moves where turns follow them.
-INTERSECTION_SHARE = 0.25
+#: Least and largest part of ε for joint draw and moves where turns follow them.
+LEAST_SHARE, LARGEST_SHARE = 0.25, 0.5
+#: Weight of staying in a turn before the last, over that of all turned halfspaces.
+STAY = 0.1
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ def plan_search(
     By Lemma 4.6 a draw from N hypotheses loses about 2 ln(N) / ε errors. The joint draw takes as many cuts as time and
     a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is enough for a joint draw that
     loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling of ε; prices stay in the
-    proportion of these two. Turns come where `INTERSECTION_SHARE` of ε is enough for two moves.
+    proportion of these two. Turns come where `LARGEST_SHARE` of ε is enough for one move, and take what that leaves, or
+    all but `LEAST_SHARE` of ε.
     """
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
@@ -183,11 +186,12 @@ def plan_search(
     move = factor * log(MOVE_DIRECTIONS * len(FINE_KEPT_FRACTIONS)) / (MOVE_LOSS * rows)
     turns, n_moves = TurnPlan((), 1.0, 0), 0
     moves = moves and n_directions > 0  # else there is one hypothesis
-    if moves and INTERSECTION_SHARE * epsilon >= 2.0 * (joint + move):
-        turns = plan_turns(problem, (1.0 - INTERSECTION_SHARE) * epsilon, factor)
+    one_move = joint + move
+    if moves and LARGEST_SHARE * epsilon >= one_move:
+        turns = plan_turns(problem, epsilon - max(one_move, LEAST_SHARE * epsilon), factor)
         epsilon -= sum(turns.epsilons)
-    if moves and epsilon >= joint + move:
-        n_moves = min(MOST_MOVES, 1 + floor(log2(epsilon / (joint + move))))
+    if moves and (turns.epsilons or epsilon >= one_move):
+        n_moves = min(MOST_MOVES, 1 + floor(log2(max(1.0, epsilon / one_move))))  # 1 if rounding took a little
     share = epsilon / (joint + n_moves * move) if n_moves else 0.0
     return SearchPlan(
         joint_size=joint_size,
@@ -305,14 +309,17 @@ class HalfspaceSearch(Mechanism):
     def turn(
         self, number: int, present: Hypothesis, drawn: Hypothesis, problem: Problem, release: Release
     ) -> tuple[Hypothesis, DrawRecord]:
-        """Turn one halfspace, without the others, stay, or return to the intersection ``drawn`` before all turns."""
+        """Turn one halfspace, without the others, or stay; the last turn may return to ``drawn``, from before all."""
         turns = self.plan.turns
         step, epsilon = turns.shrink**number, turns.epsilons[number]
         options = turned(centers(present), step, turns.n_turned, self.units, release.public_rng)
-        sums = partial(turn_sums, present=(present, drawn), options=options, units=self.units)
+        # In the end both count as much as all turns: however many of these are a little worse, they seldom win.
+        last = number == len(turns.epsilons) - 1
+        known = (present, drawn) if last else (present,)
+        stay = turns.n_turned if last else max(1, round(STAY * turns.n_turned))
+        sums = partial(turn_sums, present=known, options=options, units=self.units)
         errors = (problem.offset + problem.on_span.sum(sums)) // problem.unit
-        # Each of the first two counts as much as all turns: however many of these are a little worse, they seldom win.
-        multiplicity = [turns.n_turned] * 2 + [1] * turns.n_turned
+        multiplicity = [stay] * len(known) + [1] * turns.n_turned
         chosen, _ = release.select(
             -errors,
             sensitivity=problem.sensitivity,
@@ -321,9 +328,9 @@ class HalfspaceSearch(Mechanism):
             monotone=self.monotone,
             multiplicity=multiplicity,
         )
-        record, which = DrawRecord("turn", errors.size, epsilon), int(chosen) - 2
+        record, which = DrawRecord("turn", errors.size, epsilon), int(chosen) - len(known)
         if which < 0:
-            return (present, drawn)[which], record
+            return known[which], record
         return Hypothesis(options.normals[[which]], options.intercepts[[which]]), record
 
 

@@ -24,7 +24,7 @@ MOST_PRODUCTS = 2**18
 #: Fewest and most halfspaces in one turn, and the number of rows times columns times halfspaces between them.
 FEWEST_TURNED, MOST_TURNED, TURN_WORK = 64, 2048, 4 * 10**9
 #: Largest number of turns, the step that they have to reach, and the one behind which they end; the first step is 1.
-MOST_TURNS, STEP_REACHED, LEAST_STEP = 32, 2.0**-2, 2.0**-8
+MOST_TURNS, STEP_REACHED, LEAST_STEP = 32, 0.4, 2.0**-8
 
 
 class Halfspaces(NamedTuple):
