@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 
 from skprivate import cli
 from skprivate.datasets import load_flights
+from skprivate.inspection import guarantee_of
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger
@@ -124,7 +125,7 @@ def print_final_fit(model: Pipeline, X: Any, y: Any, aircraft: Any, ledger: Priv
     print("\nA model to publish, fitted on all aircraft at ε = 1:")
     for name, value in zip(("month", "hour", "distance", "dep_delay"), model[-1].coef_, strict=True):
         print(f"  {name:<10} {value:>8.3f} minutes for each public unit of scale")
-    print(f"  {model[-1].privacy_guarantee_}")
+    print(f"  {guarantee_of(model)}")
     print(f"\nThe ledger saw every fit of every process:\n  {ledger!r}")
     try:
         model.fit(X, y, regressor__user_ids=aircraft)

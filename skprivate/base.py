@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,9 +16,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import warn_if_large
-from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock, steps
+from skprivate._sklearn import (
+    CallbackSupportMixin,
+    Interval,
+    _fit_context,
+    _Method,
+    _VisualBlock,
+    called_from,
+    is_key_of_cache,
+    steps,
+)
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
+    PUBLIC_BEFORE,
+    STEP_ALONE,
     Adjacency,
     Mechanism,
     PrivacyGuarantee,
@@ -25,6 +37,7 @@ from skprivate.privacy import (
     PrivacyUnit,
     Release,
     Versioned,
+    in_one_order,
     open_release,
     price_of_plan,
 )
@@ -36,6 +49,8 @@ __all__ = [
     "fit_context",
 ]
 
+#: What a cache of fitted steps (``memory``) does.
+REPEATS = "keeps private rows, and repeats noise if and only if none of them changed"
 #: Type of the parameter ``adjacency``.
 AdjacencyName: TypeAlias = Adjacency | Literal["replace-one", "add-remove"]
 #: Assumption of every fit, which may keep the names (``feature_names_in_``).
@@ -151,6 +166,14 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if getattr(self, "random_state", None) is None and is_key_of_cache(sys._getframe(1)):
+            raise ValueError(  # joblib takes a TypeError for keys that have no order
+                f"{type(self).__name__} must not be fitted within a cache (memory= of a pipeline), which "
+                f"{REPEATS}. Set memory=None. Nothing was drawn for it."
+            )
+        return super().__reduce_ex__(protocol)
+
     def _sk_visual_block_(self) -> _VisualBlock:
         """Show the guarantee below the name in scikit-learn's diagrams, of composites too."""
         guarantee, name = getattr(self, "privacy_guarantee_", None), type(self).__name__
@@ -177,7 +200,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
         unit, adjacency, metric, assumptions, reach
-            As in `skprivate.privacy.open_release`; that names and types of columns are public is added.
+            As in `skprivate.privacy.open_release`; `of_every_fit` is added.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
             is warned about (`skprivate.privacy.LargeDeltaWarning`) before anything is spent. None where it is
@@ -212,7 +235,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
                 ledger=self.ledger,  # type: ignore[attr-defined]
                 label=type(self).__name__,
                 theorem=mechanism.theorem,
-                assumptions=(COLUMNS_ARE_PUBLIC, *assumptions),
+                assumptions=of_every_fit(unit, *assumptions),
                 plan=mechanism.events,
                 reach=reach,
                 parameters=shown_parameters(self),
@@ -221,6 +244,12 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         ):
             yield release
         self.privacy_guarantee_ = release.close()
+
+
+def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
+    """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
+    before = STEP_ALONE if called_from("sklearn.pipeline") else PUBLIC_BEFORE
+    return (COLUMNS_ARE_PUBLIC, *assumptions, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -280,6 +309,7 @@ class BestModelMixin(OverBlocks):
     )
 
     @available_if(_best_has("score"))
+    @in_one_order
     def score(self, X: Any, y: Any) -> Any:
         """Score the best model on other rows, without noise.
 

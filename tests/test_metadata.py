@@ -21,10 +21,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from test_common import ESTIMATORS
 
-from skprivate import CuratedBagGAMClassifier, UserLevelSGDRegressor, make_curated_bags, make_random_bags
-from skprivate.inspection import to_release
+from skprivate import (
+    CuratedBagGAMClassifier,
+    UserLevelSGDRegressor,
+    make_curated_bags,
+    make_private_pipeline,
+    make_random_bags,
+)
+from skprivate.inspection import quote, to_release
 from skprivate.model_selection import PrivateSearchCV, UserKFold, fit_folds
-from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
+from skprivate.preprocessing import PrivatePipeline, PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.user_level import UserLevelQueries
 from skprivate.utils.estimator_checks import default_data
@@ -99,6 +105,98 @@ def test_metadata_of_another_index_are_refused_before_a_charge(estimator, name, 
     with pytest.raises(ValueError, match=rf"{name} and X must have the same index.*{name}\.to_numpy\(\)"):
         model.fit(X, data.y, **{name: values})
     assert not ledger.entries()
+
+
+#: Arguments of any function of rows that have one entry a row.
+PER_ROW = ("y", "groups", "labels", "membership", "sample_weight", *METADATA)
+#: `UserKFold.get_n_splits` and `UserKFold.partition` read none of them, or names of columns.
+_NOT_OF_ROWS = ("get_n_splits", "partition")
+
+
+def _functions_of_rows():
+    """List public functions and methods that take X beside something with one entry a row."""
+    kinds = [*map(type, ESTIMATORS), UserKFold, PrivatePipeline]
+    named = {(kind, name) for kind in kinds for name in dir(kind) if not name.startswith(("_", "set_"))}
+    found = {
+        (getattr(kind, name), kind, name, argument)
+        for kind, name in named
+        if name not in _NOT_OF_ROWS and callable(getattr(kind, name, None))
+        for argument, parameter in inspect.signature(getattr(kind, name)).parameters.items()
+        if argument in PER_ROW and "X" in inspect.signature(getattr(kind, name)).parameters
+    }
+    of_pipeline = ["model__user_ids", "columns__private", "user_ids", "private"]
+    found |= {(PrivatePipeline.fit, PrivatePipeline, "fit", argument) for argument in of_pipeline}
+    found |= {(each, None, "", argument) for each in (quote, fit_folds) for argument in ("y", "user_ids")}
+    found |= {(UserLevelQueries, None, "", "user_ids")}
+    found |= {(each, None, "", "y") for each in (make_curated_bags, make_random_bags)}
+    cases = {}
+    for function, kind, name, argument in found:  # what several classes inherit, once
+        cases.setdefault(
+            (function.__qualname__, argument), (kind, name or function.__name__, argument, function)
+        )
+    return [pytest.param(*case, id="-".join(key)) for key, case in sorted(cases.items())]
+
+
+@pytest.mark.parametrize(("kind", "name", "argument", "function"), _functions_of_rows())
+def test_every_function_of_rows_refuses_what_is_in_another_order(kind, name, argument, function):
+    """Before anything else: also where the object is not fitted, or other arguments are missing or wrong."""
+    X, y, users = frame()
+    given = {"X": X, "y": y, argument: users[::-1]}
+    if kind is PrivatePipeline:
+        bound = getattr(
+            PrivatePipeline([("columns", PublicScaler()), ("model", _Everything())], epsilon=1.0), name
+        )
+    elif kind is not None:
+        bound = getattr(next((each for each in ESTIMATORS if type(each) is kind), UserKFold(2)), name)
+    else:
+        bound = function
+    parameters = inspect.signature(bound).parameters
+    public = {
+        "model": None,
+        "estimator": PublicScaler(),
+        "ledger": PrivacyLedger(epsilon=1.0),
+        "constants": None,
+    }
+    public |= {"n_queries": 1, "bag_size": 4, "user_ids": users, "membership": y}
+    needed = {
+        key
+        for key, each in parameters.items()
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    }
+    arguments = {**{key: public[key] for key in needed & public.keys()}, **given}
+    if "y" not in parameters and argument != "y":
+        del arguments["y"]
+    with pytest.raises(ValueError, match=rf"{argument} and [Xy] must have the same index"):
+        found = bound(**arguments)
+        next(found)  # of a generator
+
+
+class _Everything(UserLevelSGDRegressor):
+    """A last step of a pipeline that has every method which a pipeline may have."""
+
+    def transform(self, X):
+        return X
+
+    def fit_predict(self, X, y=None):
+        return y
+
+
+@pytest.mark.parametrize("columns", [None, {"a": "number", "b": (-4, 4), "c": "number"}])
+def test_a_pipeline_with_one_budget_keeps_rows_together(columns):
+    """Its columns become arrays on the way, so that no step can see the order any more."""
+    X, y, users = frame()
+    ledger = PrivacyLedger(epsilon=100.0, delta=0.1, simulation=True)
+    model = make_private_pipeline(UserLevelSGDRegressor(random_state=0), columns, epsilon=1.0, ledger=ledger)
+    for given in ({"user_ids": users[::-1]}, {"model__user_ids": users[::-1], "columns__user_ids": users}):
+        with pytest.raises(ValueError, match=r"user_ids and X must have the same index"):
+            model.fit(X, y.to_numpy(), **given)
+    with pytest.raises(ValueError, match="y and X must have the same index"):
+        model.fit(X, y[::-1])
+    assert not ledger.entries()
+    found = model.fit(X, y, user_ids=users)["model"].coef_
+    order = np.random.default_rng(1).permutation(N)
+    again = model.fit(X.iloc[order], y.iloc[order], user_ids=users.iloc[order])["model"].coef_
+    np.testing.assert_array_equal(again, found)
 
 
 @pytest.mark.parametrize("index", INDICES)

@@ -31,7 +31,7 @@ from skprivate.audit.certificates._concentration import (
     mse_from_entropy,
     mutual_information_upper_bound,
 )
-from skprivate.privacy import public_generator
+from skprivate.privacy import in_one_order, public_generator
 
 
 @dataclass(frozen=True)
@@ -300,6 +300,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         ]
         return self._store(outcomes, reports, points, coded)
 
+    @in_one_order
     def certificate_curve(
         self, X: Any, y: Any, constants: Any, labels: Any = None, *, classes: Any = None
     ) -> NDArray[np.float64]:
@@ -343,6 +344,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         check_is_fitted(self)
         return self._report
 
+    @in_one_order
     def decision_function(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
         """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,).
 
@@ -353,6 +355,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return self._outputs(self._codes(as_labels(X))[:, None])
         return self._outputs(self._points(X, labels, reset=False))
 
+    @in_one_order
     def predict_proba(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
         """Estimated probabilities of the values of S; shape (n, n_classes)."""
         p = np.clip(0.5 * (1.0 + self.decision_function(X, labels)), 0.0, 1.0)
@@ -361,11 +364,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         p += 1e-9  # no row adds up to 0
         return p / p.sum(axis=1, keepdims=True)
 
+    @in_one_order
     def predict(self, X: Any, labels: Any = None) -> NDArray[Any]:
         """Guess of S for each row; shape (n,)."""
         outputs = self.decision_function(X, labels)
         return self.classes_[(outputs > 0.0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)]
 
+    @in_one_order
     def score(self, X: Any, y: Any, sample_weight: Any = None, labels: Any = None) -> float:
         """Share of rows that the attack guesses right."""
         return accuracy_score(y, self.predict(X, labels), sample_weight=sample_weight)

@@ -7,17 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    RandomBagRegressor,
-)
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
-from skprivate.inspection._steps import Place, Role, Step
-
-#: These protect labels, and take features for public.
-_LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor)
+from skprivate.inspection._steps import LABELS_ONLY, Place, Role, Step
 
 
 @dataclass(frozen=True)
@@ -182,7 +173,7 @@ def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
 def protects_labels_only(steps: list[Step]) -> bool:
     """Tell if features are public, because all private steps protect labels."""
     private = [step.model for step in steps if step.role is Role.PRIVATE]
-    return bool(private) and all(isinstance(model, _LABELS_ONLY) for model in private)
+    return bool(private) and all(isinstance(model, LABELS_ONLY) for model in private)
 
 
 def _reported(step: Step, only_labels: bool) -> StepReport:

@@ -135,8 +135,9 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if final is None:
         final = LogisticRegression() if is_classifier(model) else RidgeCV()
     before = (*place.rows.before, ("predictions of the members", [part for _, part in named]))
-    here = place.inside("final estimator", demands=_renamed(model, place)).with_rows(before=before)
-    last = list(walk(final, here))
+    results = (*place.rows.results, *(step for step in members if step.role is Role.PRIVATE))
+    here = place.inside("final estimator", demands=_renamed(model, place))
+    last = list(walk(final, here.with_rows(before=before, results=results)))
     yield from seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
     yield from last
 

@@ -10,13 +10,22 @@ from typing import Any, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate.base import BestModelMixin
+from skprivate.base import REPEATS, BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
+from skprivate.privacy import (
+    PUBLIC_BEFORE,
+    STEP_ALONE,
+    Adjacency,
+    PrivacyGuarantee,
+    PrivacyUnit,
+    as_stated,
+    fingerprint,
+    understated,
+)
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
@@ -59,6 +68,8 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
         place.seen[id(model)] = Visit(model, "composite" if whole else "single")
+    if hasattr(model, "get_params") and model.get_params(deep=False).get("memory") is not None:
+        yield place.step(model, Role.UNPROTECTED, f"its cache {REPEATS}: set memory=None")
     if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
@@ -119,9 +130,9 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     Notes
     -----
     Guarantee: that of `PrivacyGuarantee.compose`. Where the number of columns that a private step sees may depend on
-    what an earlier one released, the sum of the steps' budgets is stated instead: basic composition holds for plans
-    chosen after looking at results if the budgets were fixed before. Such a guarantee is ``adaptive``, so its events
-    are not composed later on either. Nothing is drawn or spent.
+    what an earlier one released, or features of a label-private step are such results, the sum of the steps' budgets is
+    stated instead: basic composition holds for plans chosen after looking at results if the budgets were fixed before.
+    Such a guarantee is ``adaptive``, so its events are not composed later on either. Nothing is drawn or spent.
 
     Examples
     --------
@@ -262,7 +273,7 @@ def count(model: Any) -> Total:
         said = [f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised]
         units = [(step.path, words) for step, words in zip(private, said, strict=True)]
         raise no_guarantee(f"{none_holds} ({error}):", units) from None
-    if any(step.place.rows.adaptive for step in private):
+    if any(step.place.rows.adaptive or step.results for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
     if texts:
@@ -317,6 +328,9 @@ def _without_repeats(private: list[Step]) -> list[Step]:
 def _guarantee_at(step: Step) -> PrivacyGuarantee:
     """Read a step's own guarantee, with the maps before it in the name of its metric."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
+    if step.place.accounted:
+        texts = (PUBLIC_BEFORE if text == STEP_ALONE else text for text in guarantee.assumptions)
+        guarantee = replace(guarantee, assumptions=tuple(texts))
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
         guarantee = as_stated(guarantee)
     if guarantee.adjacency is Adjacency.METRIC and (before := step.place.rows.before):

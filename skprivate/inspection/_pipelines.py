@@ -55,15 +55,16 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
             continue
         inside = here.inside(f"pipeline step {name!r}")
         found = list(walk(step, inside))
-        if any(s.role is Role.PRIVATE for s in found):
+        if private := [s for s in found if s.role is Role.PRIVATE]:
             yield from seen_by_private(passed)
             passed = []
         passed += found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
-        shapes = [s.path for s in found if s.role is Role.PRIVATE and not _width_is_public(s.model)]
+        shapes = [s.path for s in private if not _width_is_public(s.model)]
         here = here.with_rows(
             released=here.rows.released or releases_rows(step),
             adaptive=here.rows.adaptive or "".join(shapes[:1]),
+            results=(*here.rows.results, *private),
             before=(*here.rows.before, (type(step).__name__, step)),
         )
     yield from passed
@@ -213,8 +214,8 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     Otherwise it was fitted on public rows, or it is a leak that nothing in it shows: an assumption says so.
     """
     # Rows on which it was fitted did not come this way; if it randomises rows while it transforms, they do.
-    here = replace(place, fitted=True, paid=True, demands=(), copies=1)
-    here = here.with_rows(released=False, target=False, adaptive="")
+    here = replace(place, fitted=True, paid=True, demands=(), copies=1, accounted=False)
+    here = here.with_rows(released=False, target=False, adaptive="", results=())
     found = list(walk(model, here))
     if any(step.role is Role.PRIVATE for step in found):
         for step in (*found, *_drawn_again(found)):

@@ -22,13 +22,14 @@ from skprivate.inspection._check_pipeline import protects_labels_only
 from skprivate.inspection._guarantee_of import no_guarantee, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 from skprivate.partitions import check_folds
-from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, in_one_order
 from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
 
 #: A budget that refuses nothing, for dry runs.
 _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 
 
+@in_one_order
 def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: Any) -> Quote:
     """Price a fit, a cross-validation or a search before anything is drawn for it.
 

@@ -12,8 +12,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer
 
+from skprivate.aggregate import (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    RandomBagClassifier,
+    RandomBagRegressor,
+)
 from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, PrivacyUnit
+
+#: These protect labels, and take features for public.
+LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor)
 
 
 class Role(StrEnum):
@@ -51,6 +60,13 @@ class Step:
     of_rows: tuple[str, ...] = ()
 
     @property
+    def results(self) -> tuple[Step, ...]:
+        """Private steps by whose results it may plan: where labels alone are protected, features are public."""
+        guarantee = getattr(self.model, "privacy_guarantee_", None) if self.place.fitted else None
+        of_labels = guarantee.unit is PrivacyUnit.LABEL if guarantee else isinstance(self.model, LABELS_ONLY)
+        return self.place.rows.results if of_labels else ()
+
+    @property
     def within(self) -> str:
         """Name of another step, which states the budget of both."""
         name, last = ("", self.model) if self.place.payer is None else self.place.payer.steps[-1]
@@ -82,6 +98,8 @@ class Rows:
     target: bool = False
     #: The earlier step, if there is one, whose release may decide how many columns arrive.
     adaptive: str = ""
+    #: Private steps whose results are among the features.
+    results: tuple[Step, ...] = field(default=(), repr=False)
     #: Row-wise maps on the way, which change distances, and what they depend on.
     before: tuple[tuple[str, Any], ...] = ()
     #: Columns that the composites on the way chose.
@@ -108,6 +126,8 @@ class Place:
     payer: Any = None
     #: The step only chooses columns.
     chooses: bool = False
+    #: What came before is a part of the model that is walked.
+    accounted: bool = False
     #: Fitted estimators that the walk visited so far, by id.
     seen: dict[int, Visit] = field(default_factory=dict, compare=False, repr=False)
 
@@ -120,6 +140,7 @@ class Place:
             path=f"{self.path}, {part}" if self.path else part,
             copies=None if copies is None or self.copies is None else copies * self.copies,
             demands=self.demands + demands,
+            accounted=True,
             **changes,
         )
 
@@ -137,13 +158,16 @@ class Place:
 
 
 def check_widths(steps: Iterable[Step]) -> None:
-    """Refuse private steps whose draws depend on how many columns another step releases."""
+    """Refuse private steps whose draws depend on how many columns another step releases, or on all of its results."""
     for step in steps:
-        before = step.place.rows.adaptive
+        before = step.place.rows.adaptive or "".join(
+            [one.path for one in step.results if not one.place.paid][:1]
+        )
         if step.role is Role.PRIVATE and before:
             raise ValueError(
                 f"estimator must have a price that is known beforehand, got {step.path} behind {before}, "
-                "which may decide by what it releases how many columns it hands on, and so what is drawn behind it. "
+                "which may decide by what it releases how many columns it hands on, and so what is drawn behind it "
+                "(where labels are protected, all features decide that). "
                 "Put a step there whose number of columns is public (bins with encode='ordinal', splines, quantiles, "
                 "scales; a class of your own with OneToOneFeatureMixin). Nothing was drawn or spent."
             )

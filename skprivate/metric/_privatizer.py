@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
-from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, of_every_fit
 from skprivate.metric._domains import (
     METRIC,
     Ball,
@@ -311,7 +311,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             )
         read = numeric_table if self.metric in _NUMERIC else any_table
         result, guarantee = self._randomise(read(self, X, reset=False))
-        assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
+        fitted = self.privacy_guarantee_  # perhaps as a step
+        assert replace(guarantee, assumptions=fitted.assumptions) == fitted  # by public numbers alone
         return result
 
     def _fit_domain(self, n_features, names, mechanism):
@@ -475,7 +476,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
-            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states, distances, losses and priors are public"),
+            assumptions=of_every_fit("row", "bounds, states, distances, losses and priors are public"),
             reach=self._diameter(),
         )
         if self.metric in _NUMERIC:

@@ -35,8 +35,8 @@ from skprivate.privacy import (
     PrivacyGuarantee,
     PrivacyLedger,
     fingerprint,
+    in_one_order,
     public_generator,
-    refuse_other_index,
 )
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -356,6 +356,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         blocks = self.measure_.draw_blocks(*sizes, rng)
         return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
+    @in_one_order
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
@@ -376,7 +377,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         float, at most 0
         """
         check_is_fitted(self)
-        refuse_other_index(X, sample_weight=sample_weight)
         weights = None if sample_weight is None else _check_weights(sample_weight, X)
         if self.categories is not None:
             X = mixed_table(self, X, reset=False)

@@ -10,10 +10,11 @@ from skprivate._messages import must_be
 from skprivate._sklearn import _safe_indexing
 from skprivate.inspection import charged_to, quote
 from skprivate.partitions import UserKFold
-from skprivate.privacy import PrivacyLedger
+from skprivate.privacy import PrivacyLedger, in_one_order
 from skprivate.privacy.ledger import dearest_part
 
 
+@in_one_order
 def fit_folds(
     estimator: Any,
     X: Any,

@@ -17,6 +17,7 @@ from skprivate._messages import unheard
 from skprivate._validation import validate_data
 from skprivate.partitions._copies import published_copy
 from skprivate.partitions._kinds import as_partitions, is_partitioned
+from skprivate.privacy import in_one_order
 
 #: Methods from rows to one result a row.
 ROW_METHODS = (
@@ -180,7 +181,7 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
 
     # References into scikit-learn's guide lead nowhere from here.
     over_blocks.__doc__ = re.sub(r":ref:`(.*?) <.*?>`", r"\1", score.__doc__ or "")
-    return over_blocks
+    return in_one_order(over_blocks)
 
 
 def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,8 +38,8 @@ from skprivate.privacy import (
     PrivacyUnit,
     encode_identifiers,
     hash_identifiers,
+    in_one_order,
     kind_of_identifiers,
-    refuse_other_index,
 )
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
@@ -127,6 +127,7 @@ class UserKFold(BaseCrossValidator):
         self.key: str | bytes | int | None = key
         key_bytes(key)
 
+    @in_one_order
     def split(
         self, X: Any, y: Any = None, groups: Any = None, *, user_ids: Any = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
@@ -169,7 +170,6 @@ class UserKFold(BaseCrossValidator):
                 "UserKFold needs the user of each row, got neither user_ids nor groups. Where metadata routing is off, "
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
-        refuse_other_index(X, y, groups=groups, user_ids=user_ids)
         codes, names = encode_identifiers(ids, _num_samples(X))
         if len(names) < self.n_splits:
             raise ValueError(

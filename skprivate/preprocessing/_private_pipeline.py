@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate._messages import delta_number, positive
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate._validation import public_labels, read_labels, read_numbers, refuse_elsewhere, validate_data
-from skprivate.base import PrivateEstimatorMixin
+from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._public_encoders import PublicOneHotEncoder
@@ -38,6 +38,7 @@ from skprivate.privacy import (
     Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
+    in_one_order,
     price_of_plan,
 )
 
@@ -46,8 +47,9 @@ KNOTS_SHARE, PREPARED_SHARE = 0.3, 0.1
 #: Part of ε that these steps and Gaussian noise may compose to: the model also selects, which composes to a little
 #: more.
 COMPOSED_SHARE = 0.99
-#: Attributes of a model that are set for one fit.
-_FOR_ONE_FIT = {"_prepared_features", "_whole"}
+#: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
+_FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
+_TOLD = ("_prepared_features", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -58,9 +60,9 @@ def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
 class PrivatePipeline(Pipeline):  # type: ignore[misc]
     """Pipeline whose private steps share one budget: ``epsilon`` and ``delta`` of the whole.
 
-    Where these are None, they are those of the last step, which has a part of them during a fit only. `fit` divides
-    them by public numbers. The steps before the last get their parts as parameters; all of the budget is the last
-    one's if they draw nothing. A ``ledger`` replaces those of all steps. Nothing is cached.
+    Where these are None, they are those of the last step. `fit` divides them by public numbers; all of the budget is
+    the last step's if the others draw nothing. A ``ledger`` replaces those of all steps. Nothing is cached. Copies of
+    the steps are fitted, which have their parts during the fit only, and take the place of the steps at its end.
     """
 
     memory = transform_input = None  # read by `Pipeline`
@@ -80,9 +82,10 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         self.ledger = ledger
         self.verbose = verbose
 
+    @in_one_order
     @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
-        """Fit one step after the other on a table in memory; ``user_ids`` go to all private steps."""
+        """Fit copies of the steps on a table in memory; ``user_ids`` go to all private steps."""
         if is_partitioned(X):
             # In blocks the target is a column of X: a step would replace it.
             raise TypeError(
@@ -95,30 +98,41 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         if whole and not get_config().get("enable_metadata_routing", False):
             with config_context(enable_metadata_routing=True):
                 return self.fit(X, y, **given)
-        *before, (last, model) = self.steps
+        copies = clone(Pipeline(self.steps), safe=False)
+        parameters = Pipeline(self.steps).get_params()
+        own = {name: value for name, value in parameters.items() if name.rpartition("__")[2] in _FOR_ONE_FIT}
+        copies.set_params(**own)  # generators go on from fit to fit, as those of scikit-learn's steps do
+        for name, value in parameters.items():
+            if name.rpartition("__")[2] == "memory" and value is not None:
+                raise ValueError(
+                    f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent."
+                )
+        *before, (last, model) = copies.steps
         parts = list(_private_parts(Pipeline(before)).values())
         _check_adjacency(parts, model)
         first, rest = self._divide_metadata(given, parts)
         budget = self._budget() if parts or (self.epsilon, self.delta) != (None, None) else None
-
-        def fit_last(one: Any, Z: Any) -> Any:
-            return Pipeline([(last, one)]).fit(Z, y, **rest)
-
-        part, Z = _part_of(model, budget, self.ledger), X
+        for each in (*parts, model) if self.ledger is not None else ():
+            _set(each, ledger=self.ledger)
         if parts and budget is not None:
-            self._pay_before(parts, budget, X, y, first, fit_last)
-        try:
-            if before:
-                with _charged_to(self.ledger, parts), _where_ledgers_are(self.ledger, parts):
-                    Z = Pipeline(before).fit_transform(X, y, **first)
-            if parts and budget is not None:
-                _take_rest(part, before, parts, budget)
-            _tell_columns(part, before, Z)
-            fit_last(part, Z)
-        except BaseException:
-            _adopt(model, clone(model))  # an earlier fit was about other columns
-            raise
-        _adopt(model, part)
+            share, (epsilon, delta) = _share_before(parts), budget
+            for each in parts:
+                _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
+            _set(model, epsilon=(1.0 - share) * epsilon, delta=delta / 2)
+            _rehearse(copies.steps, X, y, first, rest)
+        elif budget is not None:
+            _set(model, epsilon=budget[0], delta=budget[1])
+        Z = X
+        if before:
+            with _where_ledgers_are(parts):
+                Z = Pipeline(before).fit_transform(X, y, **first)
+        if parts and budget is not None:
+            _take_rest(model, before, parts, budget)
+        _tell_columns(model, before, Z)
+        Pipeline([(last, model)]).fit(Z, y, **rest)
+        for name in _TOLD:
+            vars(model).pop(name, None)
+        self.steps = copies.set_params(**own).steps
         return self
 
     def _budget(self) -> tuple[float, float]:
@@ -155,44 +169,6 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 )
         return first, rest
 
-    def _pay_before(
-        self,
-        parts: list[Any],
-        budget: tuple[float, float],
-        X: Any,
-        y: Any,
-        first: dict[str, Any],
-        fit_last: Callable[[Any, Any], Any],
-    ) -> None:
-        """Give the steps before the last one their parts, after a rehearsal, so that errors come before payment."""
-        *before, (_, model) = self.steps
-        share, (epsilon, delta) = _share_before(parts), budget
-        for each in parts:
-            _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
-        copies, rehearsal = clone(Pipeline(before), safe=False), Rehearsal()
-        found = _private_parts(copies).items()
-        copies.set_params(**{name: _Rehearsed(self._unpaid(each, rehearsal)) for name, each in found})
-        _name_columns(copies.steps[0][1], X)
-        # In this process alone, where ledgers in memory are.
-        with warnings.catch_warnings(), listening(None), parallel_config(backend="sequential"):
-            warnings.simplefilter("ignore")  # the fit itself will say it again
-            Z = copies.fit_transform(X, y, **first)
-        if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
-            y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
-            if y is not None:
-                check_consistent_length(X, y)
-            return
-        trial = _part_of(model, ((1.0 - share) * epsilon, delta / 2))
-        _tell_columns(trial, copies.steps, Z)  # they decide what it costs
-        with suppress(PaymentIsNext):
-            fit_last(self._unpaid(trial, rehearsal), Z)
-
-    def _unpaid(self, copy: Any, rehearsal: Rehearsal) -> Any:
-        """Let a copy of a step end its fit where it would be charged, if its ledger admits that."""
-        own = copy.get_params(deep=False).get("ledger") if self.ledger is None else self.ledger
-        vars(copy).pop("_skl_callbacks", None)
-        return _set(copy, ledger=rehearsal.gate(copy, own), random_state=None)  # a state is not moved
-
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
         return self.fit(X, y, **params).transform(X)
@@ -200,6 +176,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     @available_if(_last_has("fit_predict", "predict"))  # type: ignore[untyped-decorator]
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
         return self.fit(X, y, **params).predict(X)
+
+    @available_if(_last_has("score"))  # type: ignore[untyped-decorator]
+    @in_one_order
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
+        return super().score(X, y, sample_weight, **params)
 
     def __getitem__(self, ind: Any) -> Any:
         """Select a step, or a plain pipeline of some steps, which has no budget to divide."""
@@ -211,6 +192,34 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         if len(steps) < len(self.steps):
             return Pipeline(steps)
         return PrivatePipeline(steps, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
+
+
+def _rehearse(steps: list[Any], X: Any, y: Any, first: dict[str, Any], rest: dict[str, Any]) -> None:
+    """Fit copies of the steps up to their payments, so that errors come before payment."""
+    *before, (last, model) = clone(Pipeline(steps), safe=False).steps
+    copies, rehearsal = Pipeline(before), Rehearsal()
+    parts = _private_parts(copies).items()
+    copies.set_params(**{name: _Rehearsed(_unpaid(each, rehearsal)) for name, each in parts})
+    _name_columns(copies.steps[0][1], X)
+    # In this process alone, where ledgers in memory are.
+    with warnings.catch_warnings(), listening(None), parallel_config(backend="sequential"):
+        warnings.simplefilter("ignore")  # the fit itself will say it again
+        Z = copies.fit_transform(X, y, **first)
+    if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
+        y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
+        if y is not None:
+            check_consistent_length(X, y)
+        return
+    _tell_columns(model, copies.steps, Z)  # they decide what it costs
+    with suppress(PaymentIsNext):
+        Pipeline([(last, _unpaid(model, rehearsal))]).fit(Z, y, **rest)
+
+
+def _unpaid(copy: Any, rehearsal: Rehearsal) -> Any:
+    """Let a copy of a step end its fit where it would be charged, if its ledger admits that."""
+    vars(copy).pop("_skl_callbacks", None)
+    gate = rehearsal.gate(copy, copy.get_params(deep=False).get("ledger"))
+    return _set(copy, ledger=gate, random_state=None)  # a state is not moved
 
 
 class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -299,33 +308,10 @@ def _share_before(parts: list[Any]) -> float:
     )
 
 
-@contextmanager
-def _charged_to(ledger: PrivacyLedger | None, parts: list[Any]) -> Iterator[None]:
-    """Set the ledger of steps for one fit."""
-    own = [each.ledger for each in parts]
-    try:
-        if ledger is not None:
-            for each in parts:
-                each.set_params(ledger=ledger)
-        yield
-    finally:
-        for each, one in zip(parts, own, strict=True):
-            each.set_params(ledger=one)
-
-
-def _where_ledgers_are(ledger: PrivacyLedger | None, parts: list[Any]) -> AbstractContextManager[Any]:
+def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
     """Fit steps in this process alone if a ledger is in memory, so that none fails after another has paid."""
-    ledgers = [ledger, *(each.ledger for each in parts)]
-    in_memory = any(each is not None and each.path is None for each in ledgers)
+    in_memory = any(each.ledger is not None and each.ledger.path is None for each in parts)
     return parallel_config(backend="sequential") if in_memory else nullcontext()
-
-
-def _part_of(model: Any, budget: tuple[float, float] | None, ledger: PrivacyLedger | None = None) -> Any:
-    """Copy a model with another budget and ledger; the model itself does not change."""
-    part = object.__new__(type(model))
-    vars(part).update(vars(model))
-    changed = dict(zip(("epsilon", "delta"), budget, strict=True)) if budget else {}
-    return _set(part, **changed, **({} if ledger is None else {"ledger": ledger}))
 
 
 def _set(estimator: Any, **values: Any) -> Any:
@@ -343,6 +329,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
     planned = len(fitted) == len(parts) and all(map(_width_is_public, fitted))
     planned &= not any(guarantee.adaptive for guarantee in found)
     if planned and not events:
+        _set(part, epsilon=budget[0], delta=budget[1])
         return
     share, (epsilon, delta) = 1.0 - _share_before(parts), budget
     if planned and nearly_gaussian(part):
@@ -380,14 +367,6 @@ def _width_is_public(part: Any) -> bool:
     """Tell if public numbers decide how many columns a step hands on; of a class of this package."""
     own = type(part).__module__.startswith("skprivate.") and isinstance(part, PrivateEstimatorMixin)
     return own and (isinstance(part, OneToOneFeatureMixin) or getattr(part, "_public_width", False) is True)
-
-
-def _adopt(model: Any, part: Any) -> None:
-    """Move fitted attributes from a part to the model."""
-    own = {*model.get_params(deep=False), *_FOR_ONE_FIT}
-    for name in vars(model).keys() - vars(part).keys() - own:
-        delattr(model, name)
-    vars(model).update({name: value for name, value in vars(part).items() if name not in own})
 
 
 def nearly_gaussian(estimator: Any) -> bool:

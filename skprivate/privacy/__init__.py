@@ -31,7 +31,14 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
     count_events,
 )
-from skprivate.privacy._guarantee import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._guarantee import (
+    PUBLIC_BEFORE,
+    STEP_ALONE,
+    TO_THE_LAST_BIT,
+    Adjacency,
+    PrivacyGuarantee,
+    PrivacyUnit,
+)
 from skprivate.privacy._identifiers import (
     KEEPS_IDENTIFIER,
     KEEPS_PLACE,
@@ -40,6 +47,7 @@ from skprivate.privacy._identifiers import (
     fingerprint,
     hash_identifiers,
     identifier_tags,
+    in_one_order,
     kind_of_identifiers,
     kinds_in_words,
     refuse_other_index,

@@ -20,6 +20,12 @@ from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_cu
 TO_THE_LAST_BIT = "to the last bit"
 
 
+#: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
+PUBLIC_BEFORE = "rows were changed by public rules only before the fit"
+STEP_ALONE = "this is the guarantee of one step alone: rows were changed by public rules only before it"
+_ALONE = "of this step alone"
+
+
 class PrivacyUnit(StrEnum):
     """Unit of protection, whose data may change between neighbouring inputs."""
 
@@ -274,6 +280,7 @@ class PrivacyGuarantee(Versioned):
         parts += [f"δ={rounded_up(self.delta, 3)}"] if self.delta else []
         parts += [str(self.unit), *(["stated"] if self.stated else [])]
         parts += [] if self.valid_for_release else ["simulated"]
+        parts += [_ALONE] if STEP_ALONE in self.assumptions else []
         return f"<{', '.join(parts)}>"
 
     def __str__(self) -> str:
@@ -286,6 +293,8 @@ class PrivacyGuarantee(Versioned):
                 text = f"{budget}-metric privacy for one {self.unit} ({self.metric}; ε per unit of distance)"
             else:
                 text = f"{budget}-differential privacy for one {self.unit} ({self.adjacency})"
+        if STEP_ALONE in self.assumptions:
+            text += f", {_ALONE}"
         if self.stated:
             text += " [stated by the supplier, not computed here]"
         return text if self.valid_for_release else text + " [simulated noise: not valid for release]"

@@ -8,13 +8,15 @@ is compared in the Unicode normal form NFC: a name typed on two systems is one u
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import operator
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 import narwhals as nw
@@ -26,6 +28,8 @@ try:
 except ModuleNotFoundError:  # older releases of joblib bring their own
     from joblib.externals import cloudpickle
 
+P = ParamSpec("P")
+T = TypeVar("T")
 #: Assumptions of guarantees in which a unit stays in its part of the data.
 KEEPS_IDENTIFIER = "an exchanged user keeps its identifier, which decides the part of the data that it is in"
 KEEPS_PLACE = "an exchanged row keeps its place, which decides the part of the data that it is in"
@@ -68,20 +72,41 @@ def encode_identifiers(
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.int64, count=n_rows), names
 
 
-def refuse_other_index(X: Any = None, y: Any = None, *_: Any, **per_row: Any) -> None:
+def in_one_order(method: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function of rows: refuse pandas objects that name the rows in another order (`refuse_other_index`)."""
+    names = list(inspect.signature(method).parameters)
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        refuse_other_index(**dict(zip(names, args, strict=False)), **options)
+        return method(*args, **options)
+
+    return checked
+
+
+def refuse_other_index(X: Any = None, y: Any = None, **per_row: Any) -> None:
     """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
 
     Indices are public. Metadata must have the index of X. A target may have other labels, as behind a step that makes
     new frames, or numbers of rows, as a transformer of targets gives them, but not the same labels in another order.
     """
     of_x, of_y = _index(X), _index(y)
-    for name, index in {name: _index(values) for name, values in per_row.items()}.items():
-        if of_x is None and _reordered(index, of_y):
-            raise _other_index(name, "y")
-        if of_x is not None and index is not None and len(index) == len(of_x) and not index.equals(of_x):
-            raise _other_index(name, "X")
     if _reordered(of_x, of_y) and (getattr(of_y, "start", None), getattr(of_y, "step", None)) != (0, 1):
         raise _other_index("y", "X")
+    first, rows = next(
+        ((name, index) for name, index in (("X", of_x), ("y", of_y)) if index is not None), ("", None)
+    )
+    for name, index in ((name, _index(values)) for name, values in per_row.items()):
+        if index is None:
+            continue
+        if rows is None:
+            first, rows = name, index
+        elif (
+            len(index) == len(rows) and not index.equals(rows)
+            if of_x is not None
+            else _reordered(index, rows)
+        ):
+            raise _other_index(name, first)
 
 
 def _index(values: Any) -> Any:

@@ -19,6 +19,7 @@ from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
+    PUBLIC_BEFORE,
     Adjacency,
     BoundedRangeEvent,
     BudgetExceededError,
@@ -267,7 +268,11 @@ class UserLevelQueries:
             ledger=ledger,
             label=type(self).__name__,
             theorem=self._mechanism.theorem,
-            assumptions=("the number of users is public", "queries are functions of one user's rows alone"),
+            assumptions=(
+                "the number of users is public",
+                "queries are functions of one user's rows alone",
+                PUBLIC_BEFORE,
+            ),
             plan=self._mechanism.events,
             parameters={"n_queries": repr(n_queries), "bound": repr(bound), "tau": repr(tau)},
         )

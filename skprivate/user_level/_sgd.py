@@ -185,7 +185,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return result
 
     def _assumptions(self) -> tuple[str, ...]:
-        assumptions = ["features were transformed by public rules only"]
+        assumptions = []
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
         if not isinstance(self.loss, str):

@@ -1111,8 +1111,11 @@ def fitted_twice(d):
 
 @line("HTML in a notebook, of a model and of a pipeline", Plain("shows each step's guarantee"), since=(1, 9))
 def html(d):
-    for model in (regressor(), make_pipeline(PublicScaler(), regressor())):
-        assert "&lt;ε=1, δ=1e-06, row&gt;" in model.fit(d.X, d.y)._repr_html_()
+    for model, part in (
+        (regressor(), ""),
+        (make_pipeline(PublicScaler(), regressor()), ", of this step alone"),
+    ):
+        assert f"ε=1, δ=1e-06, row{part}" in model.fit(d.X, d.y)._repr_html_()
 
 
 # The page -------------------------------------------------------------------------------------------------------------

@@ -1,20 +1,28 @@
 """Reports before `fit`, short texts of guarantees, and advice about missing values."""
 
+import copy
+import pickle
+
+import joblib
 import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import BaggingRegressor
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingRegressor, VotingClassifier
 from sklearn.feature_selection import RFE, RFECV, SequentialFeatureSelector
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import (
     PrivacyGuarantee,
     PrivacyLedger,
+    PrivateSearchCV,
+    RandomBagClassifier,
     RandomBagRegressor,
     UserLevelMean,
     UserLevelSGDClassifier,
@@ -22,9 +30,16 @@ from skprivate import (
     check_pipeline,
     guarantee_of,
 )
-from skprivate.inspection import NoGuaranteeError
+from skprivate.inspection import NoGuaranteeError, quote, to_release
+from skprivate.metric import MetricPrivatizer
 from skprivate.model_selection import UserKFold
-from skprivate.preprocessing import PublicScaler
+from skprivate.preprocessing import (
+    PrivateKBinsDiscretizer,
+    PrivatePipeline,
+    PrivateStandardScaler,
+    PublicScaler,
+    RowByRow,
+)
 from skprivate.privacy import public_generator
 from skprivate.report import privacy_report
 from skprivate.report._other_facts import ledger_guarantee
@@ -101,6 +116,89 @@ def test_the_refusal_of_a_search_names_the_private_one():
 
 
 SGD = UserLevelSGDClassifier(classes=[0, 1])
+
+
+def cached(memory, seed=None):
+    """Composites with a cache before, behind or around what draws noise, at any depth."""
+    terms = {"epsilon": 0.1, "delta": 1e-7, "random_state": seed}
+
+    def pipeline(*steps, memory=memory):
+        return Pipeline([(f"step {k}", step) for k, step in enumerate(steps)], memory=memory)
+
+    def scaler():
+        return PrivateStandardScaler(**terms)
+
+    public, model = PublicScaler.from_bounds(-5, 5), UserLevelSGDClassifier(classes=[0, 1], **terms)
+    columns = ColumnTransformer([("a", pipeline(scaler(), public), [0, 1])])
+    row = {"epsilon": 0.5, "random_state": seed}
+    whole = {"epsilon": 0.2, "delta": 1e-6}
+    return {
+        "around": pipeline(scaler(), model),
+        "before": pipeline(pipeline(public, public), model, memory=None),
+        "bins": pipeline(PrivateKBinsDiscretizer(0.1, n_bins=3, encode="ordinal", random_state=seed), model),
+        "columns": pipeline(columns, model, memory=None),
+        "union": pipeline(FeatureUnion([("a", pipeline(scaler(), public))]), model, memory=None),
+        "voting": VotingClassifier([("a", pipeline(scaler(), model))]),
+        "labels": pipeline(public, RandomBagClassifier(classes=[0, 1], random_state=seed)),
+        "one budget": PrivatePipeline([("c", pipeline(scaler(), public)), ("m", clone(model))], **whole),
+        "within": pipeline(PrivatePipeline([("c", scaler()), ("d", scaler())], **whole), model),
+        "randomiser": pipeline(MetricPrivatizer(**row), KMeans(2)),
+        "behind it": pipeline(MetricPrivatizer(**row), pipeline(public, KMeans(2)), memory=None),
+        "rows": pipeline(RowByRow(pipeline(public, public)), model, memory=None),
+    }
+
+
+#: What a bare scikit-learn cannot refuse: nothing private is the key.
+PUBLIC_KEYS = ("before", "labels", "behind it", "rows")
+
+
+@pytest.mark.parametrize("name", cached(None))
+def test_a_cache_is_refused_wherever_it_is(tmp_path, name):
+    """It repeats noise if and only if no row changed: two fits tell with certainty whether one did."""
+    folder, X = tmp_path / "cache", public_generator(0).normal(size=(200, 2))
+    model, y = cached(str(folder))[name], (X[:, 0] > 0).astype(int)
+    ledger = PrivacyLedger(epsilon=100.0, delta=0.1)
+    assert not check_pipeline(model).could_hold and "repeats noise" in str(check_pipeline(model))
+    assert check_pipeline(cached(None)[name]).could_hold
+    for refused in (
+        lambda: quote(model, X, y, ledger=ledger),
+        lambda: PrivateSearchCV(model, {}, epsilon=9.0, ledger=ledger).fit(X, y),
+    ):
+        with pytest.raises(ValueError, match="repeats noise if and only if none of them changed"):
+            refused()
+    if name not in PUBLIC_KEYS:
+        with pytest.raises(ValueError, match=r"repeats noise.*Nothing was drawn"):
+            model.fit(X, y)
+    assert not ledger.entries() and not list(folder.rglob("*.pkl"))
+
+
+@pytest.mark.filterwarnings("ignore:.*[Ss]imulat", "ignore:.*too few")
+@pytest.mark.parametrize("name", sorted(set(cached(None)) - {"one budget"}))
+def test_a_model_of_a_cache_has_no_guarantee(tmp_path, name):
+    """Neither has one of simulated noise, whose fit is not refused, nor a copy of it to publish."""
+    X = public_generator(0).normal(size=(200, 2))
+    model = cached(str(tmp_path), seed=0)[name].fit(X, (X[:, 0] > 0).astype(int))
+    for refused in (guarantee_of, to_release):
+        with pytest.raises(NoGuaranteeError, match="repeats noise"):
+            refused(model)
+
+
+def test_only_a_cache_finds_that_a_private_estimator_is_no_key(tmp_path):
+    """Copies, pickles and hashes that others compare are those of any estimator."""
+    fitted = joblib.Memory(tmp_path, verbose=0).cache(_fit)
+    X = public_generator(0).normal(size=(60, 2))
+    for model in (UserLevelMean(), UserLevelMean().fit(X)):
+        with pytest.raises(ValueError, match="must not be fitted within a cache"):
+            fitted(model, X)
+        assert joblib.hash(model) == joblib.hash(copy.deepcopy(model))
+        assert pickle.dumps(model) == pickle.dumps(copy.copy(model))
+        assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
+
+
+def _fit(model, X):
+    return model.fit(X)
+
+
 FOLDED = [
     GridSearchCV(SGD, {"epsilon": [0.3, 1.0]}, cv=3),
     GridSearchCV(make_pipeline(SGD), {}),

@@ -60,10 +60,13 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.semi_supervised import SelfTrainingClassifier
+from test_common import ESTIMATORS
 
 from skprivate import (
+    CuratedBagGAMClassifier,
     MetricPrivatizer,
     NoGuaranteeError,
+    PrivacyLedger,
     RandomBagClassifier,
     SimulatedNoiseWarning,
     UserLevelMean,
@@ -73,9 +76,24 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection import quote
 from skprivate.inspection._guarantee_of import TYPES_STAY
-from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow
-from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
+from skprivate.preprocessing import (
+    PrivatePipeline,
+    PublicOneHotEncoder,
+    PublicOrdinalEncoder,
+    PublicScaler,
+    RowByRow,
+)
+from skprivate.privacy import (
+    PUBLIC_BEFORE,
+    GaussianEvent,
+    PureEvent,
+    compose_epsilon,
+    open_release,
+    public_generator,
+)
+from skprivate.utils.estimator_checks import default_data
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
 DRAWN = public_generator(0).uniform(0.1, 1.0, size=(60, 3))
@@ -400,6 +418,68 @@ def test_budgets_add_up_where_a_plan_may_follow_a_result():
     assert guarantee_of(model).epsilon == 0.75
     model = make_pipeline(PrivateMap(2.0, kind="gaussian"), member).fit(DRAWN, TARGET)
     assert guarantee_of(model).epsilon <= gaussian_epsilon(4 / math.sqrt(2), 2e-6) * 1.001
+
+
+class PrivateFeature(TransformerMixin, CuratedBagGAMClassifier):
+    """What a label-private model released, as a feature."""
+
+    _public_width = True
+
+    def transform(self, X):
+        return np.column_stack([X, self.predict_proba(X)[:, 0].round(1)])
+
+
+@pytest.mark.filterwarnings("ignore:.*[Ss]imulat", "ignore:.*cells:UserWarning")
+def test_a_plan_by_released_features_is_worth_the_sum_of_the_budgets():
+    """Where labels are protected a plan follows features, which may be results: all plans state the same."""
+    rng, shares = np.random.default_rng(1), ([0.55, 0.25, 0.2], [0.5, 0.3, 0.2], [0.6, 0.4])
+    X = np.column_stack([rng.choice(len(p), size=300, p=p) for p in shares]).astype(float)
+    y = (rng.random(300) < 0.3 + 0.1 * X[:, 0] + 0.1 * X[:, 1]).astype(int)
+    bags = {"classes": [0, 1], "mechanism": "auto", "feature_sets": "singles", "delta": 1e-3}
+
+    def final(seed):
+        return CuratedBagGAMClassifier(1.0, n_bins=4, min_size=102, random_state=seed, **bags)
+
+    ledger, events = PrivacyLedger(epsilon=99.0, delta=0.5, simulation=True), set()
+    for seed in (0, 2, 4):
+        first = FrozenEstimator(CuratedBagGAMClassifier(0.5, random_state=seed, **bags).fit(X, y))
+        options = {"cv": "prefit", "passthrough": True, "stack_method": "predict_proba"}
+        stack = StackingClassifier([("a", first)], final_estimator=final(seed), **options).fit(X, y)
+        found = guarantee_of(stack)
+        assert (found.epsilon, found.delta, found.adaptive) == (1.5, 2e-3, True)
+        events.add(type(stack.final_estimator_.privacy_guarantee_.events[0][0]))
+    assert events == {GaussianEvent, PureEvent}
+    assert quote(clone(stack), X, y, ledger=ledger).admitted  # of what was released before the rest is known
+    steps = [("a", PrivateFeature(0.5, random_state=0, **bags)), ("b", final(0))]
+    for model in (Pipeline(steps), PrivatePipeline(steps, epsilon=1.5, delta=2e-3)):
+        found = guarantee_of(clone(model).fit(X, y))
+        assert found.adaptive and found.epsilon == pytest.approx(1.5) and found.delta == pytest.approx(2e-3)
+        with pytest.raises(
+            ValueError, match=r"known beforehand, got pipeline step 'b'.* behind pipeline step 'a'"
+        ):
+            quote(model, X, y, ledger=ledger)
+    assert not ledger.entries()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "estimator", [e for e in ESTIMATORS if isinstance(e, PrivateEstimatorMixin)], ids=repr
+)
+def test_a_part_speaks_of_itself(estimator):
+    """Results before it, which it may show, are not in its guarantee: all say so, and a step that it is one."""
+    seeded = {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
+    model = clone(estimator).set_params(**seeded)
+    data = default_data(model, public_generator(0), 60)
+    alone = clone(model).fit(data.X, data.y, **data.metadata)
+    given = {f"step__{name}": values for name, values in data.metadata.items()}
+    whole = Pipeline([("step", clone(model))]).fit(data.X, data.y, **given)
+    promised = alone.privacy_guarantee_
+    rows = promised.unit != "label"
+    assert (PUBLIC_BEFORE in promised.assumptions) is rows and "alone" not in f"{promised}{promised!r}"
+    for one in (guarantee_of(whole[-1]), guarantee_of(FrozenEstimator(whole[-1]))):
+        assert ("of this step alone" in str(one)) is rows is ("of this step alone" in repr(one))
+    for one in (guarantee_of(whole), guarantee_of(FrozenEstimator(whole))):
+        assert (PUBLIC_BEFORE in one.assumptions) is rows and "alone" not in f"{one}{one!r}{one.assumptions}"
 
 
 def test_bagging_is_simulated_because_it_sets_seeds():

@@ -2,9 +2,10 @@
 
 import os
 import pickle
+import threading
 import warnings
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -617,17 +618,19 @@ def test_the_exact_budget_in_a_ledger_is_spent_or_refused_as_a_whole():
 
 
 @SIMULATED
-def test_an_interrupted_fit_leaves_no_model_of_other_columns(monkeypatch):
+def test_an_interrupted_fit_leaves_all_steps_of_the_fit_before(monkeypatch):
     X, y = visits(300)
     model = regressor(1.0).fit(X, y)
+    before, found = model.predict(X), guarantee_of(model)
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("skprivate.preprocessing._private_pipeline._take_rest", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert not hasattr(model["model"], "coef_")
+        model.fit(X.assign(age=-X["age"]), y)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert guarantee_of(model) == found
 
 
 @SIMULATED
@@ -679,3 +682,138 @@ def test_processes_that_a_caller_asks_for_are_those_of_the_fit(tmp_path):
         with parallel_config(backend="loky", n_jobs=2):
             regressor(1.0).set_params(ledger=each, columns__n_jobs=2).fit(X, y)
         assert len(each.entries()) == 2
+
+
+class Staged(PrivateStandardScaler):
+    """Scaler that calls a function before each fit which is to be paid for."""
+
+    def fit(self, X, y=None, *, user_ids=None):
+        if type(self.ledger) is PrivacyLedger:  # a rehearsal has a gate before it
+            Staged.hook()
+        return super().fit(X, y, user_ids=user_ids)
+
+    def hook():
+        """Do nothing."""
+
+
+def scaled(epsilon=1.0, ledger=None, scaler=None):
+    steps = [("scale", scaler or Staged(random_state=1)), ("model", UserLevelSGDRegressor(random_state=0))]
+    return PrivatePipeline(steps, epsilon=epsilon, ledger=ledger)
+
+
+def parameters(model):
+    """Every parameter at any depth, with the class of those that are estimators."""
+    return {
+        name: type(value) if hasattr(value, "fit") else value
+        for name, value in model.get_params().items()
+        if not isinstance(value, list)
+    }
+
+
+def numbers(n=900):
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    return X, X[:, 0]
+
+
+@SIMULATED
+def test_two_threads_that_fit_one_pipeline_pay_for_every_draw(monkeypatch):
+    """The second one begins its steps within those of the first, and draws after the end of the first."""
+    ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, composition="basic", simulation=True)
+    model = scaled(ledger=ledger)
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def wait():
+        if threading.current_thread().name == "first":
+            first_is_in.set()
+            assert second_is_in.wait(60)
+        else:
+            second_is_in.set()
+            assert first_is_out.wait(60)
+
+    def fit(after, then):
+        assert after.wait(60)
+        fitted.append(clone(model.fit(*numbers())))
+        then.set()
+
+    fitted, begin = [], threading.Event()
+    begin.set()
+    monkeypatch.setattr(Staged, "hook", wait)
+    fits = [
+        threading.Thread(target=fit, name="first", args=(begin, first_is_out)),
+        threading.Thread(target=fit, name="second", args=(first_is_in, threading.Event())),
+    ]
+    for each in fits:
+        each.start()
+    for each in fits:
+        each.join(120)
+    assert len(fitted) == 2
+    assert [entry.label for entry in ledger.entries()].count("Staged") == 2 == len(ledger.entries()) / 2
+    assert model["scale"].privacy_guarantee_.ledger_entry and guarantee_of(model).epsilon <= 1.0
+
+
+@SIMULATED
+def test_a_hook_that_fits_the_same_pipeline_pays_for_every_draw(monkeypatch):
+    X, y = numbers()
+    model = scaled(ledger=PrivacyLedger(epsilon=9.0, delta=1e-3, composition="basic", simulation=True))
+
+    def again():
+        monkeypatch.setattr(Staged, "hook", lambda: None)
+        model.set_params(epsilon=0.5).fit(2 * X, y)
+        inside.append((guarantee_of(model), model["scale"].mean_))
+
+    inside = []
+    monkeypatch.setattr(Staged, "hook", again)
+    model.fit(X, y)
+    ((within, mean),) = inside
+    assert within.epsilon <= 0.5 < guarantee_of(model).epsilon <= 1.0
+    assert len(model.ledger.entries()) == 4 and not np.array_equal(mean, model["scale"].mean_)
+    assert model.ledger.spent[0] <= 1.5
+
+
+@SIMULATED
+@pytest.mark.parametrize(
+    "fail", [None, "_rehearse", "_take_rest", "_tell_columns", "in a step", "in the model"]
+)
+def test_a_fit_changes_nobody_elses_object(monkeypatch, fail):
+    """Another pipeline may have the same steps: it has its own fit and its own budget, whenever this one ends."""
+    X, y = numbers()
+    other = scaled(4.0, scaler=Staged(2.0, random_state=1))
+    model = PrivatePipeline(list(other.steps), epsilon=0.5, ledger=PrivacyLedger(epsilon=9.0, delta=1e-3))
+    given, states = parameters(model), [dict(vars(step)) for _, step in other.steps]
+    steps = list(other.steps)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    if fail == "in a step":
+        monkeypatch.setattr(Staged, "hook", stop)
+    elif fail == "in the model":
+        monkeypatch.setattr(UserLevelSGDRegressor, "_run", stop)
+    elif fail:
+        monkeypatch.setattr(f"skprivate.preprocessing._private_pipeline.{fail}", stop)
+    with pytest.raises(KeyboardInterrupt) if fail else nullcontext():
+        model.fit(X, y)
+    monkeypatch.undo()
+    assert parameters(model) == given
+    assert [dict(vars(step)) for _, step in steps] == states
+    before = guarantee_of(other.fit(X, y))
+    found = other.predict(X)
+    model.fit(X, y)
+    assert parameters(model) == given
+    assert guarantee_of(model).epsilon <= 0.5 and 3.0 < before.epsilon <= 4.0
+    assert guarantee_of(other) == before
+    np.testing.assert_array_equal(other.predict(X), found)
+
+
+@SIMULATED
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_fit_leaves_every_parameter_as_it_was(prepared):
+    X, y = visits(600)
+    model = regressor(1.0)
+    if not prepared:
+        X = X[["age", "weight"]].fillna(70.0)
+        model = make_additive_pipeline(UserLevelSGDRegressor(random_state=0), n_knots=5)
+    given = parameters(model)
+    assert parameters(model.fit(X, y)) == given and hasattr(model[-1], "coef_")
+    assert parameters(model.fit(X, y)) == given
+    assert not {"_whole", "_prepared_features"} & vars(model[-1]).keys()

@@ -19,6 +19,7 @@ from skprivate.audit.attacks._membership import (
     side_means,
     true_label_probability,
 )
+from skprivate.privacy import in_one_order
 
 
 class LiRAAttack(ReferenceAttack):
@@ -273,6 +274,7 @@ class LossThresholdAttack(MembershipAttack):
         self.is_fitted_ = True
         return self
 
+    @in_one_order
     def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model; larger means more likely a member.
 

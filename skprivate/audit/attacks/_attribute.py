@@ -17,6 +17,7 @@ from skprivate._sklearn import HasMethods, Interval, _fit_context
 from skprivate._validation import validate_data
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.attacks._membership import true_label_probability
+from skprivate.privacy import in_one_order
 
 _NO_REGRESSOR = (
     "The attack asks a classifier for the probability of a record's label; for a regressor, attack a classifier of "
@@ -156,6 +157,7 @@ class AttributeInferenceAttack(BaseEstimator):
         self.baseline_ = self._new_imputer().fit(self._with_label(rest, y), coded)
         return self
 
+    @in_one_order
     def infer(self, model: Any, X: Any, y: Any) -> NDArray[Any]:
         """Guess the feature of each record; its own column of ``X`` is not looked at.
 
@@ -190,6 +192,7 @@ class AttributeInferenceAttack(BaseEstimator):
             score[:, j] *= true_label_probability(model, completed, y) + 1e-3
         return self.values_[np.argmax(score, axis=1)]
 
+    @in_one_order
     def evaluate(self, model: Any, X: Any, y: Any, *, confidence: float = 0.95) -> AttributeReport:
         """Accuracy of the inference with and without the model.
 

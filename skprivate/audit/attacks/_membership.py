@@ -30,7 +30,7 @@ from skprivate._sklearn import (
 from skprivate._validation import validate_data
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit.attacks._report import AttackReport, attack_report
-from skprivate.privacy import public_generator
+from skprivate.privacy import in_one_order, public_generator
 
 Array = npt.NDArray[np.float64]
 
@@ -107,6 +107,7 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
     def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score of each record under ``model``; larger means more likely a member; shape (n,)."""
 
+    @in_one_order
     def evaluate(
         self,
         model: Any,
@@ -217,6 +218,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         self._pool = joblib.hash((X, y))
         return self
 
+    @in_one_order
     def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model.
 
