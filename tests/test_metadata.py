@@ -244,6 +244,16 @@ def test_targets_and_metadata_in_another_order_are_refused():
         CuratedBagGAMClassifier(None).fit(X, labels[::-1])
 
 
+def test_targets_that_share_some_labels_are_refused_before_the_first_fold():
+    """A search cuts X and y into parts by position: their labels then agree in part."""
+    X, y, _ = frame()
+    shuffled = y.sample(frac=1.0, random_state=0)
+    model = UserLevelSGDRegressor(random_state=0)
+    with pytest.raises(ValueError, match="y and X must have the same index"):
+        model.fit(X[10:50], shuffled[10:50])
+    model.fit(X[10:50].reset_index(drop=True), y[10:50])  # a step has made a new frame
+
+
 def test_the_message_shows_no_label():
     X, y, users = frame([f"patient {i}" for i in range(N)])
     with pytest.raises(ValueError) as caught:

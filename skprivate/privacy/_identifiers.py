@@ -88,10 +88,10 @@ def refuse_other_index(X: Any = None, y: Any = None, **per_row: Any) -> None:
     """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
 
     Indices are public. Metadata must have the index of X. A target may have other labels, as behind a step that makes
-    new frames, or numbers of rows, as a transformer of targets gives them, but not the same labels in another order.
+    new frames, or numbers of rows, as a transformer of targets gives them, but not some of the same labels elsewhere.
     """
     of_x, of_y = _index(X), _index(y)
-    if _reordered(of_x, of_y) and (getattr(of_y, "start", None), getattr(of_y, "step", None)) != (0, 1):
+    if _reordered(of_x, of_y) and not _numbers_rows(of_y):
         raise _other_index("y", "X")
     first, rows = next(
         ((name, index) for name, index in (("X", of_x), ("y", of_y)) if index is not None), ("", None)
@@ -115,10 +115,15 @@ def _index(values: Any) -> Any:
 
 
 def _reordered(index: Any, other: Any) -> bool:
-    """Check that two indices have the same labels in another order."""
+    """Check that two indices have the same labels in another order, or some where neither just numbers rows."""
     if index is None or other is None or len(index) != len(other) or index.equals(other):
         return False
-    return bool(index.isin(other).all())
+    shared = index.isin(other)
+    return bool(shared.all() or (shared.any() and not _numbers_rows(index) and not _numbers_rows(other)))
+
+
+def _numbers_rows(index: Any) -> bool:
+    return (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1)
 
 
 def _other_index(name: str, of: str) -> ValueError:
