@@ -37,7 +37,7 @@ _EXAMPLES = {
 
 def read_labels(y: Any, **public: Any) -> Any:
     """Read labels into a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
-    if y is None or isinstance(y, str) or hasattr(y, "toarray"):
+    if y is None or hasattr(y, "toarray"):
         return y
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
@@ -48,6 +48,11 @@ def read_labels(y: Any, **public: Any) -> Any:
         # A list has no type: NumPy would find one for all entries together.
         labels = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
         _refuse_missing(np.ma.is_masked(y))
+    if labels.ndim == 0:
+        raise TypeError(
+            f"y must hold one label or number for each row, got {type(y).__name__}. Pass the column itself, as in "
+            "fit(table[features], table['y'])."
+        )
     if labels.dtype == object:
         values = np.empty(labels.size, dtype=object)
         values[:] = list(map(by_value, labels.ravel().tolist()))
@@ -221,5 +226,5 @@ def _kind(entry: type) -> str | None:
 def _refuse_missing(missing: bool, name: str = "y") -> None:
     if missing:
         raise ValueError(
-            f"{name} has missing labels (None, NaN or NA): leave these rows out by a public rule."
+            f"{name} has missing labels or numbers (None, NaN or NA): leave these rows out by a public rule."
         )

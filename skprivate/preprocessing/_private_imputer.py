@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import StrOptions
 from skprivate._validation import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
 from skprivate.base import AdjacencyName
-from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.preprocessing._columns import numeric_table
 from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
 from skprivate.preprocessing._private_columns import PrivateColumns
@@ -151,20 +150,22 @@ class PrivateImputer(PrivateColumns):
 
     def _check_types(self, X, *, entry_types):
         if self.strategy == "most_frequent":
-            refuse_other_kinds(X, dict(enumerate(self._categories())), entry_types=entry_types)
+            listed = dict(enumerate(self._categories()))
+            refuse_other_kinds(X, listed, entry_types=entry_types)
+            self._listed = in_own_type(X, listed)
 
     def _mechanism(self, n_units):
         common = {"n_columns": self.n_features_in_, **self._budget()}
         if self.strategy == "most_frequent":
-            return ColumnModes(**common, categories=tuple(map(tuple, self._categories())))
+            return ColumnModes(**common, categories=tuple(map(tuple, self._listed.values())))
         if self.strategy == "mean":
             return ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
         return ColumnMedians(**common, bounds=self._checked_bounds(partly=True))
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         if self.strategy == "most_frequent":
             self.statistics_ = np.empty(self.n_features_in_, dtype=object)
-            self.statistics_[:] = in_own_type(as_partitions(X).empty if is_partitioned(X) else X, released)
+            self.statistics_[:] = released
         else:
             self.statistics_ = released.means if self.strategy == "mean" else np.array(released)
 
