@@ -58,7 +58,7 @@ def refuse_no_table(X: Any) -> None:
     """Refuse what is no table in memory, such as one column alone; lists of rows are looked at later."""
     refuse_elsewhere(X)
     shape, kind = getattr(X, "shape", None), type(X).__name__
-    if isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
+    if (shape is None and isinstance(X, Mapping)) or getattr(getattr(X, "dtype", None), "names", None):
         raise TypeError(
             f"X must be a data frame, a two-dimensional array or a list of rows, got {kind}. Make a frame of it "
             "(pandas.DataFrame)."
