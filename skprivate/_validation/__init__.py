@@ -42,6 +42,7 @@ from skprivate._validation._tables import (
     column_names,
     declared_values,
     entries,
+    filled_frame,
     frame_columns,
     in_own_type,
     missing_mask,

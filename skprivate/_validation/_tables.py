@@ -229,6 +229,15 @@ def _in_type(value: Any, dtype: str) -> Any:
         return value
 
 
+def filled_frame(X: Any, fill: Sequence[Any]) -> Any:
+    """Fill the gaps of a frame with one value for each column, in the column's own type."""
+    frame = nw.from_native(X, eager_only=True)
+    floats = [nw.col(name) for name, dtype in frame.schema.items() if dtype.is_float()]
+    frame = frame.with_columns(*(nw.when(~column.is_nan()).then(column) for column in floats))
+    columns = (column.fill_null(value) for column, value in zip(frame.iter_columns(), fill, strict=True))
+    return frame.with_columns(*columns).to_native()
+
+
 def _kinds_of(values: Any) -> set[str]:
     """List kinds of the values that are not missing."""
     return {_kind(value) for value in values if plain_entry(value) is not None}

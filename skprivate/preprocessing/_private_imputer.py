@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import StrOptions
-from skprivate._validation import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
+from skprivate._sklearn import StrOptions, _get_output_config
+from skprivate._validation import (
+    any_table,
+    filled_frame,
+    in_own_type,
+    missing_mask,
+    plain_entry,
+    refuse_other_kinds,
+)
 from skprivate.base import AdjacencyName
 from skprivate.preprocessing._columns import numeric_table
 from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
@@ -130,6 +138,14 @@ class PrivateImputer(PrivateColumns):
         filled = table.astype(object if self.strategy == "most_frequent" else np.float64)  # a copy
         for j in range(table.shape[1]):
             filled[missing[:, j], j] = self.statistics_[j]
+        library = _get_output_config("transform", self)["dense"]
+        if (
+            filled.dtype == object
+            and library == type(X).__module__.partition(".")[0]
+            and not self.add_indicator
+        ):
+            with suppress(Exception):  # the type may lack the value, such as a list of categories
+                return filled_frame(X, self.statistics_.tolist())
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
 
     def _names_out(self, names):
