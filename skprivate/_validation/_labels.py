@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from skprivate._sklearn import check_class_labels
 from skprivate._validation._arrays import DATES, TIMES
+from skprivate._validation._tables import code_numbers, in_own_type
 
 Labels = npt.NDArray[Any]
 #: For guarantees: what is read off y without being paid for.
@@ -176,17 +177,12 @@ def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> n
 
     An error would say that somebody's label is outside: a private release of labels does without.
     """
-    index = {plain(value): code for code, value in enumerate(classes)}
-    if labels.dtype == object:
-        codes = np.array([index.get(plain(value), -1) for value in labels.tolist()], dtype=np.int64)
-    else:
-        values, place = np.unique(labels, return_inverse=True)
-        codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)[place]
+    codes = code_numbers(labels, in_own_type(labels, {0: classes}, name="classes")[0])
+    codes[codes == len(classes)] = -1
     if strict and np.any(codes < 0):
-        spelling = " 'Yes' and 'yes' are two labels: spell them alike first." * (
-            kind_of(list(index)) == _TEXT
-        )
-        raise ValueError(f"y has labels that are not in classes={list(index)}. {ENCODED}.{spelling}")
+        listed = list(map(plain, classes))
+        spelling = " 'Yes' and 'yes' are two labels: spell them alike first." * (kind_of(listed) == _TEXT)
+        raise ValueError(f"y has labels that are not in classes={listed}. {ENCODED}.{spelling}")
     return codes
 
 
