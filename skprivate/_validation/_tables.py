@@ -235,7 +235,8 @@ def filled_frame(X: Any, fill: Sequence[Any]) -> Any:
     floats = [nw.col(name) for name, dtype in frame.schema.items() if dtype.is_float()]
     frame = frame.with_columns(*(nw.when(~column.is_nan()).then(column) for column in floats))
     columns = (column.fill_null(value) for column, value in zip(frame.iter_columns(), fill, strict=True))
-    return frame.with_columns(*columns).to_native()
+    filled = frame.with_columns(*columns).to_native()
+    return filled.cast(X.schema) if hasattr(X, "schema") else filled  # polars widens decimals
 
 
 def _kinds_of(values: Any) -> set[str]:

@@ -237,7 +237,7 @@ def make_private_pipeline(
 
         * ``(low, high)``, a tuple, or ``{"limits": [low, high]}``: numbers with public limits;
         * ``"number"``: numbers whose limits are not known;
-        * ``"date"``: dates or times;
+        * ``"date"``: dates or times, see the notes;
         * a list of values: these, and one class for missing and all other values. Two numbers might be limits: write
           ``{"values": [0, 1]}``;
         * ``"category"``: the values that the type of the column declares (booleans, pandas' categories, polars'
@@ -283,9 +283,10 @@ def make_private_pipeline(
     Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3 ε,
     need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
     labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
-    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, beside their places
-    in the week and the year. Linear models know which columns are indicators, or places in the calendar: their unit is
-    public, so that nothing is spent to find it.
+    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for
+    the time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
+    which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find it.
+    Features are called after their columns; if two would have one name, all have the prefix "numbers__", "lists__", ….
 
     Examples
     --------

@@ -80,6 +80,10 @@ class PublicCalendar(PublicNumbers):
     """
 
     looks_at_no_data: ClassVar[bool] = True
+    #: For `check_pipeline`.
+    _makes: ClassVar[str] = (
+        "dates are days since 2000-01-01, and places in the week, the year and the day; in UTC where they have a zone"
+    )
 
     def transform(self, X: Any) -> NDArray[Any]:
         days = self._days(X, reset=False)
