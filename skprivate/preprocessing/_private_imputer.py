@@ -131,6 +131,7 @@ class PrivateImputer(PrivateColumns):
         Returns
         -------
         X_filled : ndarray of shape (n_samples, n_features), or (n_samples, 2·n_features) with ``add_indicator``
+            Where `set_output` asks for a data frame, columns that modes fill keep their types, without the indicators.
         """
         check_is_fitted(self)
         table = self._read(self, X, reset=False)

@@ -61,8 +61,8 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         other = [j for j, column in enumerate(numbers) if column is None]
         if other:
             raise TypeError(
-                f"{columns_in_words(X, other)} of X must hold numbers or dates. Convert them first, list their values, "
-                'or leave them out ("drop").'
+                f"{columns_in_words(X, other)} of X must hold numbers or dates, got text or a mixture. Convert them, "
+                'list their values, or leave them out ("drop").'
             )
         return np.column_stack(numbers)  # type: ignore[arg-type]
 
