@@ -457,6 +457,16 @@ def test_one_number_leaves_the_codes_of_others(labels, other, place):
         assert read_numbers(maker(labels)).tolist() == labels
 
 
+@pytest.mark.parametrize(
+    "labels", [np.float32([0.1, 0.2]), np.array([Decimal("0.1"), Decimal("0.20")]), [0.1, 0.2]]
+)
+def test_classes_are_read_in_the_type_of_the_labels(labels):
+    """A narrow float or a decimal never equals 0.1, and would count for no class in silence."""
+    for classes in ([0.1, 0.2], [Decimal("0.1"), Decimal("0.2")]):
+        assert encode_classes(read_labels(labels), classes, strict=False).tolist() == [0, 1]
+    assert encode_classes(np.array([1, 7, 0]), [0, 1], strict=False).tolist() == [1, -1, 0]
+
+
 class FirstDraw:
     def __init__(self):
         self.statistics = []

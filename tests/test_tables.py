@@ -2,6 +2,8 @@
 
 import datetime as dt
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -359,6 +361,100 @@ WRONG = [
     ("dates", [dt.datetime(2020, 1, 1)], "times without a zone", "dates"),
     ("dates", ["2020-01-01"], "text", "dates"),
 ]
+
+
+NARROW = {
+    "pandas": lambda dtype: pd.DataFrame({"v": pd.Series([0.1, 0.2, None], dtype=dtype), "w": ["x"] * 3}),
+    "nullable": lambda dtype: pd.DataFrame(
+        {"v": pd.array([0.1, 0.2, None], dtype=dtype.title()), "w": ["x"] * 3}
+    ),
+    "polars": lambda dtype: pl.from_arrow(NARROW["arrow"](dtype)),
+    "arrow": lambda dtype: pa.table({"v": pa.array([0.1, 0.2, None], dtype), "w": ["x"] * 3}),
+    "array": lambda dtype: np.array([[0.1], [0.2], [np.nan]], dtype=dtype),
+}
+TENTHS = [0.1, Decimal("0.1"), Fraction(1, 10), np.float32(0.1), np.float64(0.1)]
+
+
+@pytest.mark.parametrize("tenth", TENTHS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("make", NARROW)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_listed_numbers_are_found_in_columns_of_every_width(tenth, make, dtype):
+    """The type of a column is public: what is listed is what the column makes of it."""
+    if dtype == "float64" and type(tenth) is np.float32:
+        pytest.skip("another number")
+    X = NARROW[make](dtype)
+    listed = [[tenth, 0.2]] if make == "array" else {"v": [tenth, 0.2], "w": ["x"]}
+    assert PublicOrdinalEncoder(listed).fit(X).transform(X)[:, 0].tolist() == [0, 1, 2]
+    imputer = PrivateImputer(50.0, strategy="most_frequent", categories=listed, random_state=0)
+    filled = imputer.fit(X).transform(X)[:, 0].tolist()
+    assert filled[2] in filled[:2] and {type(value) for value in filled} == {float}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda column: pl.DataFrame({"v": pl.Series(column, dtype=pl.Decimal(10, 2))}),
+        lambda column: pa.table({"v": pa.array(column, pa.decimal128(10, 2))}),
+        lambda column: pd.DataFrame({"v": pd.array(column, pd.ArrowDtype(pa.decimal128(10, 2)))}),
+        lambda column: pd.DataFrame({"v": pd.Series(column, dtype=object)}),
+        lambda column: [[value] for value in column],
+    ],
+    ids=["polars", "arrow", "pandas on arrow", "objects", "lists"],
+)
+def test_listed_numbers_are_found_among_decimals(make):
+    X = make([Decimal("0.10"), Decimal("0.2"), None, Decimal("3.00")])
+    for listed in ([0.1, 0.2, 3], [Decimal("0.1"), Decimal("0.20"), 3.0]):
+        assert PublicOrdinalEncoder([listed]).fit_transform(X).ravel().tolist() == [0, 1, 3, 2]
+    with pytest.raises(ValueError, match="must differ"):
+        PublicOrdinalEncoder([[0.1, Decimal("0.1")]]).fit(X)
+
+
+def test_numbers_that_a_column_cannot_tell_apart_are_refused():
+    X = pd.DataFrame({"v": np.array([2.0**24, 1.0], np.float32)})
+    with pytest.raises(ValueError, match="^categories of column 'v' must differ .* type float32"):
+        PublicOneHotEncoder([[2**24, 2**24 + 1]]).fit_transform(X)
+    ledger = PrivacyLedger(epsilon=9.0)
+    with pytest.raises(ValueError, match="must differ"):
+        PrivateImputer(strategy="most_frequent", categories=[2**24, 2**24 + 1], ledger=ledger).fit(X)
+    assert not ledger.entries()
+
+
+def test_days_are_no_times_and_times_no_days():
+    days = np.array(["2024-01-01", "2024-01-02"], "M8[D]")
+    X = pd.DataFrame({"v": days.astype("M8[us]")})
+    with pytest.raises(TypeError, match="are dates, but the column holds times without a zone"):
+        PublicOneHotEncoder([list(days)]).fit(X)
+    assert PublicOrdinalEncoder([list(X["v"])]).fit_transform(X).ravel().tolist() == [0, 1]
+    assert PublicOrdinalEncoder([list(days)]).fit_transform(pl.DataFrame({"v": days})).ravel().tolist() == [
+        0,
+        1,
+    ]
+
+
+FILLED = {
+    "integers": (pd.array([1, None, 1], "Int64"), 1),
+    "floats": ([1.5, None, 1.5], 1.5),
+    "booleans": (pd.array([True, None, True]), True),
+    "decimals": (pd.array([Decimal("1.10"), None], pd.ArrowDtype(pa.decimal128(10, 2))), Decimal("1.1")),
+    "categories": (pd.Categorical(["a", None, "a"]), "a"),
+    "times": (pd.to_datetime(["2024-01-01", None]), pd.Timestamp("2024-01-01")),
+    "polars decimals": (pl.Series([Decimal("1.10"), None], dtype=pl.Decimal(10, 2)), 1.1),
+    "polars floats": (pl.Series([0.5, None, float("nan")], dtype=pl.Float32), 0.5),
+    "polars dates": (pl.Series([dt.date(2024, 1, 1), None]), dt.date(2024, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_modes_beside_text_keep_the_types_of_the_columns(kind):
+    column, mode = FILLED[kind]
+    polars = isinstance(column, pl.Series)
+    X = (pl.DataFrame if polars else pd.DataFrame)({"v": column, "w": ["x"] * len(column)})
+    model = PrivateImputer(
+        90.0, strategy="most_frequent", categories={"v": [mode], "w": ["x"]}, random_state=0
+    )
+    found = model.set_output(transform="polars" if polars else "pandas").fit(X).transform(X)
+    assert [str(dtype) for dtype in found.dtypes] == [str(dtype) for dtype in X.dtypes]
+    assert set(map(float, found["v"])) == {float(mode)} if "dec" in kind else set(found["v"]) == {mode}
 
 
 class Unread(Blocks):

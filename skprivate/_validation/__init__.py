@@ -10,7 +10,9 @@ from skprivate._validation._arrays import (
     is_frame,
     learn_columns,
     refuse_elsewhere,
+    refuse_no_table,
     refuse_other_columns,
+    repeated,
     validate_data,
 )
 from skprivate._validation._labels import (
@@ -40,9 +42,11 @@ from skprivate._validation._tables import (
     column_names,
     declared_values,
     entries,
+    filled_frame,
     frame_columns,
     in_own_type,
     missing_mask,
     plain_entry,
+    public_values,
     refuse_other_kinds,
 )

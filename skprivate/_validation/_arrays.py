@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -36,6 +37,12 @@ def is_frame(X: Any) -> bool:
 
 def refuse_elsewhere(X: Any, name: str = "X") -> None:
     """Refuse rows that are not in memory: NumPy would compute them, or make one object of them."""
+    names = _all_names(X) if is_frame(X) else None
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(
+            f"{name} must have different names for its columns, got {repeated(names)} several times. Rename them, or "
+            "keep one of each."
+        )
     origin = {parent.__module__.partition(".")[0] for parent in type(X).__mro__}
     known = {"dask", "pyarrow", "skprivate"} & origin and (hasattr(X, "dask") or hasattr(X, "gather"))
     arrow = "pyarrow" in origin and type(X).__name__.endswith(("Dataset", "RecordBatchReader"))
@@ -44,6 +51,26 @@ def refuse_elsewhere(X: Any, name: str = "X") -> None:
             f"{name} must be a table in memory, got {type(X).__name__}. Fetch it first: .collect() (polars), "
             ".to_arrow_table(), .pl() or .df() (DuckDB), .read_all() (an Arrow reader), .compute() (Dask). Estimators "
             "that read rows in blocks take skprivate.partitions.Blocks, Dask collections and pyarrow datasets."
+        )
+
+
+def refuse_no_table(X: Any) -> None:
+    """Refuse what is no table in memory, such as one column alone; lists of rows are looked at later."""
+    refuse_elsewhere(X)
+    shape, kind = getattr(X, "shape", None), type(X).__name__
+    if (shape is None and isinstance(X, Mapping)) or getattr(getattr(X, "dtype", None), "names", None):
+        raise TypeError(
+            f"X must be a data frame, a two-dimensional array or a list of rows, got {kind}. Make a frame of it "
+            "(pandas.DataFrame)."
+        )
+    if isinstance(shape, tuple) and len(shape) != 2:
+        raise ValueError(
+            f"X must have two dimensions, rows and columns, got {len(shape)} ({kind}). Reshape your data: one column "
+            "of a frame is X[['name']], that of an array is X.reshape(-1, 1)."
+        )
+    if shape is not None and shape[1] == 0:
+        raise ValueError(
+            f"X must have columns, got 0 feature(s) (shape=({shape[0]}, 0)) while a minimum of 1 is required."
         )
 
 
@@ -56,7 +83,7 @@ def validate_data(
     Where numbers are asked for, dates, durations and complex numbers are refused instead of being read as floats.
     Messages name columns and types, no entry.
     """
-    refuse_elsewhere(X)
+    refuse_no_table(X)
     numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
     if numeric:
         _refuse_other_types(X)
@@ -109,6 +136,11 @@ def columns_in_words(X: Any, which: Iterable[int]) -> str:
     said = [str(j) if names is None else names[j] for j in chosen[:_SHOWN]]
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
     return ("column " if len(chosen) == 1 else "columns ") + ", ".join(said) + more
+
+
+def repeated(names: Iterable[Any]) -> str:
+    """Name, for messages, what a list has several times."""
+    return ", ".join(repr(str(name)) for name, times in Counter(names).items() if times > 1)
 
 
 def _names(X: Any) -> list[str] | None:

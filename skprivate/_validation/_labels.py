@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from skprivate._sklearn import check_class_labels
 from skprivate._validation._arrays import DATES, TIMES
+from skprivate._validation._tables import code_numbers, in_own_type
 
 Labels = npt.NDArray[Any]
 #: For guarantees: what is read off y without being paid for.
@@ -37,7 +38,7 @@ _EXAMPLES = {
 
 def read_labels(y: Any, **public: Any) -> Any:
     """Read labels into a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
-    if y is None or isinstance(y, str) or hasattr(y, "toarray"):
+    if y is None or hasattr(y, "toarray"):
         return y
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
@@ -48,6 +49,11 @@ def read_labels(y: Any, **public: Any) -> Any:
         # A list has no type: NumPy would find one for all entries together.
         labels = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
         _refuse_missing(np.ma.is_masked(y))
+    if labels.ndim == 0:
+        raise TypeError(
+            f"y must hold one label or number for each row, got {type(y).__name__}. Pass the column itself, as in "
+            "fit(table[features], table['y'])."
+        )
     if labels.dtype == object:
         values = np.empty(labels.size, dtype=object)
         values[:] = list(map(by_value, labels.ravel().tolist()))
@@ -171,17 +177,12 @@ def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> n
 
     An error would say that somebody's label is outside: a private release of labels does without.
     """
-    index = {plain(value): code for code, value in enumerate(classes)}
-    if labels.dtype == object:
-        codes = np.array([index.get(plain(value), -1) for value in labels.tolist()], dtype=np.int64)
-    else:
-        values, place = np.unique(labels, return_inverse=True)
-        codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)[place]
+    codes = code_numbers(labels, in_own_type(labels, {0: classes}, name="classes")[0])
+    codes[codes == len(classes)] = -1
     if strict and np.any(codes < 0):
-        spelling = " 'Yes' and 'yes' are two labels: spell them alike first." * (
-            kind_of(list(index)) == _TEXT
-        )
-        raise ValueError(f"y has labels that are not in classes={list(index)}. {ENCODED}.{spelling}")
+        listed = list(map(plain, classes))
+        spelling = " 'Yes' and 'yes' are two labels: spell them alike first." * (kind_of(listed) == _TEXT)
+        raise ValueError(f"y has labels that are not in classes={listed}. {ENCODED}.{spelling}")
     return codes
 
 
@@ -221,5 +222,5 @@ def _kind(entry: type) -> str | None:
 def _refuse_missing(missing: bool, name: str = "y") -> None:
     if missing:
         raise ValueError(
-            f"{name} has missing labels (None, NaN or NA): leave these rows out by a public rule."
+            f"{name} has missing labels or numbers (None, NaN or NA): leave these rows out by a public rule."
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, KeysView, Mapping, Sequence, ValuesView
 from decimal import Decimal
 from numbers import Number
 from typing import Any
@@ -127,7 +128,7 @@ def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
     """Find the position of each entry among public values, or their number; all that is missing is one value."""
-    numbers = {plain_entry(value): k for k, value in enumerate(listed)}
+    numbers = {form: k for k, value in enumerate(listed) for form in _forms(value)}
     rest = len(listed)
 
     def number(value: Any) -> int:
@@ -144,7 +145,28 @@ def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int6
 
 def all_differ(listed: Sequence[Any]) -> bool:
     """Tell if public values differ from each other; all that is missing is one."""
-    return len({plain_entry(value) for value in listed}) == len(listed)
+    forms = [_forms(value) for value in listed]
+    return len(set().union(*forms)) == sum(map(len, forms))
+
+
+def _forms(value: Any) -> set[Any]:
+    """List what is one public value among objects: a float, and the decimal that is written like it."""
+    value = plain_entry(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return {value, Decimal(repr(value))}
+    if isinstance(value, Decimal) and math.isfinite(value):
+        return {value, float(value)}
+    return {value}
+
+
+def public_values(given: Any) -> list[Any] | None:
+    """List the values of a sequence of any library; None for text, sets, tables and what could not be an entry."""
+    arrow, array = hasattr(given, "to_pylist"), hasattr(given, "__array__")
+    in_order = isinstance(given, Sequence | KeysView | ValuesView) or arrow or array
+    if isinstance(given, str | bytes) or not in_order or len(getattr(given, "shape", (0,))) != 1:
+        return None
+    values = given.to_pylist() if arrow else list(given)
+    return values if all(isinstance(value, Hashable) for value in values) else None
 
 
 def refuse_other_kinds(
@@ -172,23 +194,49 @@ def refuse_other_kinds(
             )
 
 
-def in_own_type(X: Any, values: Sequence[Any]) -> list[Any]:
-    """Convert one value for each column to the column's own type, a public one, where the type holds it."""
+def in_own_type(
+    X: Any, listed: Mapping[int, Sequence[Any]], *, name: str = "categories"
+) -> dict[int, list[Any]]:
+    """Convert public numbers to the type of their column, a public one: a narrow float never equals 0.1."""
     if is_frame(X):
-        types = [_python_type(column.dtype) for column in _series(X)]
+        types = [str(column.dtype).lower() for column in _series(X)]
     else:
-        kind = getattr(getattr(X, "dtype", None), "kind", "O")
-        types = [{"b": bool, "i": int, "u": int, "f": float}.get(kind)] * len(values)
-    return [
-        of_type(value)
-        if of_type is not None and isinstance(value, Number) and of_type(value) == value
-        else value
-        for of_type, value in zip(types, map(plain_entry, values), strict=True)
-    ]
+        types = [str(getattr(X, "dtype", "object"))] * (1 + max(listed, default=0))
+    found = {j: [_in_type(plain_entry(value), types[j]) for value in values] for j, values in listed.items()}
+    for j, values in found.items():
+        if not all_differ(values):
+            raise ValueError(
+                f"{name} of {columns_in_words(X, [j])} must differ from each other in the column's type {types[j]}, "
+                f"got {list(listed[j])!r}."
+            )
+    return found
 
 
-def _python_type(dtype: nw.dtypes.DType) -> Any:
-    return bool if dtype == nw.Boolean else int if dtype.is_integer() else float if dtype.is_float() else None
+@np.errstate(all="ignore")
+def _in_type(value: Any, dtype: str) -> Any:
+    """Convert a number; what its column could not hold stays as it is, and is found nowhere."""
+    if not isinstance(value, Number):
+        return value
+    try:
+        if dtype.startswith("float"):
+            found = np.dtype(dtype).type(value).item()
+            return found if math.isfinite(found) else value
+        if dtype.startswith("decimal"):
+            return value if isinstance(value, Decimal) else Decimal(repr(value))
+        of_type = bool if dtype.startswith("bool") else int if dtype.lstrip("u").startswith("int") else None
+        return of_type(value) if of_type and of_type(value) == value else value
+    except (TypeError, ValueError, ArithmeticError):
+        return value
+
+
+def filled_frame(X: Any, fill: Sequence[Any]) -> Any:
+    """Fill the gaps of a frame with one value for each column, in the column's own type."""
+    frame = nw.from_native(X, eager_only=True)
+    floats = [nw.col(name) for name, dtype in frame.schema.items() if dtype.is_float()]
+    frame = frame.with_columns(*(nw.when(~column.is_nan()).then(column) for column in floats))
+    columns = (column.fill_null(value) for column, value in zip(frame.iter_columns(), fill, strict=True))
+    filled = frame.with_columns(*columns).to_native()
+    return filled.cast(X.schema) if hasattr(X, "schema") else filled  # polars widens decimals
 
 
 def _kinds_of(values: Any) -> set[str]:
@@ -197,8 +245,10 @@ def _kinds_of(values: Any) -> set[str]:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, datetime.datetime | np.datetime64):
-        return _ZONED if getattr(value, "tzinfo", None) is not None else _NAIVE
+    if isinstance(value, np.datetime64):
+        return _time_kind(value.dtype)
+    if isinstance(value, datetime.datetime):
+        return _ZONED if value.tzinfo is not None else _NAIVE
     known = {
         Number | np.bool_: "numbers",
         str: "text",
@@ -210,13 +260,17 @@ def _kind(value: Any) -> str:
     return next((name for kind, name in known.items() if isinstance(value, kind)), type(value).__name__)
 
 
+def _time_kind(dtype: Any) -> str:
+    return "dates" if np.datetime_data(dtype)[0] in "YMWD" else _NAIVE
+
+
 def column_kinds(X: Any) -> list[str | None]:
     """Determine the kinds of columns of a frame by their types alone; of an array the only one. None for objects."""
     if is_frame(X):
         return [_type_kind(column) for column in _series(X)]
     dtype: Any = getattr(X, "dtype", np.dtype(object))
     if dtype.kind == "M":
-        return ["dates" if np.datetime_data(dtype)[0] in "YMWD" else _NAIVE]
+        return [_time_kind(dtype)]
     return [_KINDS.get(dtype.kind)]
 
 

@@ -22,7 +22,8 @@ class StepReport:
     role : str
         "private", "looks at no data", "sees released rows only", "fitted before" or "looks at private rows".
     why : str
-        For a step that looks at private rows: what it does with them, and what to do instead.
+        For a step that looks at private rows: what it does with them, and what to do instead. For some that look at no
+        data: what they make of rows.
     epsilon, delta : float or None
         Budget of one fit of a private step. For a model that was fitted before, its guarantee.
     copies : int or None

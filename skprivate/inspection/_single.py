@@ -247,7 +247,8 @@ def leaf(model: Any, place: Place) -> Step:
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
         if declares_itself(model, "looks_at_no_data"):
-            return place.step(model, Role.NO_DATA, "", *getattr(model, "_assumptions", ()))
+            makes = getattr(model, "_makes", "")
+            return place.step(model, Role.NO_DATA, makes, *getattr(model, "_assumptions", ()))
         why = (
             "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
             "the class declare looks_at_no_data = True itself"

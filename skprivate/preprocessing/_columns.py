@@ -12,6 +12,7 @@ from sklearn import get_config
 from sklearn.base import clone
 
 from skprivate._validation import (
+    is_frame,
     learn_columns,
     missing_mask,
     plain_entry,
@@ -130,7 +131,11 @@ def public_count(data: Rows, adjacency: str) -> int | None:
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     """Validate a table of numbers with NaN where they are missing; errors name the column."""
     options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-    table: FloatArray = validate_data(estimator, _with_nan(X), **options)
+    return finite_or_missing(estimator, validate_data(estimator, _with_nan(X), **options))
+
+
+def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
+    """Refuse infinite numbers of a table that was validated."""
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size and get_config()["assume_finite"]:
         # Steps before this one may overflow under this setting, for which no row is to be refused.
@@ -171,7 +176,7 @@ def column_name(estimator: Any, j: int) -> str:
 
 def _with_nan(X: Any) -> Any:
     """Replace missing values that have no float by NaN."""
-    if hasattr(X, "isna") and hasattr(X, "where") and any(str(kind) == "object" for kind in X.dtypes):
+    if is_frame(X) and hasattr(X, "isna") and any(str(kind) == "object" for kind in X.dtypes):
         return X.where(~X.isna(), np.nan)
     if isinstance(X, np.ndarray) and X.dtype == object:
         missing = [plain_entry(value) is None for value in X.ravel().tolist()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -17,7 +18,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._validation import TIME_KINDS, check_bounds, column_kinds, column_names, declared_values
+from skprivate._validation import (
+    TIME_KINDS,
+    all_differ,
+    check_bounds,
+    column_kinds,
+    column_names,
+    declared_values,
+    plain_entry,
+    public_values,
+    repeated,
+)
 from skprivate.preprocessing._additive_pipeline import shared_parameters
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_pipeline import PrivatePipeline
@@ -36,6 +47,13 @@ _WORD_OF_KIND = {
     **dict.fromkeys(TIME_KINDS - {"durations", "times of day"}, _DATE),
 }
 
+#: What to do with columns of other types, by their kinds.
+_ADVICE = {
+    "": "Convert first (pandas.to_numeric, pandas.to_datetime), or say what they hold.",
+    "text": "Cut currency and the like beforehand: errors='coerce' makes a gap of '€1,200'.",
+    "durations": "Make numbers of durations, in a public unit (.dt.total_seconds()).",
+}
+
 
 def _read_schema(columns: Mapping[Any, Any]) -> dict[Any, Any]:
     """Check what is said of each column: a pair of limits, a list of values or a word."""
@@ -45,33 +63,57 @@ def _read_schema(columns: Mapping[Any, Any]) -> dict[Any, Any]:
             f"columns must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
             f"got {type(columns).__name__}."
         )
-    found = {}
-    for name, said in columns.items():
-        if isinstance(said, tuple) and len(said) == 2 and all(map(_is_number, said)):
-            (found[name],) = check_bounds({0: said}, 1, [name], parameter="columns")
-        elif isinstance(said, str) and said in _WORDS:
-            found[name] = said
-        elif (
-            isinstance(said, tuple)
-            and len(said) == 2
-            and all(isinstance(v, date | np.datetime64) for v in said)
-        ):
-            raise ValueError(
-                f'columns must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
-                "values go in a list."
-            )
-        elif isinstance(said, list | tuple | np.ndarray) and np.ndim(said) == 1 and len(said):
-            found[name] = list(said)
-        else:
-            raise ValueError(
-                f"columns must have limits (low, high), a list of values or one of {words} for {str(name)!r}, got "
-                f"{said!r}."
-            )
+    found = {name: _read_entry(name, said, words) for name, said in columns.items()}
+    if all(said == _DROP for said in found.values()):
+        raise ValueError('columns must leave the model a column, got "drop" for all of them.')
     return found
 
 
+def _read_entry(name: Any, said: Any, words: str) -> Any:
+    """Read what is said of one column: a tuple of limits, a list of values or a word."""
+    if isinstance(said, str) and said in _WORDS:
+        return said
+    spelled = isinstance(said, Mapping) and len(said) == 1
+    kind, given = next(iter(said.items())) if spelled else ("", said)
+    values = public_values(given) if kind in ("", "limits", "values") else None
+    plain = list(map(plain_entry, values or ()))
+    pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
+    if kind == "limits" or (pair and not kind and isinstance(said, tuple)):
+        return check_bounds({0: given}, 1, [name], parameter="limits")[0]
+    if pair and not kind:
+        raise ValueError(
+            f"columns must say if the two numbers of {str(name)!r} are limits or values, got {said!r}. Write the tuple "
+            f'{tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
+        )
+    if (
+        isinstance(said, tuple)
+        and len(plain) == 2
+        and all(isinstance(v, date | np.datetime64) for v in plain)
+    ):
+        raise ValueError(
+            f'columns must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
+            "values go in a list."
+        )
+    if not values or not all_differ(values):
+        got = repr(said) if isinstance(said, str | tuple | Real | None) else type(said).__name__
+        raise ValueError(
+            f"columns must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
+            f"got {got}. Write list(...) for a set."
+        )
+    return values
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+
+
+def _features(name: str, said: Any, encoder: Any) -> list[str]:
+    """List the names of what is made of a column, as far as the schema tells."""
+    if isinstance(said, list) and encoder is PublicOneHotEncoder:
+        return list(encoder([said]).get_feature_names_out([name]))
+    if said == _DATE:
+        return [name, *PublicCalendar().get_feature_names_out([name])]
+    return [] if said in (_CATEGORY, _DROP) else [name]
 
 
 class _Rule:
@@ -114,12 +156,12 @@ class _Others(_Rule):
 
     def __call__(self, X: Any) -> list[Any]:
         words = self._words(X)
-        if more := [name for name in words if name not in self.known]:
-            raise ValueError(
-                f'columns must say what {_listed(more)} of X holds, or "drop" to leave it out; got nothing.'
-            )
-        if missing := [name for name in self.known if name not in words]:
-            raise ValueError(f"columns says what {_listed(missing)} holds, which X does not have.")
+        more = [name for name in words if name not in self.known]
+        missing = [name for name in self.known if name not in words]
+        if more or missing:
+            halves = [f'say what {_listed(more)} of X holds, or "drop" to leave it out'] * bool(more)
+            halves += [f"have no {_listed(missing)}, which X does not have"] * bool(missing)
+            raise ValueError(f"columns must {', and '.join(halves)}.")
         others: dict[tuple[str, str], list[Any]] = {}
         for name, word in words.items():
             wanted = self.known[name]
@@ -128,19 +170,15 @@ class _Others(_Rule):
                 others.setdefault((wanted, word), []).append(name)
         if others:
             said = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
-            text = any(word == "text" for _, word in others)
-            raise TypeError(
-                f"columns says {'; '.join(said)}. Convert first (pandas.to_numeric, pandas.to_datetime), or say what "
-                "they hold."
-                + " Cut currency and the like beforehand: errors='coerce' makes a gap of '€1,200'."
-                * text
-            )
+            got = {word for _, word in others}
+            advice = [text for word, text in _ADVICE.items() if word in got or not word]
+            raise TypeError(f"columns says {'; '.join(said)}. {' '.join(advice)}")
         return [name for name, said in self.known.items() if said == _DROP]
 
 
 def _listed(names: list[Any]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(repr(str(name)) for name in names[:5]) + more
+    return ", ".join(repr(name if isinstance(name, int) else str(name)) for name in names[:5]) + more
 
 
 def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
@@ -197,10 +235,11 @@ def make_private_pipeline(
     columns : mapping, optional
         What every column of the table holds, by name, or by position in an array:
 
-        * ``(low, high)``, a tuple: numbers with public limits;
+        * ``(low, high)``, a tuple, or ``{"limits": [low, high]}``: numbers with public limits;
         * ``"number"``: numbers whose limits are not known;
-        * ``"date"``: dates or times;
-        * a list of values: these, and one class for missing and all other values;
+        * ``"date"``: dates or times, see the notes;
+        * a list of values: these, and one class for missing and all other values. Two numbers might be limits: write
+          ``{"values": [0, 1]}``;
         * ``"category"``: the values that the type of the column declares (booleans, pandas' categories, polars'
           enumerations);
         * ``"drop"``: nothing that the model gets.
@@ -244,9 +283,10 @@ def make_private_pipeline(
     Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3 ε,
     need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
     labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
-    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, beside their places
-    in the week and the year. Linear models know which columns are indicators, or places in the calendar: their unit is
-    public, so that nothing is spent to find it.
+    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for
+    the time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
+    which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find it.
+    Features are called after their columns; if two would have one name, all have the prefix "numbers__", "lists__", ….
 
     Examples
     --------
@@ -273,6 +313,7 @@ def make_private_pipeline(
         return make_pipeline(PublicNumbers(), *_number_steps(last, splines, limits))
 
     entries: list[tuple[str, Any, Any]]
+    twins = ""
     if columns is None:
         entries = [
             ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
@@ -281,6 +322,7 @@ def make_private_pipeline(
         ]
     else:
         said = _read_schema(columns)
+        twins = repeated(each for name, one in said.items() for each in _features(str(name), one, encoder))
         limits = {
             name: each if isinstance(each, tuple) else None
             for name, each in said.items()
@@ -299,6 +341,6 @@ def make_private_pipeline(
         entries.insert(
             0, ("others", "drop", _Others(known))
         )  # looks at names and types before others look for theirs
-    table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=False)
+    table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=bool(twins))
     steps = [("columns", table), *middle, ("model", last)]
     return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

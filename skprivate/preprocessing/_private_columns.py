@@ -69,7 +69,7 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         ) as release:
             released = mechanism.run(data, release)
         self._warn(mechanism, n_units, unit)
-        self._store(released, mechanism, X)
+        self._store(released, mechanism)
         return self
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -91,8 +91,8 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         """Make the mechanism from public numbers; ``n_units`` is None if it is private."""
         raise NotImplementedError
 
-    def _store(self, released, mechanism, X):
-        """Set the fitted attributes from released numbers; of X only the public types are used."""
+    def _store(self, released, mechanism):
+        """Set the fitted attributes from released numbers."""
         raise NotImplementedError
 
     def _names_out(self, names):

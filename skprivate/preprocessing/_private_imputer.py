@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import StrOptions
-from skprivate._validation import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
+from skprivate._sklearn import StrOptions, _get_output_config
+from skprivate._validation import (
+    any_table,
+    filled_frame,
+    in_own_type,
+    missing_mask,
+    plain_entry,
+    refuse_other_kinds,
+)
 from skprivate.base import AdjacencyName
-from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.preprocessing._columns import numeric_table
 from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
 from skprivate.preprocessing._private_columns import PrivateColumns
@@ -124,6 +131,7 @@ class PrivateImputer(PrivateColumns):
         Returns
         -------
         X_filled : ndarray of shape (n_samples, n_features), or (n_samples, 2·n_features) with ``add_indicator``
+            Where `set_output` asks for a data frame, columns that modes fill keep their types, without the indicators.
         """
         check_is_fitted(self)
         table = self._read(self, X, reset=False)
@@ -131,6 +139,14 @@ class PrivateImputer(PrivateColumns):
         filled = table.astype(object if self.strategy == "most_frequent" else np.float64)  # a copy
         for j in range(table.shape[1]):
             filled[missing[:, j], j] = self.statistics_[j]
+        library = _get_output_config("transform", self)["dense"]
+        if (
+            filled.dtype == object
+            and library == type(X).__module__.partition(".")[0]
+            and not self.add_indicator
+        ):
+            with suppress(Exception):  # the type may lack the value, such as a list of categories
+                return filled_frame(X, self.statistics_.tolist())
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
 
     def _names_out(self, names):
@@ -151,20 +167,22 @@ class PrivateImputer(PrivateColumns):
 
     def _check_types(self, X, *, entry_types):
         if self.strategy == "most_frequent":
-            refuse_other_kinds(X, dict(enumerate(self._categories())), entry_types=entry_types)
+            listed = dict(enumerate(self._categories()))
+            refuse_other_kinds(X, listed, entry_types=entry_types)
+            self._listed = in_own_type(X, listed)
 
     def _mechanism(self, n_units):
         common = {"n_columns": self.n_features_in_, **self._budget()}
         if self.strategy == "most_frequent":
-            return ColumnModes(**common, categories=tuple(map(tuple, self._categories())))
+            return ColumnModes(**common, categories=tuple(map(tuple, self._listed.values())))
         if self.strategy == "mean":
             return ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
         return ColumnMedians(**common, bounds=self._checked_bounds(partly=True))
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         if self.strategy == "most_frequent":
             self.statistics_ = np.empty(self.n_features_in_, dtype=object)
-            self.statistics_[:] = in_own_type(as_partitions(X).empty if is_partitioned(X) else X, released)
+            self.statistics_[:] = released
         else:
             self.statistics_ = released.means if self.strategy == "mean" else np.array(released)
 

@@ -113,7 +113,7 @@ class PrivateKBinsDiscretizer(PrivateColumns):
         n_bins = self._bins_per_column(self.n_features_in_)
         return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         self.bin_edges_ = [np.unique(edges) for edges in mechanism.with_ends(released)]
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
 

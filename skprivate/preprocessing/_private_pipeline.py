@@ -23,7 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._messages import delta_number, positive
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import public_labels, read_labels, read_numbers, refuse_elsewhere, validate_data
+from skprivate._validation import public_labels, read_labels, read_numbers, refuse_no_table, validate_data
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
@@ -92,7 +92,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 f"X of a pipeline with one budget must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
             )
-        refuse_elsewhere(X)
+        refuse_no_table(X)
         given = {name: value for name, value in params.items() if value is not None}
         whole = any("__" not in name for name in given)
         if whole and not get_config().get("enable_metadata_routing", False):

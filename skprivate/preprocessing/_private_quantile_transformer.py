@@ -120,7 +120,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
         n_bins = (int(self.n_quantiles) - 1,) * self.n_features_in_
         return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         self.quantiles_ = np.column_stack(mechanism.with_ends(released))
         self.references_ = np.linspace(0.0, 1.0, self.n_quantiles)
 

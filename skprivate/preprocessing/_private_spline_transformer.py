@@ -190,7 +190,7 @@ class PrivateSplineTransformer(PrivateColumns):
             TooFewUnitsWarning,
         )
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         n_columns = self.n_features_in_
         if not mechanism.n_bins:
             self._splines, self.n_outputs_, self.row_bound_ = None, 1, np.inf

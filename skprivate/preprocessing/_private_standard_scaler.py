@@ -115,7 +115,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
             n_columns=self.n_features_in_, n_units=n_units, bounds=self._checked_bounds(), **self._budget()
         )
 
-    def _store(self, released, mechanism, X):
+    def _store(self, released, mechanism):
         self.mean_ = released.means
         self.scale_ = released.scales
         self.var_ = released.scales**2

@@ -17,6 +17,8 @@ from skprivate._validation import (
     code_numbers,
     columns_in_words,
     declared_values,
+    in_own_type,
+    public_values,
     refuse_other_kinds,
 )
 from skprivate.partitions import OverBlocks
@@ -43,25 +45,22 @@ def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[A
             lists.append(categories[key])
     else:
         entries = list(categories)
-        nested = bool(entries) and all(_is_list(entry) for entry in entries)
-        lists = entries if nested else [entries] * n_columns
+        nested = bool(entries) and all(public_values(entry) is not None for entry in entries)
+        lists = entries if nested else [categories] * n_columns
         if len(lists) != n_columns:
             raise ValueError(
                 f"categories must have one list for each of the {n_columns} columns, got {len(lists)}."
             )
-    result = [list(entry) if _is_list(entry) else [] for entry in lists]
-    for name, entry in zip(known, result, strict=True):
+    result = [public_values(entry) or [] for entry in lists]
+    for name, given, entry in zip(known, lists, result, strict=True):
         if not entry:
-            raise ValueError(f"categories of column {name} must be a list of at least one value.")
+            raise ValueError(
+                f"categories of column {name} must be a list of at least one value, got {type(given).__name__}. "
+                "Write list(...) for what has no order."
+            )
         if not all_differ(entry):
             raise ValueError(f"categories of column {name} must differ from each other, got {entry!r}.")
     return result
-
-
-def _is_list(entry: Any) -> bool:
-    if isinstance(entry, str | bytes):
-        return False
-    return isinstance(entry, Sequence) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 1) == 1)
 
 
 class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
@@ -97,9 +96,9 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
     def _codes(self, X: Any) -> Any:
         """Number the category of each entry; all others get the number of categories."""
         self._validate_params()
-        X = any_table(self, X, reset=False)
-        lists = self._categories(X.shape[1])
-        columns = [code_numbers(X[:, j], categories) for j, categories in enumerate(lists)]
+        table = any_table(self, X, reset=False)
+        lists = in_own_type(X, dict(enumerate(self._categories(table.shape[1]))))
+        columns = [code_numbers(table[:, j], categories) for j, categories in lists.items()]
         return np.stack(columns, axis=1)
 
     def _categories(self, n_columns: int) -> list[list[Any]]:
@@ -212,16 +211,11 @@ class PublicOneHotEncoder(PublicEncoder):
         names : ndarray of str
         """
         names = _check_feature_names_in(self, input_features)
-        rest = ["rest"] if self.handle_unknown == "rest" else []
-        lists = self._categories(len(names))
-        return np.array(
-            [
-                f"{name}_{value}"
-                for name, values in zip(names, lists, strict=True)
-                for value in [*values, *rest]
-            ],
-            dtype=object,
-        )
+        lists = [list(map(str, values)) for values in self._categories(len(names))]
+        if self.handle_unknown == "rest":
+            lists = [[*values, "unlisted" if "rest" in values else "rest"] for values in lists]
+        found = [f"{name}_{value}" for name, values in zip(names, lists, strict=True) for value in values]
+        return np.array(found, dtype=object)
 
     def _encoder(self, n_columns):
         extra = self.handle_unknown == "rest"

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from skprivate._sklearn import _check_feature_names_in
 from skprivate._validation import any_table, columns_in_words, frame_columns, is_frame, validate_data
+from skprivate.preprocessing._columns import finite_or_missing
 from skprivate.privacy import Versioned
 
 #: Midnight, and in UTC where times have a zone; a Saturday.
@@ -28,11 +29,12 @@ _DAYS |= {"h": Fraction(1, 24), "m": Fraction(1, 1440)}
 _DAYS |= {
     unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
 }
-#: Points of the week and of the year on the circle. Looked up: vectorised sines may round a row by its place.
-_WEEK, _YEAR = (
+#: Points of the week, year and day on the circle. Looked up: vectorised sines may round a row by its place.
+_WEEK, _YEAR, _DAY_BY_MINUTES = (
     np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])
-    for n in (7, _DAYS_OF_YEAR)
+    for n in (7, _DAYS_OF_YEAR, 1440)
 )
+_DAY_BY_MINUTES -= _DAY_BY_MINUTES[0]
 
 
 class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -46,7 +48,7 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
-        return self._days(X, reset=False)
+        return finite_or_missing(self, self._days(X, reset=False))
 
     def _days(self, X: Any, *, reset: bool) -> NDArray[Any]:
         if is_frame(X):
@@ -59,10 +61,10 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         other = [j for j, column in enumerate(numbers) if column is None]
         if other:
             raise TypeError(
-                f"{columns_in_words(X, other)} of X must hold numbers or dates. Convert them first, list their values, "
-                'or leave them out ("drop").'
+                f"{columns_in_words(X, other)} of X must hold numbers or dates, got text or a mixture. Convert them, "
+                'list their values, or leave them out ("drop").'
             )
-        return np.column_stack(numbers) if numbers else np.empty((len(X), 0))  # type: ignore[arg-type]
+        return np.column_stack(numbers)  # type: ignore[arg-type]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -72,23 +74,32 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
 
 
 class PublicCalendar(PublicNumbers):
-    """Places of dates in the week and in the year, each a point of a circle; (0, 0) where missing."""
+    """Places of dates in the week, in the year and in the day, each a point of a circle; (0, 0) where missing.
+
+    The circle of the day goes through (0, 0) at midnight: dates without times have nothing there.
+    """
 
     looks_at_no_data: ClassVar[bool] = True
+    #: For `check_pipeline`.
+    _makes: ClassVar[str] = (
+        "dates are days since 2000-01-01, and places in the week, the year and the day; in UTC where they have a zone"
+    )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        days = np.floor(self._days(X, reset=False))
+        days = self._days(X, reset=False)
         missing = ~np.isfinite(days)
         days = np.where(missing, 0.0, days)
+        times, days = days - np.floor(days), np.floor(days)
+        minute = _DAY_BY_MINUTES[np.mod(np.rint(1440 * times), 1440).astype(np.int64)]
         week = _WEEK[np.mod(days, 7).astype(np.int64)]
         year = _YEAR[np.mod(days, _DAYS_OF_YEAR).astype(np.int64)]
-        points = np.concatenate([week, year], axis=2)
+        points = np.concatenate([week, year, minute], axis=2)
         points[missing] = 0.0
         return points.reshape(len(days), -1)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         names = _check_feature_names_in(self, input_features)
-        places = [f"{cycle}_{axis}" for cycle in ("week", "year") for axis in ("sin", "cos")]
+        places = [f"{cycle}_{axis}" for cycle in ("week", "year", "day") for axis in ("sin", "cos")]
         return np.array([f"{name}_{place}" for name in names for place in places], dtype=object)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from skprivate._sklearn import Interval, _fit_context
-from skprivate._validation import in_order, validate_data
+from skprivate._validation import check_bounds, in_order, validate_data
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._columns import by_position, clip_overflow
 from skprivate.privacy import Versioned
@@ -106,7 +106,10 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
                     f"from_bounds needs lower and upper as two arguments, such as from_bounds(0, 1), or one mapping "
                     f"{{column: (low, high)}}, got {lower!r} alone."
                 )
-            one_by_one = {name: cls.from_bounds(*pair) for name, pair in lower.items()}
+            one_by_one = {
+                name: cls.from_bounds(*check_bounds({0: pair}, 1, [name], parameter="limits")[0])
+                for name, pair in lower.items()
+            }
             center, scale = (
                 {name: float(getattr(scaler, constant)) for name, scaler in one_by_one.items()}
                 for constant in ("center", "scale")

@@ -80,8 +80,11 @@ def test_bad_bounds():
     for lower, upper in [(1, 1), (2, 1), (0, np.inf), (np.nan, 1)]:
         with pytest.raises(ValueError, match="lower < upper"):
             PublicScaler.from_bounds(lower, upper)
-        with pytest.raises(ValueError, match="lower < upper"):
+        with pytest.raises(ValueError, match="limits of column 'a' must be finite with low < high"):
             PublicScaler.from_bounds({"a": (lower, upper)})
+    for pair in ((0, None), 5, (1, 2, 3), "ab"):
+        with pytest.raises(ValueError, match="limits of column 'a' must be a pair"):
+            PublicScaler.from_bounds({"a": pair})
     for alone in ((0, 1), [(0, 1), (2, 3)], 0, np.array([0, 1])):
         with pytest.raises(ValueError, match=r"two arguments, such as from_bounds\(0, 1\).*got .* alone"):
             PublicScaler.from_bounds(alone)

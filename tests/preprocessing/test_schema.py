@@ -1,0 +1,295 @@
+"""What a schema says is read in one way, or refused by name before a row is read."""
+
+import json
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skprivate import (
+    CuratedBagGAMClassifier,
+    PrivacyLedger,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+    check_pipeline,
+    make_private_pipeline,
+)
+from skprivate.preprocessing import PublicOneHotEncoder
+from skprivate.preprocessing._make_private_pipeline import _read_schema
+from skprivate.preprocessing._public_numbers import PublicCalendar
+
+NUMBERS = st.one_of(
+    st.integers(-1000, 1000),
+    st.floats(-1e6, 1e6),
+    st.decimals(-1000, 1000, places=2),
+    st.integers(-1000, 1000).map(np.int64),
+    st.floats(-100, 100, width=32).map(np.float32),
+)
+NO_LIMIT = st.sampled_from(
+    [None, float("nan"), float("inf"), np.nan, pd.NA, Decimal("NaN"), Decimal("Infinity")]
+)
+#: Sequences as libraries hold them.
+HOLDERS = [
+    list,
+    np.array,
+    pd.Index,
+    pd.Series,
+    pl.Series,
+    pa.array,
+    lambda values: pa.chunked_array([values]),
+    lambda values: pd.Series(values).unique(),
+    lambda values: pd.Series(values).astype("category").cat.categories,
+    lambda values: dict.fromkeys(values).keys(),
+    lambda values: dict(enumerate(values)).values(),
+]
+
+
+def read(said):
+    return _read_schema({"a": said, "other": "number"})["a"]
+
+
+@given(NUMBERS, NUMBERS)
+def test_two_numbers_are_limits_in_a_tuple_and_an_error_elsewhere(low, high):
+    if not float(low) < float(high):
+        with pytest.raises(ValueError, match="^limits of column 'a' must be finite with low < high"):
+            read((low, high))
+        return
+    expected = (float(low), float(high))
+    assert (
+        read((low, high))
+        == read({"limits": [low, high]})
+        == read({"limits": np.array([low, high])})
+        == expected
+    )
+    for hold in (list, np.array, lambda pair: dict.fromkeys(pair).keys()):
+        with pytest.raises(
+            ValueError,
+            match="of 'a' are limits or values.*limits\": .*values\": ",
+        ):
+            read(hold([low, high]))
+    assert read({"values": [low, high]}) == [low, high]
+
+
+@given(NUMBERS, NO_LIMIT, st.booleans())
+def test_what_is_no_limit_makes_no_categories_of_a_pair(number, other, swapped):
+    pair = (other, number) if swapped else (number, other)
+    with pytest.raises(ValueError, match="^limits of column 'a' must be (finite|a pair)"):
+        read(pair)
+    with pytest.raises(ValueError, match="^columns must say if"):
+        read(list(pair))
+
+
+def test_a_schema_survives_json_or_is_refused():
+    schema = {
+        "limits": (0, 9),
+        "spelled": {"limits": [0, 9]},
+        "values": {"values": [0, 1]},
+        "flag": [False, True],
+        "words": ["a", "b"],
+        "three": [1, 2, 3],
+        "day": "date",
+        "other": "drop",
+    }
+    there = {name: json.loads(json.dumps(said)) for name, said in schema.items()}
+    with pytest.raises(ValueError, match="of 'limits' are limits or values"):
+        _read_schema(there)
+    del schema["limits"], there["limits"]
+    assert _read_schema(there) == _read_schema(schema)
+
+
+@pytest.mark.parametrize("hold", HOLDERS)
+@pytest.mark.parametrize("values", [["p", "q"], [1, 2, 3], [0.5, 1.5, 2.5]])
+def test_lists_of_values_are_taken_as_libraries_hold_them(hold, values):
+    assert read(hold(values)) == values
+    assert (
+        PublicOneHotEncoder({"a": hold(values)})
+        .fit(pd.DataFrame({"a": values}))
+        .transform(pd.DataFrame({"a": values}))
+        .tolist()
+        == np.eye(len(values) + 1)[:-1].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"p", "q"},
+        frozenset("pq"),
+        {"p": 1, "q": 2},
+        [["p"], ["q"]],
+        ["p", "p"],
+        "pq",
+        pd.DataFrame({"a": ["p"]}),
+        7,
+    ],
+)
+def test_what_is_no_list_of_values_is_refused_at_construction(said):
+    with pytest.raises(ValueError, match="must have limits .*for 'a'.*list") as caught:
+        read(said)
+    assert "p  " not in str(caught.value)
+    if not isinstance(said, str | int):
+        with pytest.raises(ValueError, match="categories of column a must"):
+            PublicOneHotEncoder({"a": said}).fit(pd.DataFrame({"a": ["p"]}))
+
+
+def model(columns=None, kind=UserLevelSGDClassifier, **options):
+    options = {"classes": [0, 1], **options} if kind is not UserLevelSGDRegressor else options
+    return make_private_pipeline(kind(random_state=0, **options), columns, epsilon=3.0)
+
+
+def table(n=2000):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+    return X, (X["a"] > 0).astype(int)
+
+
+SIMULATED = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@SIMULATED
+def test_limits_of_any_number_type_are_the_same_limits():
+    X, y = table()
+    found = [
+        model({"a": pair, "b": "number"}).fit(X, y)["model"].coef_
+        for pair in (
+            (-4, 4),
+            (Decimal(-4), Decimal("4.0")),
+            (np.float32(-4), np.int8(4)),
+            {"limits": [-4, 4]},
+        )
+    ]
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def refused(columns, X, y, error, match, **options):
+    """The message of a fit that is refused, before anything is charged."""
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-3)
+    with pytest.raises(error, match=match) as caught:
+        model(columns, **options).set_params(ledger=ledger).fit(X, y)
+    assert not ledger.entries()
+    return str(caught.value)
+
+
+NO_TABLES = {
+    "a column": lambda X: X["a"],
+    "an array of one dimension": lambda X: X["a"].to_numpy(),
+    "a cube": lambda X: np.zeros((len(X), 2, 2)),
+    "a number": lambda X: np.array(12.34567),
+    "a dict": lambda X: {"a": X["a"], "b": X["b"]},
+    "records": lambda X: X.to_records(),
+    "an index": lambda X: pd.Index(X["a"]),
+    "a polars series": lambda X: pl.Series(X["a"]),
+    "no columns": lambda X: X[[]],
+    "an array without columns": lambda X: np.zeros((len(X), 0)),
+    "names twice": lambda X: X.set_axis(["a", "a"], axis=1),
+    "names twice in arrow": lambda X: pa.table([pa.array(X["a"])] * 2, names=["a", "a"]),
+}
+
+
+@SIMULATED
+@pytest.mark.parametrize("kind", NO_TABLES)
+@pytest.mark.parametrize("columns", [None, {"a": "number", "b": "number"}])
+def test_what_is_no_table_is_refused_in_one_message_everywhere(kind, columns):
+    X, y = table(50)
+    X = NO_TABLES[kind](X)
+    said = refused(columns, X, y, (TypeError, ValueError), "^X must (have|be) ")
+    assert not any(digits in said for digits in ("12.3", "0.12"))
+    for alone in (UserLevelSGDClassifier(), PublicOneHotEncoder([1, 2])):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            alone.fit(X, y)
+        assert str(caught.value) == said
+
+
+@SIMULATED
+def test_a_target_that_is_no_column_is_refused():
+    X, _ = table(50)
+    for y in ("b", {"b"}, 3.0):
+        for kind in (UserLevelSGDClassifier, UserLevelSGDRegressor):
+            said = refused(
+                {"a": "number", "b": "number"}, X, y, TypeError, "^y must hold one .* for each row", kind=kind
+            )
+            assert "3" not in said
+
+
+def test_nothing_left_is_refused_at_construction():
+    with pytest.raises(ValueError, match="^columns must leave"):
+        model({"a": "drop", "b": "drop"})
+
+
+@SIMULATED
+def test_errors_of_a_schema_say_both_halves_and_what_helps():
+    X, y = table(200)
+    said = refused(
+        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^columns must "
+    )
+    assert "'Age '" in said and "'Age'" in said
+    said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^columns must ")
+    assert "what 0 of X" in said and "no '0'" in said
+    waits = X.assign(wait=pd.to_timedelta(X["a"].abs(), unit="h"))
+    said = refused(
+        {"a": "number", "b": "number", "wait": "number"}, waits, y, TypeError, "of the type durations"
+    )
+    assert "total_seconds" in said
+    X.loc[5, "b"] = np.inf
+    for kind in (UserLevelSGDClassifier, CuratedBagGAMClassifier):
+        for columns in (None, {"a": "number", "b": (0, 1)}):
+            refused(columns, X, y, ValueError, "^Input X contains infinity in column 'b'", kind=kind)
+    y = y.astype(float).where(X.index != 3)
+    refused(None, X[["a"]], y, ValueError, "^y has missing labels or numbers", kind=UserLevelSGDRegressor)
+
+
+@SIMULATED
+@pytest.mark.parametrize(
+    ("schema", "make"),
+    [
+        ({"sex": ["f", "m"], "sex_f": (-1, 1)}, lambda n: {"sex": ["f", "m"] * n, "sex_f": [0.5, 1] * n}),
+        (
+            {"at": "date", "at_day_sin": "number"},
+            lambda n: {"at": pd.Timestamp(2020, 1, 1), "at_day_sin": [0.5, 1] * n},
+        ),
+        ({"g": ["x", "rest"], "b": "number"}, lambda n: {"g": ["x", "rest"] * n, "b": [0.5, 1] * n}),
+    ],
+)
+def test_features_have_different_names(schema, make):
+    X = pd.DataFrame(make(1000))
+    fitted = model(schema).set_output(transform="pandas").fit(X, [0, 1] * 1000)
+    names = list(fitted[:-1].get_feature_names_out())
+    assert len(set(names)) == len(names) == fitted["model"].coef_.size
+    assert list(fitted[:-1].transform(X).columns) == names
+
+
+def test_a_time_has_a_place_in_the_day_and_midnight_none():
+    hours = pd.date_range("2024-03-01", periods=48, freq="30min")
+    found = PublicCalendar().fit_transform(pd.DataFrame({"t": hours}))[:, 4:]
+    turn = 2 * np.pi * np.arange(48) / 48
+    np.testing.assert_allclose(found, np.column_stack([np.sin(turn), np.cos(turn) - 1]), atol=1e-12)
+    days = pl.DataFrame({"t": hours.date})
+    assert not PublicCalendar().fit_transform(days)[:, 4:].any()
+    assert not PublicCalendar().fit_transform(pd.DataFrame({"t": [pd.NaT, pd.NaT]})).any()
+
+
+@SIMULATED
+def test_the_hour_is_learnt_and_the_report_says_what_a_date_becomes():
+    rng = np.random.default_rng(0)
+    minutes = rng.integers(0, 1440, 4000)
+    X = pd.DataFrame({"t": pd.Timestamp("2024-01-01") + pd.to_timedelta(minutes, unit="min")})
+    y = np.cos(2 * np.pi * minutes / 1440)
+    fitted = model({"t": "date"}, kind=UserLevelSGDRegressor).fit(X, y)
+    assert fitted.score(X, y) > 0.9
+    assert "places in the week, the year and the day" in str(check_pipeline(fitted))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_warnings_say_nothing_about_narrow_types(frame):
+    """Public numbers that a type cannot hold are found nowhere, without a word about rows."""
+    X = frame({"a": np.array([0.1, 2.0, np.nan], np.float32)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        codes = PublicOneHotEncoder({"a": [0.1, 1e300, 10**400]}).fit_transform(X)
+    assert codes.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
