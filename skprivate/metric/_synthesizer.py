@@ -184,7 +184,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If bounds are degenerate or not those of the columns, if the grid is too large, if there are more than 63
+            If bounds are degenerate or not those of the columns, if the grid is too large, if there are more than 62
             columns of numbers, or, with ``out_of_bounds="raise"``, if a value is outside.
         TypeError
             If a column holds dates, or is of a type that synthetic rows cannot have.
@@ -248,7 +248,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         columns = check_categories(self.categories, self.n_features_in_, names, declared)
         if len(columns.numeric) > MOST_NUMBERS:
             raise ValueError(
-                f"X must have at most {MOST_NUMBERS} columns of numbers, got {len(columns.numeric)}. Take fewer columns."
+                f"X must have at most {MOST_NUMBERS} columns of numbers, got {len(columns.numeric)}. Take fewer."
             )
         schema.refuse_other_types(
             columns.decode(np.zeros((1, len(columns.numeric))), np.zeros(1, np.int64)), columns.values
