@@ -296,8 +296,13 @@ def plan_label_noise(
 #: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
 _EXPONENTS = np.arange(-30, 41)
 _CELLS = _EXPONENTS.size
-#: Number of counts that find an interval.
+#: Number of counts that find an interval, and of those that narrow it where its ends differ by at most this factor.
 RANGE_COUNTS = 2 * _CELLS + 1
+CELL_COUNTS, _FAR = 64, 8.0
+#: Standard deviations of a normal law that a narrowed interval spans on each side.
+_REACH = 3.0
+#: Labels of which less than this share is outside one cell may all lie in a part of it.
+_WITHIN = 0.25
 #: Probability that noise alone makes any count significant.
 _FALSE_POSITIVE_RATE = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
@@ -313,6 +318,11 @@ _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 def range_share(n_rows: int, epsilon: float) -> float:
     """Choose the budget share that finds an interval, by public numbers."""
     return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
+
+
+def narrows(n_rows: int, epsilon: float) -> bool:
+    """Decide by public numbers whether half of that share narrows the interval: the other half must do to find it."""
+    return n_rows * epsilon * range_share(n_rows, epsilon) >= 2 * _SHARE
 
 
 def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
@@ -365,6 +375,65 @@ def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
     if least > _HIDDEN_SHARE * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
     return -_largest_label(-first), _largest_label(last)
+
+
+def is_far(bounds: Bounds) -> bool:
+    """Tell if an interval of powers of two is so far from 0 that it says little about how labels spread."""
+    low, high = bounds
+    return low * high > 0 and max(abs(low), abs(high)) <= _FAR * min(abs(low), abs(high))
+
+
+def warn_of_far(bounds: Bounds) -> None:
+    """Warn of labels that may spread much less than an interval far from 0."""
+    low, high = bounds
+    warn_caller(
+        f"labels between {low:g} and {high:g} may spread much less than that, and the noise does not: give "
+        "label_bounds, subtract a public number, or use more rows or a larger epsilon.",
+        UserWarning,
+    )
+
+
+def cell_counts(labels: NDArray[Any], bounds: Sequence[Bounds]) -> NDArray[np.int64]:
+    """Count labels (n_outputs, n_samples) in equal cells of the interval of their output, output by output; private."""
+    counts = []
+    for own, (low, high) in zip(labels.astype(np.float64), bounds, strict=True):
+        place = (own - low) * (CELL_COUNTS / (high - low))
+        inside = place[(place >= 0) & (place < CELL_COUNTS)].astype(np.int64)
+        counts.append(np.bincount(inside, minlength=CELL_COUNTS))
+    return np.concatenate(counts).astype(np.int64, copy=False)
+
+
+def narrowed_bounds(
+    counts: NDArray[np.int64], bounds: Sequence[Bounds], n_rows: int, noise: LabelNoise, release: Release
+) -> list[Bounds]:
+    """Narrow intervals far from 0 to the labels in them; ``counts`` are private, from `cell_counts`.
+
+    What stays as wide as a power of two, or has all labels in one cell, warns: labels may spread much less.
+    """
+    noisy = noise.draw(counts, release).reshape(-1, CELL_COUNTS)
+    # From here on everything is released.
+    return [_narrowed(own, one, noise, n_rows) for own, one in zip(noisy, bounds, strict=True)]
+
+
+def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int) -> Bounds:
+    """Span the cells above the noise; where labels hide below it, reach on as far as those of a normal law would."""
+    seen = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
+    if not is_far(bounds):
+        return bounds
+    if not seen.size:
+        warn_of_far(bounds)
+        return bounds
+    first, last = int(seen[0]), int(seen[-1]) + 1
+    error = _SIGNIFICANT_ERRORS / 2 * math.sqrt(noise.variance * (last - first))
+    hidden = (n_rows - float(noisy[first:last].sum()) + error) / n_rows
+    reach = _REACH / -ndtri(min(max(hidden, math.erfc(_REACH / math.sqrt(2.0))), 0.9) / 2)
+    middle, half = (first + last) / 2, (last - first) / 2 * reach
+    low, high = bounds
+    cell = (high - low) / CELL_COUNTS
+    found = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))
+    if last - first == 1 and hidden < _WITHIN:
+        warn_of_far(found)
+    return found
 
 
 def _extend_to_hidden(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._labels import (
+    CELL_COUNTS,
     LABEL_STEPS,
     RANGE_COUNTS,
     Bounds,
@@ -27,6 +28,10 @@ from skprivate.aggregate.tables._labels import (
     NoiseName,
     are_labels,
     bounds_of_outputs,
+    cell_counts,
+    is_far,
+    narrowed_bounds,
+    narrows,
     number_contributions,
     plan_label_noise,
     private_label_bounds,
@@ -34,6 +39,7 @@ from skprivate.aggregate.tables._labels import (
     range_share,
     square_contributions,
     warn_of_absent,
+    warn_of_far,
 )
 from skprivate.partitions import Partitions
 from skprivate.privacy import (
@@ -173,6 +179,10 @@ def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
     return exact_sum(square_contributions(steps))
 
 
+def _cell_counts(block: Labelled, *, bounds: OutputBounds) -> NDArray[np.int64]:
+    return cell_counts(block.targets, bounds)
+
+
 def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
     return range_counts(block.targets, nonnegative=nonnegative)
 
@@ -275,10 +285,10 @@ class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
-    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them. If
-    ``shared``, all take, and report, one interval from the lowest to the highest of the ends. ``with_squares``
-    releases the sum of squares of each output too, of rows most of which are in equally many bags. ``further`` are more
-    assumptions than those of the bags.
+    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them, and, if
+    ``narrows``, of those that narrow an interval far from 0. If ``shared``, all take, and report, one interval from the
+    lowest to the highest of the ends. ``with_squares`` releases the sum of squares of each output too, of rows most of
+    which are in equally many bags. ``further`` are more assumptions than those of the bags.
     """
 
     bags: Any
@@ -286,6 +296,7 @@ class NumberSums(Mechanism):
     label_bounds: OutputBounds | None
     noise: LabelNoise | None = None
     finding: LabelNoise | None = None
+    narrows: bool = False
     nonnegative: bool = False
     with_squares: bool = False
     shared: bool = False
@@ -314,12 +325,14 @@ class NumberSums(Mechanism):
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
-        bounds = bounds_of_outputs(label_bounds, n_outputs)
+        bounds, twice = bounds_of_outputs(label_bounds, n_outputs), False
         if epsilon is not None:
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if bounds is not None else range_share(n_rows, epsilon)
-            size = n_outputs * (bags.n_bags + with_squares + (RANGE_COUNTS if bounds is None else 0))
+            twice = bounds is None and narrows(n_rows, epsilon)
+            counts = RANGE_COUNTS * (bounds is None) + CELL_COUNTS * twice
+            size = n_outputs * (bags.n_bags + with_squares + counts)
             # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
             # one of squares by all steps at most.
             noise = plan_label_noise(
@@ -338,15 +351,16 @@ class NumberSums(Mechanism):
                     epsilon=epsilon,
                     delta=delta,
                     mechanism=noise.mechanism,
-                    share=finding_share,
+                    share=finding_share / (1 + twice),
                 )
-        return cls(bags, n_outputs, bounds, noise, finding, with_squares=with_squares, **options)
+        return cls(bags, n_outputs, bounds, noise, finding, twice, with_squares=with_squares, **options)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1)]
+        sizes = [] if self.finding is None else [RANGE_COUNTS, *([CELL_COUNTS] if self.narrows else [])]
+        found = [(self.finding.event(size * self.n_outputs), 1) for size in sizes]
         return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
 
     @property
@@ -365,11 +379,7 @@ class NumberSums(Mechanism):
         """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
-            counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
-            n_rows = int(counts.sum()) // self.n_outputs
-            bounds = tuple(
-                private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
-            )
+            bounds = self._find_bounds(rows, self.finding, release)
         assert bounds is not None and self.noise is not None
         if self.shared:
             bounds = ((min(low for low, _ in bounds), max(high for _, high in bounds)),) * self.n_outputs
@@ -394,6 +404,18 @@ class NumberSums(Mechanism):
             self.noise.variance * step**2,
             squares,
         )
+
+    def _find_bounds(self, rows: Partitions, finding: LabelNoise, release: Release) -> OutputBounds:
+        counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
+        n_rows = int(counts.sum()) // self.n_outputs
+        bounds = tuple(private_label_bounds(counts, n_rows, finding, release, nonnegative=self.nonnegative))
+        if not self.narrows:
+            for far in filter(is_far, bounds):
+                warn_of_far(far)
+        elif any(map(is_far, bounds)):
+            inside = rows.sum(partial(_cell_counts, bounds=bounds))
+            bounds = tuple(narrowed_bounds(inside, bounds, n_rows, finding, release))
+        return bounds
 
     def _square_sums(
         self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray
