@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -13,9 +14,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
+from skprivate._messages import TooFewUnitsWarning, warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
-from skprivate._validation import column_names, declared_values, is_frame, refuse_other_kinds
+from skprivate._validation import column_label, column_names, declared_values, is_frame, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import Box, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
@@ -37,6 +38,7 @@ from skprivate.privacy import (
     fingerprint,
     public_generator,
     refuse_other_index,
+    warn_caller,
 )
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -60,9 +62,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Neighbouring data sets: one row more or less, or rows that moved.
     bounds : "private", dict {column: (low, high)}, pair (lower, upper), default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
-        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget,
-        and needs some 1000 rows · columns / epsilon, more with many columns. Values outside are clipped. With
-        ``categories``, bounds are those of the remaining columns.
+        column. "private" (with ``metric="rows"``) finds a range by noisy counts and the exponential mechanism. That
+        takes 10 % of the budget and some 1000 rows · columns / epsilon, more with many columns. Values outside are
+        clipped. With ``categories``, bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name. Columns of a
         frame whose type declares values (booleans, categories of pandas, enumerations) need none: they are categories
@@ -194,7 +196,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         NoiseFillsBoxWarning
             With "wasserstein", if the result would hardly depend on the rows; before it is paid.
         TooFewUnitsWarning
-            With ``bounds="private"``, if the released number of rows is too small to find them.
+            With ``bounds="private"``, if rows are too few to find them, by released numbers. Nothing large is made up
+            then: values of columns whose magnitude is not seen are about 1.
         """
         schema, rows, columns = self._check_rows(X)
         mixed, n_features = bool(columns.values), len(columns.numeric)
@@ -223,9 +226,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             private = box is None
             box, weights, size = released
             if private:
-                warn_if_too_few(
-                    size, mechanism.box.least_rows, "row", type(self).__name__, n_features, bounds_help=True
-                )
+                _warn_of_bounds(mechanism.box, box.unseen, size, columns)
         else:
             weights = released
         if mixed:  # one axis for the combinations
@@ -437,6 +438,21 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             theorem=guarantee.theorem,
             valid_for_release=guarantee.valid_for_release,
         )
+
+
+def _warn_of_bounds(mechanism, unseen, size, columns):
+    """Warn where released numbers say that rows are too few to find bounds."""
+    least, n_features = mechanism.least_rows, mechanism.n_features
+    if not unseen:
+        warn_if_too_few(size, least, "row", "MetricPrivateSynthesizer", n_features, bounds_help=True)
+        return
+    named = ", ".join(column_label(columns.numeric[j], columns.names) for j in unseen)
+    warn_caller(
+        f"about {size:.0f} rows are too few: MetricPrivateSynthesizer needs about {math.ceil(least)} for {n_features} "
+        f"column(s) at this budget, and more where values are of many magnitudes. It saw none in column {named}, and "
+        "took values of about 1 there. Raise epsilon, take fewer columns, or pass public bounds (bounds=).",
+        TooFewUnitsWarning,
+    )
 
 
 def _check_weights(sample_weight, X):
