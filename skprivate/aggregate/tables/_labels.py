@@ -9,8 +9,8 @@ its own of 2³⁰ steps. All sums are released as one vector of sensitivity move
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Literal
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from skprivate._messages import unheard
 from skprivate._validation import ENCODED, encode_classes, read_numbers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -229,6 +230,11 @@ class LabelNoise:
             return float(math.sqrt(self.variance) * -ndtri(probability))
         return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
 
+    def of_mean(self) -> LabelNoise:
+        """Describe the noise in the mean of two draws by one of the same mechanism and variance."""
+        factors = {"gaussian": math.sqrt(0.5), "discrete_gaussian": 2.0}
+        return replace(self, price=self.price * factors.get(self.mechanism, math.sqrt(2.0)))
+
     def event(self, size: int) -> PrivacyEvent:
         """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
@@ -298,7 +304,7 @@ _EXPONENTS = np.arange(-30, 41)
 _CELLS = _EXPONENTS.size
 #: Number of counts that find an interval, and of those that narrow it where its ends differ by at most this factor.
 RANGE_COUNTS = 2 * _CELLS + 1
-CELL_COUNTS, _FAR = 64, 8.0
+_NARROW, _FAR = 64, 8.0
 #: Standard deviations of a normal law that a narrowed interval spans on each side.
 _REACH = 3.0
 #: Labels of which less than this share is outside one cell may all lie in a part of it.
@@ -320,38 +326,67 @@ def range_share(n_rows: int, epsilon: float) -> float:
     return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
 
 
-def narrows(n_rows: int, epsilon: float) -> bool:
-    """Decide by public numbers whether half of that share narrows the interval: the other half must do to find it."""
+def draws_twice(n_rows: int, epsilon: float) -> bool:
+    """Decide by public numbers whether that share pays for two draws: half of it must do to find an interval."""
     return n_rows * epsilon * range_share(n_rows, epsilon) >= 2 * _SHARE
 
 
-def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
-    """Count labels (n_outputs, n_samples) between powers of two, of both signs, output by output; private."""
-    numbers = labels.astype(np.float64)
-    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
-    signed = np.where(numbers < 0, 0 if nonnegative else -place, place) + _CELLS
-    counts = [np.bincount(one, minlength=RANGE_COUNTS) for one in signed]
+def range_counts(
+    labels: NDArray[Any], *, nonnegative: bool = False, far: Sequence[Bounds | None] | None = None
+) -> NDArray[np.int64]:
+    """Count labels (n_outputs, n_samples) between powers of two, of both signs, output by output; private.
+
+    Those of an output with an interval in ``far`` are counted in equal cells of it.
+    """
+    counts = []
+    for own, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
+        if bounds is None:
+            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(own), side="left")
+            place = np.where(own < 0, 0 if nonnegative else -place, place) + _CELLS
+        else:
+            place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
+            place = place[(place >= 0) & (place < _NARROW)].astype(np.int64)
+        counts.append(np.bincount(place, minlength=RANGE_COUNTS))
     return np.concatenate(counts).astype(np.int64, copy=False)
 
 
 def private_label_bounds(
-    counts: NDArray[np.int64],
-    n_rows: int,
+    count: Callable[[Sequence[Bounds | None] | None], NDArray[np.int64]],
     noise: LabelNoise,
     release: Release,
     *,
     nonnegative: bool = False,
+    twice: bool = False,
 ) -> list[Bounds]:
     """Find, for each output, the interval between powers of two that spans the counts above the noise; within ±2⁴¹.
 
     If no count of either sign is, counts of absolute labels are tried, for a symmetric interval. If none of those is
-    either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning.
-    ``counts`` are private, from `range_counts`.
+    either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning. If
+    ``twice``, a second draw narrows intervals far from 0, and is averaged with the first one for the others. ``count``
+    makes private counts as `range_counts`.
     """
-    noisy = noise.draw(counts, release)
-    # From here on everything is released.
-    found = [_find_interval(one, noise, n_rows) for one in noisy.reshape(-1, RANGE_COUNTS)]
-    return [(0.0 if nonnegative else low, high) for low, high in found]
+    counts = count(None)
+    n_rows = RANGE_COUNTS * int(counts.sum()) // counts.size
+    noisy = noise.draw(counts, release).reshape(-1, RANGE_COUNTS)
+    far: list[Bounds | None] = [None] * len(noisy)
+    # From here on everything but counts is released.
+    if twice:
+        with unheard():
+            found = [_find_interval(one, noise, n_rows) for one in noisy]
+        far = [one if is_far(one) else None for one in found]
+        again = noise.draw(count(far), release).reshape(-1, RANGE_COUNTS)
+        one_of_two, noise = noise, noise.of_mean()
+        noisy = [two if own else (one + two) / 2 for own, one, two in zip(far, noisy, again, strict=True)]
+    bounds = [
+        _narrowed(own[:_NARROW], interval, one_of_two, n_rows)
+        if interval
+        else _find_interval(own, noise, n_rows)
+        for own, interval in zip(noisy, far, strict=True)
+    ]
+    for interval, found in zip(far, bounds, strict=True):
+        if is_far(found) and interval in (None, found):
+            warn_of_far(found)
+    return [(0.0 if nonnegative else low, high) for low, high in bounds]
 
 
 def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
@@ -393,35 +428,10 @@ def warn_of_far(bounds: Bounds) -> None:
     )
 
 
-def cell_counts(labels: NDArray[Any], bounds: Sequence[Bounds]) -> NDArray[np.int64]:
-    """Count labels (n_outputs, n_samples) in equal cells of the interval of their output, output by output; private."""
-    counts = []
-    for own, (low, high) in zip(labels.astype(np.float64), bounds, strict=True):
-        place = (own - low) * (CELL_COUNTS / (high - low))
-        inside = place[(place >= 0) & (place < CELL_COUNTS)].astype(np.int64)
-        counts.append(np.bincount(inside, minlength=CELL_COUNTS))
-    return np.concatenate(counts).astype(np.int64, copy=False)
-
-
-def narrowed_bounds(
-    counts: NDArray[np.int64], bounds: Sequence[Bounds], n_rows: int, noise: LabelNoise, release: Release
-) -> list[Bounds]:
-    """Narrow intervals far from 0 to the labels in them; ``counts`` are private, from `cell_counts`.
-
-    What stays as wide as a power of two, or has all labels in one cell, warns: labels may spread much less.
-    """
-    noisy = noise.draw(counts, release).reshape(-1, CELL_COUNTS)
-    # From here on everything is released.
-    return [_narrowed(own, one, noise, n_rows) for own, one in zip(noisy, bounds, strict=True)]
-
-
 def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int) -> Bounds:
     """Span the cells above the noise; where labels hide below it, reach on as far as those of a normal law would."""
     seen = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
-    if not is_far(bounds):
-        return bounds
     if not seen.size:
-        warn_of_far(bounds)
         return bounds
     first, last = int(seen[0]), int(seen[-1]) + 1
     error = _SIGNIFICANT_ERRORS / 2 * math.sqrt(noise.variance * (last - first))
@@ -429,7 +439,7 @@ def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int)
     reach = _REACH / -ndtri(min(max(hidden, math.erfc(_REACH / math.sqrt(2.0))), 0.9) / 2)
     middle, half = (first + last) / 2, (last - first) / 2 * reach
     low, high = bounds
-    cell = (high - low) / CELL_COUNTS
+    cell = (high - low) / _NARROW
     found = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))
     if last - first == 1 and hidden < _WITHIN:
         warn_of_far(found)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._labels import (
-    CELL_COUNTS,
     LABEL_STEPS,
     RANGE_COUNTS,
     Bounds,
@@ -28,10 +27,7 @@ from skprivate.aggregate.tables._labels import (
     NoiseName,
     are_labels,
     bounds_of_outputs,
-    cell_counts,
-    is_far,
-    narrowed_bounds,
-    narrows,
+    draws_twice,
     number_contributions,
     plan_label_noise,
     private_label_bounds,
@@ -39,7 +35,6 @@ from skprivate.aggregate.tables._labels import (
     range_share,
     square_contributions,
     warn_of_absent,
-    warn_of_far,
 )
 from skprivate.partitions import Partitions
 from skprivate.privacy import (
@@ -179,12 +174,8 @@ def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
     return exact_sum(square_contributions(steps))
 
 
-def _cell_counts(block: Labelled, *, bounds: OutputBounds) -> NDArray[np.int64]:
-    return cell_counts(block.targets, bounds)
-
-
-def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
-    return range_counts(block.targets, nonnegative=nonnegative)
+def _range_counts(block: Labelled, **terms: Any) -> NDArray[np.int64]:
+    return range_counts(block.targets, **terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,10 +276,10 @@ class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
-    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them, and, if
-    ``narrows``, of those that narrow an interval far from 0. If ``shared``, all take, and report, one interval from the
-    lowest to the highest of the ends. ``with_squares`` releases the sum of squares of each output too, of rows most of
-    which are in equally many bags. ``further`` are more assumptions than those of the bags.
+    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them, drawn once,
+    or ``twice`` to narrow an interval far from 0. If ``shared``, all take, and report, one interval from the lowest to
+    the highest of the ends. ``with_squares`` releases the sum of squares of each output too, of rows most of which are
+    in equally many bags. ``further`` are more assumptions than those of the bags.
     """
 
     bags: Any
@@ -296,7 +287,7 @@ class NumberSums(Mechanism):
     label_bounds: OutputBounds | None
     noise: LabelNoise | None = None
     finding: LabelNoise | None = None
-    narrows: bool = False
+    twice: bool = False
     nonnegative: bool = False
     with_squares: bool = False
     shared: bool = False
@@ -330,8 +321,8 @@ class NumberSums(Mechanism):
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if bounds is not None else range_share(n_rows, epsilon)
-            twice = bounds is None and narrows(n_rows, epsilon)
-            counts = RANGE_COUNTS * (bounds is None) + CELL_COUNTS * twice
+            twice = bounds is None and draws_twice(n_rows, epsilon)
+            counts = RANGE_COUNTS * (1 + twice) if bounds is None else 0
             size = n_outputs * (bags.n_bags + with_squares + counts)
             # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
             # one of squares by all steps at most.
@@ -359,8 +350,11 @@ class NumberSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        sizes = [] if self.finding is None else [RANGE_COUNTS, *([CELL_COUNTS] if self.narrows else [])]
-        found = [(self.finding.event(size * self.n_outputs), 1) for size in sizes]
+        found = (
+            []
+            if self.finding is None
+            else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1 + self.twice)]
+        )
         return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
 
     @property
@@ -379,7 +373,16 @@ class NumberSums(Mechanism):
         """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
-            bounds = self._find_bounds(rows, self.finding, release)
+            terms = {"nonnegative": self.nonnegative}
+            bounds = tuple(
+                private_label_bounds(
+                    lambda far: rows.sum(partial(_range_counts, far=far, **terms)),
+                    self.finding,
+                    release,
+                    twice=self.twice,
+                    **terms,
+                )
+            )
         assert bounds is not None and self.noise is not None
         if self.shared:
             bounds = ((min(low for low, _ in bounds), max(high for _, high in bounds)),) * self.n_outputs
@@ -404,18 +407,6 @@ class NumberSums(Mechanism):
             self.noise.variance * step**2,
             squares,
         )
-
-    def _find_bounds(self, rows: Partitions, finding: LabelNoise, release: Release) -> OutputBounds:
-        counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
-        n_rows = int(counts.sum()) // self.n_outputs
-        bounds = tuple(private_label_bounds(counts, n_rows, finding, release, nonnegative=self.nonnegative))
-        if not self.narrows:
-            for far in filter(is_far, bounds):
-                warn_of_far(far)
-        elif any(map(is_far, bounds)):
-            inside = rows.sum(partial(_cell_counts, bounds=bounds))
-            bounds = tuple(narrowed_bounds(inside, bounds, n_rows, finding, release))
-        return bounds
 
     def _square_sums(
         self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray
