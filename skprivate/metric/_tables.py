@@ -68,7 +68,7 @@ class TableSchema:
         return nw.from_dict(cast).to_native()
 
     def refuse_other_types(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> None:
-        """Refuse types that rows as `rows` makes them cannot have, by rows that say nothing about anybody."""
+        """Refuse types that synthetic rows cannot have, by making some rows of public values."""
         try:
             self.rows(columns, values)
         except Exception as error:  # of whatever library

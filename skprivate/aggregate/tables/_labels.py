@@ -429,7 +429,7 @@ def warn_of_far(bounds: Bounds) -> None:
 
 
 def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int) -> Bounds:
-    """Span the cells above the noise; where labels hide below it, reach on as far as those of a normal law would."""
+    """Span the cells above the noise, and as much beside them as a normal law has where labels are below it."""
     seen = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
     if not seen.size:
         return bounds

@@ -1,6 +1,6 @@
 """Private range of every column, by counts of octaves and four selections.
 
-Octaves whose noisy counts stand out say which magnitudes rows have. Among these a centre is chosen by the exponential
+Octaves whose counts exceed the noise say which magnitudes rows have. Among these a centre is chosen by the exponential
 mechanism (a median), then a scale (the median distance from it), then the ends of the range below and above it, as
 multiples of the scale. Candidates are fixed numbers of all orders of magnitude, whose number enters through its
 logarithm.
@@ -52,7 +52,7 @@ _MIDPOINTS: FloatArray = 0.5 * (CENTRES[1:] + CENTRES[:-1])
 
 @dataclass(frozen=True)
 class FoundBox(Box):
-    """A box found privately, and the columns of which no octave stood out: theirs is about 1 at most."""
+    """A box found privately, and the columns without an octave above the noise: theirs is about 1 at most."""
 
     unseen: tuple[int, ...] = ()
 
@@ -122,7 +122,7 @@ class PrivateBounds(Mechanism):
         return FoundBox(centres - below, centres + above, unseen)
 
     def _spans(self, noisy: IntArray) -> list[tuple[int, int]]:
-        """Find the first and the last octave of each column that stand out, or four that do together, or up to 1."""
+        """Find the first and the last octave of each column above the noise, or four that are together, or up to 1."""
         least = self.n_features * math.log(noisy.size / (2 * _FALSE_POSITIVE_RATE)) / self.octave_price
         spans = []
         for own in noisy.reshape(self.n_features, -1):
