@@ -367,15 +367,16 @@ def private_label_bounds(
     """
     counts = count(None)
     n_rows = RANGE_COUNTS * int(counts.sum()) // counts.size
-    noisy = noise.draw(counts, release).reshape(-1, RANGE_COUNTS)
+    noisy = list(noise.draw(counts, release).reshape(-1, RANGE_COUNTS))
+    one_of_two = noise
     far: list[Bounds | None] = [None] * len(noisy)
     # From here on everything but counts is released.
     if twice:
         with unheard():
-            found = [_find_interval(one, noise, n_rows) for one in noisy]
-        far = [one if is_far(one) else None for one in found]
+            first = [_find_interval(one, noise, n_rows) for one in noisy]
+        far = [one if is_far(one) else None for one in first]
         again = noise.draw(count(far), release).reshape(-1, RANGE_COUNTS)
-        one_of_two, noise = noise, noise.of_mean()
+        noise = noise.of_mean()
         noisy = [two if own else (one + two) / 2 for own, one, two in zip(far, noisy, again, strict=True)]
     bounds = [
         _narrowed(own[:_NARROW], interval, one_of_two, n_rows)
@@ -384,7 +385,7 @@ def private_label_bounds(
         for own, interval in zip(noisy, far, strict=True)
     ]
     for interval, found in zip(far, bounds, strict=True):
-        if is_far(found) and interval in (None, found):
+        if is_far(found) and (interval is None or interval == found):
             warn_of_far(found)
     return [(0.0 if nonnegative else low, high) for low, high in bounds]
 

@@ -373,14 +373,14 @@ class NumberSums(Mechanism):
         """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
-            terms = {"nonnegative": self.nonnegative}
+            count = partial(_range_counts, nonnegative=self.nonnegative)
             bounds = tuple(
                 private_label_bounds(
-                    lambda far: rows.sum(partial(_range_counts, far=far, **terms)),
+                    lambda far: rows.sum(partial(count, far=far)),
                     self.finding,
                     release,
+                    nonnegative=self.nonnegative,
                     twice=self.twice,
-                    **terms,
                 )
             )
         assert bounds is not None and self.noise is not None
