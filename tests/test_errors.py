@@ -23,6 +23,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate._validation._arrays import TEXT_ADVICE
+from skprivate.metric._tables import LIST_ADVICE
 from skprivate.partitions import Blocks
 from skprivate.preprocessing import (
     PrivateStandardScaler,
@@ -132,7 +133,7 @@ def _object(value):
 COLUMNS = {
     "strings": (
         np.array([SECRET, "Ada"] * (N // 2)),
-        f"must hold numbers, got str. {re.escape(TEXT_ADVICE)}",
+        f"must hold numbers, got str. ({re.escape(TEXT_ADVICE)}|{re.escape(LIST_ADVICE)})",
     ),
     "dates": (TIME, "must hold numbers, got [dD]atetime.* Turn dates and times into numbers"),
     "durations": (TIME - TIME[0], "must hold numbers, got ([tT]imedelta|Duration).* Turn dates and times"),
@@ -236,8 +237,10 @@ def test_one_advice_for_text(way):
         warnings.simplefilter("ignore")
         TO_NUMBERS[way](TEXT)
     text = str(caught.value)
-    assert TEXT_ADVICE in text and "'visit'" in text and "'age'" not in text and SECRET not in text, text
+    advice = LIST_ADVICE if way in ("blocks", "other columns are listed") else TEXT_ADVICE
+    assert advice in text and "'visit'" in text and "'age'" not in text and SECRET not in text, text
     assert all(word in TEXT_ADVICE for word in ("to_numeric", "PublicOneHotEncoder", "leave out free text"))
+    assert all(word in LIST_ADVICE for word in ("to_numeric", "categories={", "leave out free text"))
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,12 @@ import pytest
 from helpers.combinations import LINES
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import all_estimators as composites
 
@@ -57,6 +58,7 @@ from skprivate.partitions import Blocks
 from skprivate.preprocessing import make_additive_pipeline
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy._events import run_tape
+from skprivate.utils.discovery import all_estimators
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(too few|simulated noise|protected by default|ledger has no unit yet|guessed as their):UserWarning"
@@ -331,6 +333,52 @@ def test_the_page_names_whoever_encodes_labels():
     assert {"VotingClassifier", "BaggingClassifier", "StackingClassifier"} <= found
     rows = [one.tried for one in LINES if one.name.startswith("encoded_by_")]
     assert all(any(f"`{name}" in row for row in rows) for name in found), found
+
+
+def learners():
+    """Every classifier with ``classes``, by name."""
+    return {
+        name: cls
+        for name, cls in all_estimators()
+        if "classes" in signature(cls).parameters and issubclass(cls, ClassifierMixin)
+    }
+
+
+def test_every_learner_of_classes_is_found():
+    assert {"CuratedBagGAMClassifier", "RandomBagClassifier", "PPMHalfspaceClassifier"} <= set(learners())
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), (0, 1), ("a", "b", "c")], ids=str)
+@pytest.mark.parametrize("name", learners())
+def test_the_order_of_classes_changes_nothing(name, labels):
+    """Scorers, votes and encoders of scikit-learn take ``classes_`` as sorted."""
+    cls = learners()[name]
+    if name == "PPMHalfspaceClassifier" and len(labels) > 2:
+        pytest.skip("has two classes")
+    y = np.array(labels)[(X[:, 0] * 1.4 + 1.5).astype(int) % len(labels)]
+    own = (
+        {"private_label": labels[1], "strategy": "greedy"}
+        if "private_label" in signature(cls).parameters
+        else {}
+    )
+    models = [cls(5.0, classes=order, random_state=0, **own).fit(X, y) for order in (labels, labels[::-1])]
+    assert [model.classes_.tolist() for model in models] == [list(labels)] * 2
+    for way in ("predict", "predict_proba", "decision_function"):
+        if hasattr(models[0], way):
+            first, second = (getattr(model, way)(X) for model in models)
+            assert np.array_equal(first, second), way
+    assert models[0].privacy_guarantee_ == models[1].privacy_guarantee_
+
+
+@pytest.mark.parametrize("name", ["curated", "random"])
+def test_scorers_and_votes_agree_on_classes_in_any_order(name):
+    rows = np.random.default_rng(2).normal(size=(3000, 2))
+    y = np.where(rows[:, 0] > 0, "yes", "no")
+    kind = {"curated": CuratedBagGAMClassifier, "random": RandomBagClassifier}[name]
+    model = kind(5.0, classes=["yes", "no"], random_state=0).fit(rows, y)
+    assert get_scorer("roc_auc")(model, rows, y) > 0.95 and get_scorer("neg_log_loss")(model, rows, y) > -0.5
+    vote = VotingClassifier([("a", FrozenEstimator(model))], voting="soft").fit(rows, y)
+    assert np.array_equal(vote.predict(rows), model.predict(rows))
 
 
 def test_every_public_label_is_compared():

@@ -126,12 +126,15 @@ def read_targets(y: Any, *, numbers: bool = False, **public: Any) -> Any:
 
 
 def check_classes(classes: Any) -> list[Any]:
-    """Check at least two distinct public class labels of one kind; returns plain Python values."""
+    """Check at least two distinct public class labels of one kind; returns plain Python values in order.
+
+    Scorers, votes and encoders of scikit-learn take ``classes_`` as sorted.
+    """
     found = [plain(label) for label in classes]
     kind_of(found, "classes")
     if len(found) < 2 or len(set(found)) < len(found):
         raise ValueError(f"classes must hold at least two distinct labels, got {found!r}.")
-    return found
+    return sorted(found)
 
 
 def distinct_labels(labels: Labels) -> list[Any]:

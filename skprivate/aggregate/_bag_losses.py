@@ -121,11 +121,7 @@ def bag_score(
         raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
     probabilities = model.predict_proba(X)
     if report.classes is not None and not are_labels(report.classes):
-        known = np.asarray(model.classes_).tolist()
-        absent = [label for label in report.classes if label not in known]
-        if absent or len(known) != len(report.classes):
-            raise ValueError(f"model knows the classes {known}, bags count {list(report.classes)}.")
-        probabilities = probabilities[:, [known.index(label) for label in report.classes]]
+        _refuse_other_classes(model, report)
     return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
 
 
@@ -195,10 +191,14 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
         raise ValueError(
             f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}."
         )
+    _refuse_other_classes(model, report)
+    return _additive_loss(model, X, report, own)
+
+
+def _refuse_other_classes(model: Any, report: CuratedBags | RandomBags) -> None:
     known = np.asarray(getattr(model, "classes_", ())).tolist()
     if known != np.asarray(report.classes or ()).tolist():
         raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
-    return _additive_loss(model, X, report, own)
 
 
 def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:

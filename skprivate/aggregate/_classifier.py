@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from skprivate._validation import label_array
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._group_tables import check_sum_classes
 from skprivate.aggregate.tables._labels import are_labels
 from skprivate.partitions import OverBlocks
 
@@ -64,4 +65,4 @@ class BagClassifierMixin(OverBlocks, ClassifierMixin):
             raise ValueError(
                 f"bags name {len(classes)} classes but their label sums have {n_outputs} columns."
             )
-        self.classes_ = label_array(classes)
+        self.classes_ = label_array(check_sum_classes(classes))

@@ -419,11 +419,24 @@ def _problems(
     if len(sums) == 1 or not loss.separable:
         if np.ndim(bounds) == 2:
             bounds = (np.min(bounds), np.max(bounds))
-        return [LabelSums(design, loss, sums, noise.max(axis=0), squares, bounds)]
+        return [_with_own_total(LabelSums(design, loss, sums, noise.max(axis=0), squares, bounds), 0, report)]
     of_each = range(len(sums))
     squares = [None for _ in of_each] if squares is None else squares
     bounds = [bounds for _ in of_each] if np.ndim(bounds) < 2 else bounds
-    return [LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]) for k in of_each]
+    return [
+        _with_own_total(LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]), k, report)
+        for k in of_each
+    ]
+
+
+def _with_own_total(problem: LabelSums, k: int, report: CuratedBags) -> LabelSums:
+    """State Σy² with the problem's own total: that of all tables has other noise, which far from 0 is all there is."""
+    if problem.square_sum is None or problem.label_bounds is None:
+        return problem
+    rows = sum(int(table.counts.sum()) for table in report.tables)
+    total = sum(float(table.label_sums[:, k].sum()) for table in report.tables) * report.n_samples / rows
+    shift = sum(problem.label_bounds) * (float(problem.total[0]) - total)
+    return replace(problem, square_sum=problem.square_sum + shift)
 
 
 def _read_features(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -13,9 +14,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
+from skprivate._messages import TooFewUnitsWarning, warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
-from skprivate._validation import refuse_other_kinds
+from skprivate._validation import column_label, column_names, declared_values, is_frame, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import Box, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
@@ -28,8 +29,8 @@ from skprivate.metric.grid._flows import (
     warn_if_noise_fills_box,
 )
 from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
-from skprivate.metric.grid._measure import GridMeasure, distance_to_rows
-from skprivate.metric.grid._mixed import MixedColumns, MixedMeasure, check_categories
+from skprivate.metric.grid._measure import MOST_NUMBERS, GridMeasure, distance_to_rows
+from skprivate.metric.grid._mixed import MixedMeasure, check_categories
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
 from skprivate.privacy import (
     PrivacyGuarantee,
@@ -37,9 +38,11 @@ from skprivate.privacy import (
     fingerprint,
     in_one_order,
     public_generator,
+    warn_caller,
 )
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
+_DECLARED = "the categories that types of columns declare are public, not found in private rows"
 
 
 class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
@@ -59,13 +62,15 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Neighbouring data sets: one row more or less, or rows that moved.
     bounds : "private", dict {column: (low, high)}, pair (lower, upper), default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
-        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget,
-        and needs some 1000 rows · columns / epsilon, more with many columns. Values outside are clipped. With
-        ``categories``, bounds are those of the remaining columns.
+        column. "private" (with ``metric="rows"``) finds a range by noisy counts and the exponential mechanism. That
+        takes 10 % of the budget and some 1000 rows · columns / epsilon, more with many columns. Values outside are
+        clipped. With ``categories``, bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
-        Public values of categorical columns (strings or any hashable values), by column number or name. Their
-        combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each ("wasserstein"):
-        there should be many more rows than combinations. A value that is not listed is an error.
+        Public values of categorical columns (strings or any hashable values), by column number or name. Columns of a
+        frame whose type declares values (booleans, categories of pandas, enumerations) need none: they are categories
+        of these, unless ``bounds`` has them. Their combinations, 16384 at most, are split before the numeric columns
+        ("rows"), or have a grid each ("wasserstein"): there should be many more rows than combinations. A value that
+        is not listed is an error.
     category_weight : float > 0, default=1.0
         Distance between rows that differ in one categorical column alone, in sides of the box; columns add up, and to
         the distance of the numeric ones. Under "rows" only `score` uses it.
@@ -181,17 +186,18 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If bounds are degenerate or not those of the columns, if the grid is too large, or, with
-            ``out_of_bounds="raise"``, if a value is outside.
+            If bounds are degenerate or not those of the columns, if the grid is too large, if there are more than 62
+            columns of numbers, or, with ``out_of_bounds="raise"``, if a value is outside.
         TypeError
-            If a column holds dates.
+            If a column holds dates, or is of a type that synthetic rows cannot have.
 
         Warns
         -----
         NoiseFillsBoxWarning
             With "wasserstein", if the result would hardly depend on the rows; before it is paid.
         TooFewUnitsWarning
-            With ``bounds="private"``, if the released number of rows is too small to find them.
+            With ``bounds="private"``, if rows are too few to find them, by released numbers. Nothing large is made up
+            then: values of columns whose magnitude is not seen are about 1.
         """
         schema, rows, columns = self._check_rows(X)
         mixed, n_features = bool(columns.values), len(columns.numeric)
@@ -202,6 +208,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         n_rows = rows.n_rows  # in blocks all rows are read and checked before anything is paid
         assumptions = ("bounds are public",) if box is not None and n_features else ()
         assumptions += ("categories are public",) if mixed else ()
+        assumptions += (_DECLARED,) if len(columns.values) > len(self.categories or ()) else ()
         if self.metric == "rows":
             kind, mechanism = "cells", self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
@@ -219,9 +226,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             private = box is None
             box, weights, size = released
             if private:
-                warn_if_too_few(
-                    size, mechanism.box.least_rows, "row", type(self).__name__, n_features, bounds_help=True
-                )
+                _warn_of_bounds(mechanism.box, box.unseen, size, columns)
         else:
             weights = released
         if mixed:  # one axis for the combinations
@@ -235,18 +240,36 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _check_rows(self, X):
         """Validate rows: schema, blocks of (numeric rows, combinations of categories or None), and columns."""
-        if self.categories is None:
-            schema, tables = read_tables(self, X, numeric_table)
-            names = getattr(self, "feature_names_in_", None)
-            columns = MixedColumns(self.n_features_in_, {}, None if names is None else tuple(map(str, names)))
-            return schema, tables.map(_without_groups), columns
-        schema, tables = read_tables(self, X, mixed_table)
-        names = getattr(self, "feature_names_in_", None)
-        columns = check_categories(self.categories, self.n_features_in_, names)
         in_blocks = is_partitioned(X)
         public = as_partitions(X).empty if in_blocks else X
+        declared = self._declared(public)
+        plain = self.categories is None and not declared
+        schema, tables = read_tables(self, X, numeric_table if plain else mixed_table)
+        names = getattr(self, "feature_names_in_", None)
+        columns = check_categories(self.categories, self.n_features_in_, names, declared)
+        if len(columns.numeric) > MOST_NUMBERS:
+            raise ValueError(
+                f"X must have at most {MOST_NUMBERS} columns of numbers, got {len(columns.numeric)}. Take fewer."
+            )
+        schema.refuse_other_types(
+            columns.decode(np.zeros((1, len(columns.numeric))), np.zeros(1, np.int64)), columns.values
+        )
+        if plain:
+            return schema, tables.map(_without_groups), columns
         refuse_other_kinds(public, columns.values, entry_types=not in_blocks)
         return schema, tables.map(columns.encode), columns
+
+    def _declared(self, public):
+        """Find columns of a frame whose types declare values, but for those with bounds."""
+        if not is_frame(public):
+            return {}
+        bounds = self.bounds if isinstance(self.bounds, Mapping) else {}
+        columns = enumerate(zip(column_names(public), declared_values(public), strict=True))
+        return {
+            j: values
+            for j, (name, values) in columns
+            if values and j not in bounds and str(name) not in bounds
+        }
 
     def _distance(self, box, columns):
         """Name the distance, with a fingerprint of bounds and categories by column."""
@@ -349,7 +372,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an int >= 1, got {value!r}.")
         rng, sizes = public_generator(random_state), (int(n_samples), int(block_rows))
-        if self.categories is None:
+        if isinstance(self.measure_, GridMeasure):
             blocks = self.measure_.sample_blocks(*sizes, rng)
             return (self._schema.rows(list(block.T), {}) for block in blocks)
         columns = self.measure_.columns
@@ -378,7 +401,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         weights = None if sample_weight is None else _check_weights(sample_weight, X)
-        if self.categories is not None:
+        if isinstance(self.measure_, MixedMeasure):
             X = mixed_table(self, X, reset=False)
             return -self.measure_.distance_to_rows(X, self.ground, self.category_weight, weights)
         X = numeric_table(self, X, reset=False)
@@ -415,6 +438,21 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             theorem=guarantee.theorem,
             valid_for_release=guarantee.valid_for_release,
         )
+
+
+def _warn_of_bounds(mechanism, unseen, size, columns):
+    """Warn where released numbers say that rows are too few to find bounds."""
+    least, n_features = mechanism.least_rows, mechanism.n_features
+    if not unseen:
+        warn_if_too_few(size, least, "row", "MetricPrivateSynthesizer", n_features, bounds_help=True)
+        return
+    named = ", ".join(column_label(columns.numeric[j], columns.names) for j in unseen)
+    warn_caller(
+        f"about {size:.0f} rows are too few: MetricPrivateSynthesizer needs about {math.ceil(least)} for {n_features} "
+        f"column(s) at this budget, and more where values are of many magnitudes. It saw none in column {named}, and "
+        "took values of about 1 there. Raise epsilon, take fewer columns, or pass public bounds (bounds=).",
+        TooFewUnitsWarning,
+    )
 
 
 def _check_weights(sample_weight, X):

@@ -6,8 +6,10 @@ polars column, the longest string of a NumPy array) may come from the rows and a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -59,11 +61,22 @@ class TableSchema:
                 for j, (column, dtype) in enumerate(zip(columns, self.dtypes, strict=True))
             ]
             return pd.concat(series, axis=1, keys=range(len(series))).set_axis(list(self.names), axis=1)
-        cast = [
-            _column(str(name), column, dtype, values.get(j), self.library)
+        cast = {
+            str(name): _column(str(name), column, dtype, values.get(j), self.library)
             for j, (name, column, dtype) in enumerate(zip(self.names, columns, self.dtypes, strict=True))
-        ]
-        return nw.from_dict({series.name: series for series in cast}).to_native()
+        }
+        return nw.from_dict(cast).to_native()
+
+    def refuse_other_types(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> None:
+        """Refuse types that synthetic rows cannot have, by making some rows of public values."""
+        try:
+            self.rows(columns, values)
+        except Exception as error:  # of whatever library
+            types = ", ".join(dict.fromkeys(map(str, self.dtypes)))
+            raise TypeError(
+                f"X must have columns of types that synthetic rows can have, got {types}: {error}. Convert them, to "
+                "float64 for example."
+            ) from None
 
     def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
         (dtype,) = self.dtypes
@@ -89,14 +102,19 @@ def schema_of(X: Any) -> TableSchema:
     library = frame.implementation.value
     if library == "pandas":
         return TableSchema(library, tuple(X.columns), tuple(_unlisted_pandas(dtype) for dtype in X.dtypes))
-    return TableSchema(
-        library, tuple(frame.columns), tuple(_unlisted(dtype) for dtype in frame.schema.values())
-    )
+    return TableSchema(library, tuple(frame.columns), tuple(map(_unlisted, frame.iter_columns())))
 
 
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     """Validate rows of finite float64; errors name the column."""
-    table: FloatArray = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
+    try:
+        table: FloatArray = validate_data(
+            estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset
+        )
+    except (TypeError, ValueError) as error:
+        if not hasattr(estimator, "categories") or TEXT_ADVICE not in str(error):
+            raise
+        raise type(error)(str(error).replace(TEXT_ADVICE, LIST_ADVICE)) from None
     refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
     return table
 
@@ -132,8 +150,7 @@ def numbers(cells: NDArray[Any], label: str) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"column {label} of X holds values that are missing or not numbers: could not convert to float, the "
-            f"argument must be a string that reads as a number, or a number. {TEXT_ADVICE}. MetricPrivateSynthesizer "
-            "takes such a list as categories."
+            f"argument must be a string that reads as a number, or a number. {LIST_ADVICE}."
         ) from None
 
 
@@ -155,14 +172,23 @@ def refuse_dates(X: Any) -> None:
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
 
 
+LIST_ADVICE = (
+    "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
+    "(pandas.to_numeric), leave out free text and identifiers"
+)
 _AS_NUMBERS = (
     "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
     "in that unit, or to text that categories list."
 )
 
 
-def _unlisted(dtype: Any) -> Any:
-    """Remove the values that a narwhals type lists."""
+def _unlisted(column: nw.Series[Any]) -> Any:
+    """Find the type of a column, without the values that it lists; of decimals with its digits."""
+    dtype: Any = column.dtype
+    native: Any = column.to_native()
+    own = getattr(native, "type", None) or native.dtype
+    if _is_decimal(own):
+        return own
     return (
         _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
     )
@@ -193,14 +219,28 @@ def _numpy_twin(dtype: Any) -> np.dtype[Any]:
     name = "float32" if name == "float" else name
     try:
         twin = np.dtype(name)
-    except TypeError:
+    except (TypeError, ValueError):
         return np.dtype(np.float64)
     return twin if twin.kind in "iufb" else np.dtype(np.float64)
+
+
+def _is_decimal(dtype: Any) -> bool:
+    return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
+
+
+def _decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
+    """Round floats to the decimals of a type, whose digits are public."""
+    precision, scale = map(int, re.findall(r"-?\d+", str(dtype))[-2:])
+    context, unit = Context(prec=400), Decimal(1).scaleb(-scale)
+    most = (10**precision - 1) * unit
+    return [min(max(Decimal(x), -most), most).quantize(unit, context=context) for x in column.tolist()]
 
 
 def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None) -> Any:
     import pandas as pd
 
+    if listed is None and _is_decimal(dtype):
+        return pd.Series(_decimals(column, dtype), dtype=dtype)
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
         numeric = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
@@ -218,6 +258,11 @@ def _column(
 ) -> Any:
     """Make a column of a library other than pandas."""
     backend: Any = library
+    if _is_decimal(dtype):
+        entries = _decimals(column, dtype) if listed is None else column.tolist()
+        return nw.from_native(
+            nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True
+        )
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
         series = nw.new_series(name, twin, backend=backend)

@@ -30,6 +30,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
+from skprivate._messages import must_be
 from skprivate._sklearn import _num_samples, inner_estimator
 from skprivate.partitions._kinds import as_partitions, is_partitioned, split_columns
 from skprivate.partitions._partitions import InMemory, Partitions
@@ -61,8 +62,9 @@ class UserKFold(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds, at least 2.
     key : str, bytes or int, default=None
-        Public key of the hash: another key deals other folds. None is a fixed key, the same in every version, so
-        that a user is in the same fold in every search. Keys of different types are different keys.
+        Public key of the hash: another key, or another ``n_splits``, deals other folds. None is a fixed key, the same
+        in every version, so that a user is in the same fold in every search. Keys of different types are different
+        keys. Folds within folds need a key of their own.
 
     See Also
     --------
@@ -86,8 +88,9 @@ class UserKFold(BaseCrossValidator):
     **Sizes.** Folds have Binomial(n_users, 1/n_splits) users, not equally many. Fewer users than folds are refused.
     Their number is public under replace-one; under add-remove the refusal tells one bit, as those of malformed entries
     do (docs/security.md). With few users a fold may be empty, with probability at most
-    n_splits·(1 − 1/n_splits)^n_users (1e-9 for 100 users and 5 folds). That is no error, since it would say who is
-    there: the split has an empty test or training set, which most estimators and scorers refuse.
+    n_splits·(1 − 1/n_splits)^n_users (1e-9 for 100 users and 5 folds). Where that is above 1e-6 it is no error, since
+    it would say who is there: the split has an empty test or training set, which most estimators and scorers refuse.
+    Where it is below, it is no chance: the same key dealt these users before, and held that fold out.
 
     **Rows in blocks.** Since nobody else matters, `partition` deals each block by itself: the same users in the same
     folds as in memory.
@@ -153,7 +156,8 @@ class UserKFold(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If there are no identifiers, both kinds, missing ones, or not one for each row, or fewer users than folds.
+            If there are no identifiers, both kinds, missing ones, or not one for each row, fewer users than folds, or
+            an empty fold that is no chance.
         TypeError
             If the identifiers are of a kind that is not allowed.
         """
@@ -175,7 +179,9 @@ class UserKFold(BaseCrossValidator):
             raise ValueError(
                 f"n_splits must be at most the number of users, which are fewer, got n_splits={self.n_splits}."
             )
-        fold_of_row = _folds(names, self.n_splits, key_bytes(self.key))[codes]
+        folds = _folds(names, self.n_splits, key_bytes(self.key))
+        self._refuse_dealt(np.bincount(folds, minlength=self.n_splits), len(names))
+        fold_of_row = folds[codes]
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
@@ -200,7 +206,7 @@ class UserKFold(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If there is no such column, or identifiers are missing.
+            If there is no such column, identifiers are missing, or a fold is empty that is no chance.
         TypeError
             If X is one table, or identifiers are of a kind that is not allowed or of several kinds.
 
@@ -222,12 +228,16 @@ class UserKFold(BaseCrossValidator):
             raise ValueError("user_ids must name the column of X that holds the user of each row, got None.")
         source = as_partitions(X)
         split_columns(InMemory(source.empty), user_ids=user_ids)  # whether there is such a column
-        kinds = source.sum(partial(_kinds, column=user_ids))
+        terms = {"column": user_ids, "n_splits": self.n_splits, "key": key_bytes(self.key)}
+        folds, some, kinds = np.split(
+            source.sum(partial(_counts, **terms)), [self.n_splits, self.n_splits + _SOME]
+        )
         if np.count_nonzero(kinds) > 1:
             raise TypeError(
                 "user_ids must hold identifiers of one kind, got several kinds in different blocks."
             )
-        deal = partial(_kept, column=user_ids, n_splits=self.n_splits, key=key_bytes(self.key))
+        self._refuse_dealt(folds, np.count_nonzero(some))
+        deal = partial(_kept, **terms)
         for number in range(self.n_splits):
             train, test = (source.map(partial(deal, number=number, held_out=out)) for out in (False, True))
             for kept in (train, test):
@@ -248,20 +258,37 @@ class UserKFold(BaseCrossValidator):
         """
         return self.n_splits
 
+    def _refuse_dealt(self, sizes: npt.NDArray[Any], n_users: int) -> None:
+        """Refuse an empty fold that is no chance: it does not depend on who is in the others."""
+        if sizes.min() == 0 and self.n_splits * (1 - 1 / self.n_splits) ** n_users < _NO_CHANCE:
+            advice = "Give folds within folds a key of their own: UserKFold(..., key='inner')."
+            raise ValueError(
+                must_be("key", "another one than that of the folds around these", self.key, advice)
+            )
+
+
+#: No empty fold of a smaller probability is chance.
+_NO_CHANCE = 1e-6
+#: Users of blocks are counted up to this number.
+_SOME = 1 << 12
+
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Compute the fold of each user, whoever else is there."""
-    return (hash_identifiers(names, key) % np.uint64(n_splits)).astype(np.int64)
+    own = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
+    return (hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
 
 
 def _ids(block: Any, column: Any) -> Any:
     return cast(InMemory, split_columns(InMemory(block), user_ids=column)).block.of["user_ids"]
 
 
-def _kinds(block: Any, column: Any) -> npt.NDArray[np.int64]:
-    """Count rows of a block by the kind of their identifiers."""
+def _counts(block: Any, column: Any, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
+    """Count users of a block by fold, by another hash, and by the kind of their identifiers."""
     ids = _ids(block, column)
-    return kind_of_identifiers(encode_identifiers(ids, len(ids))[1]) * len(ids)
+    names = encode_identifiers(ids, len(ids))[1]
+    folds, some = (np.bincount(_folds(names, n, key), minlength=n) for n in (n_splits, _SOME))
+    return np.concatenate([folds, some, kind_of_identifiers(names) * len(ids)])
 
 
 def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:

@@ -80,14 +80,37 @@ def test_null_is_a_group_and_empty_groups_are_none(make):
     assert model.n_features_in_ == 1
 
 
+def test_sums_follow_their_classes_into_order():
+    """Tables that name classes in another order give the bags of those that name them in order."""
+    table = pd.DataFrame({"age": [0, 30], "a": [1, 0], "b": [1, 2], "c": [0, 3], "n": [2, 5]})
+    first, *others = (
+        CuratedBags.from_frames(table, count="n", **terms).to_dict()
+        for terms in (
+            {"sums": {"a": "a", "b": "b", "c": "c"}},
+            {"sums": {"c": "c", "a": "a", "b": "b"}},
+            {"sums": ["c", "a", "b"], "classes": ["c", "a", "b"]},
+        )
+    )
+    assert all(other == first for other in others)
+    two = table.assign(yes=[1, 2], no=[1, 3])[["age", "n", "yes", "no"]]
+    turned = CuratedBags.from_frames(two, count="n", sums=["yes", "no"], classes=["yes", "no"])
+    assert turned.classes == ("no", "yes") and turned.tables[0].label_sums.tolist() == [[1], [2]]
+    # Of one column nothing else would say whose rows it counts.
+    with pytest.raises(ValueError, match=r"classes must be in order, \['no', 'yes'\], got \['yes', 'no'\]"):
+        CuratedBags.from_frames(two.drop(columns="no"), count="n", sums="yes", classes=["yes", "no"])
+    stored = turned.to_dict() | {"classes": ["yes", "no"]}
+    with pytest.raises(ValueError, match="classes must be in order"):
+        CuratedBagGAMClassifier().fit_bags(pd.DataFrame({"age": [0, 0, 30, 30, 30, 30, 30]}), stored)
+
+
 def test_sums_of_several_classes_numbers_and_bins():
     table = pd.DataFrame({"age": [0, 30], "a": [1, 0], "b": [1, 2], "c": [0, 3], "n": [2, 5]})
     sums = {"c": "c", "a": "a", "b": "b"}
     bags = CuratedBags.from_frames(table, count="n", sums=sums, bin_edges={"age": [30, 60]})
-    assert bags.classes == ("c", "a", "b")
-    np.testing.assert_array_equal(bags.tables[0].label_sums, [[0, 1, 1], [3, 0, 2]])
+    assert bags.classes == ("a", "b", "c")
+    np.testing.assert_array_equal(bags.tables[0].label_sums, [[1, 1, 0], [0, 2, 3]])
     X = pd.DataFrame({"age": [3, 29.9, 30, 31, 59, 42, 33]})
-    assert CuratedBagGAMClassifier().fit_bags(X, bags).classes_.tolist() == ["c", "a", "b"]
+    assert CuratedBagGAMClassifier().fit_bags(X, bags).classes_.tolist() == ["a", "b", "c"]
     numbers = table.assign(pay=[3.5, -1.0])[["age", "n", "pay"]]
     bags = CuratedBags.from_frames(numbers, count="n", sums="pay", bin_edges={"age": [30, 60]}, square_sum=9)
     assert bags.classes is None and bags.square_sum == 9.0

@@ -32,6 +32,7 @@ from skprivate.aggregate.tables._labels import (
     private_label_bounds,
     range_counts,
 )
+from skprivate.privacy import PrivacyLedger
 
 
 def deviance(y, mean):
@@ -130,6 +131,7 @@ def case(seed):
 @pytest.mark.filterwarnings("ignore:by the released counts no more rows than noise hides")
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
 @pytest.mark.filterwarnings("ignore:no interval of the labels exceeds the noise")
+@pytest.mark.filterwarnings("ignore:labels between .* may spread much less")
 @pytest.mark.filterwarnings("ignore:the system of the bag means")
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=pytest.mark.slow if seed >= 24 else ()) for seed in range(240)]
@@ -335,6 +337,7 @@ def test_counts_that_say_nothing_leave_the_guess_narrow():
     assert found.max() < 100
 
 
+@pytest.mark.filterwarnings("ignore:labels between .* may spread much less")
 @pytest.mark.parametrize(("middle", "spread"), [(100.0, 10.0), (5e-4, 3e-4), (-1e6, 1e5)])
 def test_two_hundred_rows_without_bounds_are_no_worse_than_a_constant(middle, spread):
     """At ε = 1 labels near 100 were all taken for 2: 91 times the error of their mean."""
@@ -372,6 +375,7 @@ EXTREMES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:labels between .* may spread much less")
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("n_outputs", [1, 2])
 def test_one_row_moves_two_counts_of_the_range_of_each_output(n_outputs, nonnegative):
@@ -390,7 +394,7 @@ def test_one_row_moves_two_counts_of_the_range_of_each_output(n_outputs, nonnega
     for labels in product(EXTREMES, repeat=n_outputs):
         kept = Kept()
         found = range_counts(np.column_stack([np.array(labels), np.ones(n_outputs)]), nonnegative=nonnegative)
-        bounds = private_label_bounds(found, 2, kept, None, nonnegative=nonnegative)
+        bounds = private_label_bounds(lambda _, f=found: f, kept, None, nonnegative=nonnegative)
         counts.append(kept.sums)
         assert kept.sums.dtype == np.int64 and kept.sums.sum() == 2 * n_outputs
         for (low, high), inside in zip(bounds, np.clip(labels, -(2.0**41), 2.0**41), strict=True):
@@ -435,3 +439,51 @@ def test_public_knowledge_of_labels_costs_a_clear_fit_nothing():
     model = RandomBagRegressor(epsilon=200.0, label_bounds=(-10.0, 10.0), random_state=0).fit(X, y)
     np.testing.assert_allclose(model.coef_, [1.0, 0.0, -0.5], atol=0.1)
     assert model.intercept_ == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", [RandomBagRegressor, CuratedBagGAMRegressor])
+@pytest.mark.parametrize(("middle", "unit"), [(9500.0, 100.0), (1975.0, 10.0), (-3e5, 1e3)])
+def test_labels_far_from_zero_are_learned_as_those_about_zero(kind, middle, unit):
+    """Powers of two were the interval: R² −48 to .5 for years of birth."""
+    scores = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(4000, 2))
+        y = middle + unit * (X[:, 0] + 0.5 * rng.normal(size=4000))
+        model = kind(3.0, random_state=seed).fit(X, y)
+        scores.append(model.score(X, y))
+        low, high = model.bags_.label_bounds
+        assert low < middle - 2 * unit and high > middle + 2 * unit and high - low < 20 * unit
+    assert np.median(scores) > 0.65
+
+
+@pytest.mark.parametrize(("n", "middle", "spread"), [(200, 1975.0, 10.0), (4000, 1e6, 10.0)])
+def test_labels_that_may_spread_less_than_their_interval_warn(n, middle, spread):
+    """Too few rows to narrow it, or all labels in one cell."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    with pytest.warns(UserWarning, match="may spread much less .*label_bounds"):
+        RandomBagRegressor(3.0, random_state=0).fit(X, middle + spread * X[:, 0])
+
+
+def test_one_row_moves_two_of_the_cells_that_narrow_an_interval():
+    bounds = [(1024.0, 2048.0), (-64.0, -32.0)]
+    values = [1024.0, 1500.0, np.nextafter(2048.0, 0), 2048.0, -64.0, -40.0, -32.0, 1e300, -1e300, 0.0]
+    counts = [range_counts(np.array(pair)[:, np.newaxis], far=bounds) for pair in product(values, repeat=2)]
+    assert max(np.abs(a - b).sum() for a, b in product(counts, repeat=2)) == 2 * len(bounds)
+    assert all(one.dtype == np.int64 and one.sum() <= len(bounds) for one in counts)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("n", "twice"), [(300, False), (5000, True)])
+def test_finding_and_narrowing_an_interval_stay_within_the_budget(n, twice, delta):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(n, 2))
+    for middle in (0.0, 2000.0):  # with the second draw and without
+        ledger = PrivacyLedger(epsilon=1.0, delta=delta, unit="label")
+        model = CuratedBagGAMRegressor(1.0, delta=delta, ledger=ledger)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, middle + rng.normal(size=n))
+        assert 0.99 < model.privacy_guarantee_.epsilon <= 1.0
+        assert sum(count for _, count in model.privacy_guarantee_.events) == 2 + twice

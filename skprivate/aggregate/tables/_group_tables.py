@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._messages import must_be
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import learn_column
@@ -48,14 +49,16 @@ class SumColumns:
     def of(cls, sums: Any, classes: Any) -> SumColumns:
         """Read names and classes from a name, a sequence of names, or {class: name}."""
         if isinstance(sums, Mapping):
-            found = check_classes(list(sums))
-            named = found if classes is None else check_classes(classes)
-            if set(named) != set(found):
+            found = check_classes(sums)
+            if classes is not None and (named := check_classes(classes)) != found:
                 raise ValueError(f"sums has columns for the classes {found}, but classes is {named}.")
-            return cls(tuple(str(sums[c]) for c in named), tuple(named))
+            return cls(tuple(str(sums[c]) for c in found), tuple(found))
         names = (sums,) if isinstance(sums, str) else tuple(sums)
         if classes is None:
             return cls(names, None)
+        classes = tuple(classes)
+        if len(names) == len(classes) and not are_labels(classes):
+            return cls.of(dict(zip(classes, names, strict=True)), classes)
         order = check_sum_classes(classes)
         if len(names) != len(order) and not (len(names) == 1 and len(order) == 2 and not are_labels(order)):
             raise ValueError(
@@ -66,10 +69,13 @@ class SumColumns:
 
 
 def check_sum_classes(classes: Any) -> tuple[Any, ...]:
-    """Check class labels, or (0, 1) for each of several labels."""
+    """Check class labels, in the order of label sums, or (0, 1) for each of several labels."""
     found = tuple(classes)
     if not are_labels(found):
-        return tuple(check_classes(found))
+        if (order := check_classes(found)) != list(found):
+            advice = "Label sums are in that order, and those of one column count the last class."
+            raise ValueError(must_be("classes", f"in order, {order}", list(found), advice))
+        return tuple(order)
     if any(list(pair) != [0, 1] for pair in found):
         raise ValueError(f"classes must be (0, 1) for each of several labels, got {found!r}.")
     return ((0, 1),) * len(found)

@@ -9,8 +9,8 @@ its own of 2³⁰ steps. All sums are released as one vector of sensitivity move
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any, Literal
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from skprivate._messages import unheard
 from skprivate._validation import ENCODED, encode_classes, read_numbers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -229,6 +230,11 @@ class LabelNoise:
             return float(math.sqrt(self.variance) * -ndtri(probability))
         return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
 
+    def of_mean(self) -> LabelNoise:
+        """Describe the noise in the mean of two draws by one of the same mechanism and variance."""
+        factors = {"gaussian": math.sqrt(0.5), "discrete_gaussian": 2.0}
+        return replace(self, price=self.price * factors.get(self.mechanism, math.sqrt(2.0)))
+
     def event(self, size: int) -> PrivacyEvent:
         """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
@@ -296,8 +302,13 @@ def plan_label_noise(
 #: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
 _EXPONENTS = np.arange(-30, 41)
 _CELLS = _EXPONENTS.size
-#: Number of counts that find an interval.
+#: Number of counts that find an interval, and of those that narrow it where its ends differ by at most this factor.
 RANGE_COUNTS = 2 * _CELLS + 1
+_NARROW, _FAR = 64, 8.0
+#: Standard deviations of a normal law that a narrowed interval spans on each side.
+_REACH = 3.0
+#: Labels of which less than this share is outside one cell may all lie in a part of it.
+_WITHIN = 0.25
 #: Probability that noise alone makes any count significant.
 _FALSE_POSITIVE_RATE = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
@@ -315,33 +326,68 @@ def range_share(n_rows: int, epsilon: float) -> float:
     return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
 
 
-def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
-    """Count labels (n_outputs, n_samples) between powers of two, of both signs, output by output; private."""
-    numbers = labels.astype(np.float64)
-    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
-    signed = np.where(numbers < 0, 0 if nonnegative else -place, place) + _CELLS
-    counts = [np.bincount(one, minlength=RANGE_COUNTS) for one in signed]
+def draws_twice(n_rows: int, epsilon: float) -> bool:
+    """Decide by public numbers whether that share pays for two draws: half of it must do to find an interval."""
+    return n_rows * epsilon * range_share(n_rows, epsilon) >= 2 * _SHARE
+
+
+def range_counts(
+    labels: NDArray[Any], *, nonnegative: bool = False, far: Sequence[Bounds | None] | None = None
+) -> NDArray[np.int64]:
+    """Count labels (n_outputs, n_samples) between powers of two, of both signs, output by output; private.
+
+    Those of an output with an interval in ``far`` are counted in equal cells of it.
+    """
+    counts = []
+    for own, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
+        if bounds is None:
+            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(own), side="left")
+            place = np.where(own < 0, 0 if nonnegative else -place, place) + _CELLS
+        else:
+            place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
+            place = place[(place >= 0) & (place < _NARROW)].astype(np.int64)
+        counts.append(np.bincount(place, minlength=RANGE_COUNTS))
     return np.concatenate(counts).astype(np.int64, copy=False)
 
 
 def private_label_bounds(
-    counts: NDArray[np.int64],
-    n_rows: int,
+    count: Callable[[Sequence[Bounds | None] | None], NDArray[np.int64]],
     noise: LabelNoise,
     release: Release,
     *,
     nonnegative: bool = False,
+    twice: bool = False,
 ) -> list[Bounds]:
     """Find, for each output, the interval between powers of two that spans the counts above the noise; within ±2⁴¹.
 
     If no count of either sign is, counts of absolute labels are tried, for a symmetric interval. If none of those is
-    either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning.
-    ``counts`` are private, from `range_counts`.
+    either, a symmetric interval is guessed a posteriori, sizes near 1 being more probable a priori, with a warning. If
+    ``twice``, a second draw narrows intervals far from 0, and is averaged with the first one for the others. ``count``
+    makes private counts as `range_counts`.
     """
-    noisy = noise.draw(counts, release)
-    # From here on everything is released.
-    found = [_find_interval(one, noise, n_rows) for one in noisy.reshape(-1, RANGE_COUNTS)]
-    return [(0.0 if nonnegative else low, high) for low, high in found]
+    counts = count(None)
+    n_rows = RANGE_COUNTS * int(counts.sum()) // counts.size
+    noisy = list(noise.draw(counts, release).reshape(-1, RANGE_COUNTS))
+    one_of_two = noise
+    far: list[Bounds | None] = [None] * len(noisy)
+    # From here on everything but counts is released.
+    if twice:
+        with unheard():
+            first = [_find_interval(one, noise, n_rows) for one in noisy]
+        far = [one if is_far(one) else None for one in first]
+        again = noise.draw(count(far), release).reshape(-1, RANGE_COUNTS)
+        noise = noise.of_mean()
+        noisy = [two if own else (one + two) / 2 for own, one, two in zip(far, noisy, again, strict=True)]
+    bounds = [
+        _narrowed(own[:_NARROW], interval, one_of_two, n_rows)
+        if interval
+        else _find_interval(own, noise, n_rows)
+        for own, interval in zip(noisy, far, strict=True)
+    ]
+    for interval, found in zip(far, bounds, strict=True):
+        if is_far(found) and (interval is None or interval == found):
+            warn_of_far(found)
+    return [(0.0 if nonnegative else low, high) for low, high in bounds]
 
 
 def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
@@ -365,6 +411,40 @@ def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
     if least > _HIDDEN_SHARE * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
     return -_largest_label(-first), _largest_label(last)
+
+
+def is_far(bounds: Bounds) -> bool:
+    """Tell if an interval of powers of two is so far from 0 that it says little about how labels spread."""
+    low, high = bounds
+    return low * high > 0 and max(abs(low), abs(high)) <= _FAR * min(abs(low), abs(high))
+
+
+def warn_of_far(bounds: Bounds) -> None:
+    """Warn of labels that may spread much less than an interval far from 0."""
+    low, high = bounds
+    warn_caller(
+        f"labels between {low:g} and {high:g} may spread much less than that, and the noise does not: give "
+        "label_bounds, subtract a public number, or use more rows or a larger epsilon.",
+        UserWarning,
+    )
+
+
+def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int) -> Bounds:
+    """Span the cells above the noise, and as much beside them as a normal law has where labels are below it."""
+    seen = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
+    if not seen.size:
+        return bounds
+    first, last = int(seen[0]), int(seen[-1]) + 1
+    error = _SIGNIFICANT_ERRORS / 2 * math.sqrt(noise.variance * (last - first))
+    hidden = (n_rows - float(noisy[first:last].sum()) + error) / n_rows
+    reach = _REACH / -ndtri(min(max(hidden, math.erfc(_REACH / math.sqrt(2.0))), 0.9) / 2)
+    middle, half = (first + last) / 2, (last - first) / 2 * reach
+    low, high = bounds
+    cell = (high - low) / _NARROW
+    found = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))
+    if last - first == 1 and hidden < _WITHIN:
+        warn_of_far(found)
+    return found
 
 
 def _extend_to_hidden(

@@ -27,6 +27,7 @@ from skprivate.aggregate.tables._labels import (
     NoiseName,
     are_labels,
     bounds_of_outputs,
+    draws_twice,
     number_contributions,
     plan_label_noise,
     private_label_bounds,
@@ -173,8 +174,8 @@ def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
     return exact_sum(square_contributions(steps))
 
 
-def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
-    return range_counts(block.targets, nonnegative=nonnegative)
+def _range_counts(block: Labelled, **terms: Any) -> NDArray[np.int64]:
+    return range_counts(block.targets, **terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,10 +276,10 @@ class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
     Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
-    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them. If
-    ``shared``, all take, and report, one interval from the lowest to the highest of the ends. ``with_squares``
-    releases the sum of squares of each output too, of rows most of which are in equally many bags. ``further`` are more
-    assumptions than those of the bags.
+    finds an interval for each, up to a half for few rows: ``finding`` is the noise of the counts for them, drawn once,
+    or ``twice`` to narrow an interval far from 0. If ``shared``, all take, and report, one interval from the lowest to
+    the highest of the ends. ``with_squares`` releases the sum of squares of each output too, of rows most of which are
+    in equally many bags. ``further`` are more assumptions than those of the bags.
     """
 
     bags: Any
@@ -286,6 +287,7 @@ class NumberSums(Mechanism):
     label_bounds: OutputBounds | None
     noise: LabelNoise | None = None
     finding: LabelNoise | None = None
+    twice: bool = False
     nonnegative: bool = False
     with_squares: bool = False
     shared: bool = False
@@ -314,12 +316,14 @@ class NumberSums(Mechanism):
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
-        bounds = bounds_of_outputs(label_bounds, n_outputs)
+        bounds, twice = bounds_of_outputs(label_bounds, n_outputs), False
         if epsilon is not None:
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if bounds is not None else range_share(n_rows, epsilon)
-            size = n_outputs * (bags.n_bags + with_squares + (RANGE_COUNTS if bounds is None else 0))
+            twice = bounds is None and draws_twice(n_rows, epsilon)
+            counts = RANGE_COUNTS * (1 + twice) if bounds is None else 0
+            size = n_outputs * (bags.n_bags + with_squares + counts)
             # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
             # one of squares by all steps at most.
             noise = plan_label_noise(
@@ -338,15 +342,19 @@ class NumberSums(Mechanism):
                     epsilon=epsilon,
                     delta=delta,
                     mechanism=noise.mechanism,
-                    share=finding_share,
+                    share=finding_share / (1 + twice),
                 )
-        return cls(bags, n_outputs, bounds, noise, finding, with_squares=with_squares, **options)
+        return cls(bags, n_outputs, bounds, noise, finding, twice, with_squares=with_squares, **options)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1)]
+        found = (
+            []
+            if self.finding is None
+            else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1 + self.twice)]
+        )
         return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
 
     @property
@@ -365,10 +373,15 @@ class NumberSums(Mechanism):
         """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
-            counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
-            n_rows = int(counts.sum()) // self.n_outputs
+            count = partial(_range_counts, nonnegative=self.nonnegative)
             bounds = tuple(
-                private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
+                private_label_bounds(
+                    lambda far: rows.sum(partial(count, far=far)),
+                    self.finding,
+                    release,
+                    nonnegative=self.nonnegative,
+                    twice=self.twice,
+                )
             )
         assert bounds is not None and self.noise is not None
         if self.shared:

@@ -1,8 +1,9 @@
-"""Private range of every column, by four selections.
+"""Private range of every column, by counts of octaves and four selections.
 
-A centre is chosen by the exponential mechanism (a median), then a scale (the median distance from it), then the ends of
-the range below and above it, as multiples of the scale. Candidates are fixed numbers of all orders of magnitude, whose
-number enters through its logarithm.
+Octaves whose counts exceed the noise say which magnitudes rows have. Among these a centre is chosen by the exponential
+mechanism (a median), then a scale (the median distance from it), then the ends of the range below and above it, as
+multiples of the scale. Candidates are fixed numbers of all orders of magnitude, whose number enters through its
+logarithm.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import numpy as np
 
 from skprivate.metric._domains import Box
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, Events, Mechanism, Release
+from skprivate.privacy import BoundedRangeEvent, Events, Mechanism, PureEvent, Release
 from skprivate.privacy.noise import FloatArray, IntArray
 
 _SELECTIONS = 4
 _STEPS_PER_OCTAVE = 4
+#: Share of the budget for the counts of octaves, and probability that noise alone makes any of them stand out.
+_OCTAVE_SHARE, _FALSE_POSITIVE_RATE = 0.25, 1e-3
+#: As improbably as one count exceeds a number, the sum of four exceeds this times that number.
+_OF_FOUR = 1.5
 #: Penalty of doubling an offset, in units of ln: without it a range would be wider than its rows.
 _DECAY = 2.0
 #: Times the number of offsets this is within the integers that selections take.
@@ -34,43 +39,76 @@ CENTRES: FloatArray = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
 OFFSETS: FloatArray = 2.0 ** (
     np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE
 )
+#: First candidates of octaves, of 1024 candidates each and of 0 alone, and the magnitudes that octaves end with.
+_FIRSTS: IntArray = np.concatenate([np.arange(0, 81920, 1024), [81920], np.arange(81921, CENTRES.size, 1024)])
+_EDGES: FloatArray = np.concatenate(
+    [np.ldexp(1.0, np.arange(40, -40, -1)), [0.0], np.ldexp(1.0, np.arange(-39, 41))]
+)
+#: Octaves of magnitudes up to 1.
+_UNSEEN = (40, 120)
 # Halfway between two candidates the lower one is the nearest.
 _MIDPOINTS: FloatArray = 0.5 * (CENTRES[1:] + CENTRES[:-1])
 
 
 @dataclass(frozen=True)
+class FoundBox(Box):
+    """A box found privately, and the columns without an octave above the noise: theirs is about 1 at most."""
+
+    unseen: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class PrivateBounds(Mechanism):
-    """Box that holds nearly all rows, ε-differentially private for one row more or less, by selections of one price."""
+    """Box that holds nearly all rows, ε-differentially private for one row more or less."""
 
     epsilon: float
     n_features: int
-    theorem = "bounds by the exponential mechanism (docs/theory/metric.md, proposition 4)"
+    theorem = "bounds by noisy counts and the exponential mechanism (docs/theory/metric.md, proposition 4)"
 
     @property
     def price(self) -> float:
         """ε of one selection."""
-        return self.epsilon / (_SELECTIONS * self.n_features)
+        return (self.epsilon - self.octave_price) / (_SELECTIONS * self.n_features)
+
+    @property
+    def octave_price(self) -> float:
+        """ε of the counts of all octaves."""
+        return _OCTAVE_SHARE * self.epsilon
 
     @property
     def events(self) -> Events:
-        return [(BoundedRangeEvent(self.price), _SELECTIONS * self.n_features)]
+        return [
+            (PureEvent(self.octave_price, "discrete Laplace"), 1),
+            (BoundedRangeEvent(self.price), _SELECTIONS * self.n_features),
+        ]
 
     @property
     def least_rows(self) -> float:
-        """Number of rows below which the many centres beyond all rows outweigh a median."""
-        return 2 * math.log(self.n_features * CENTRES.size) / self.price
+        """Number of rows below which the many centres of a few octaves outweigh a median."""
+        return 2 * math.log(self.n_features * 4096) / self.price
 
-    def run(self, data: FloatArray | Partitions, release: Release) -> Box:
+    def run(self, data: FloatArray | Partitions, release: Release) -> FoundBox:
         """Release the box of rows of shape (n, n_features), in memory or in blocks, in two passes.
 
         About 8·d/epsilon rows per side stay outside for every doubling of the offset that would include them.
         """
         rows = as_partitions(data)
-        centres = np.array([self._centre(counts, release) for counts in rows.sum(centre_counts)])
+        counts = rows.sum(centre_counts)
+        octaves = np.add.reduceat(counts, _FIRSTS, axis=1)
+        spans = self._spans(
+            release.discrete_laplace(octaves.ravel(), sensitivity=self.n_features, epsilon=self.octave_price)
+        )
+        centres = np.array(
+            [self._centre(own, span, release) for own, span in zip(counts, spans, strict=True)]
+        )
+        farthest = [2.0 * _EDGES[list(span)].max() or 1.0 for span in spans]
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         offsets = np.maximum(OFFSETS, np.abs(centres)[:, np.newaxis] * 2.0**-30)
         sides = rows.sum(partial(offset_counts, centres=centres, least=offsets[:, 0]))
-        scales = [self._select(median_costs(counts), release) for counts in distance_counts(sides)]
+        scales = [
+            self._select(median_costs(own)[: max(int(np.searchsorted(OFFSETS, far)), 1)], release)
+            for own, far in zip(distance_counts(sides), farthest, strict=True)
+        ]
         below, above = (
             np.array(
                 [
@@ -80,10 +118,23 @@ class PrivateBounds(Mechanism):
             )
             for side in sides
         )
-        return Box(centres - below, centres + above)
+        unseen = tuple(j for j, span in enumerate(spans) if span == _UNSEEN)
+        return FoundBox(centres - below, centres + above, unseen)
 
-    def _centre(self, counts: IntArray, release: Release) -> float:
-        costs, multiplicity, first = centre_costs(counts)
+    def _spans(self, noisy: IntArray) -> list[tuple[int, int]]:
+        """Find the first and the last octave of each column above the noise, or four that are together, or up to 1."""
+        least = self.n_features * math.log(noisy.size / (2 * _FALSE_POSITIVE_RATE)) / self.octave_price
+        spans = []
+        for own in noisy.reshape(self.n_features, -1):
+            seen, four = np.flatnonzero(own > least), np.convolve(own, np.ones(4), "valid")
+            best = int(np.argmax(four))
+            wide = (best, best + 3) if four[best] > _OF_FOUR * least else _UNSEEN
+            spans.append((int(seen[0]), int(seen[-1])) if seen.size else wide)
+        return spans
+
+    def _centre(self, counts: IntArray, span: tuple[int, int], release: Release) -> float:
+        ends = int(_FIRSTS[span[0]]), int(np.append(_FIRSTS, CENTRES.size)[span[1] + 1])
+        costs, multiplicity, first = centre_costs(counts, *ends)
         chosen = release.select(
             -costs,
             sensitivity=1,
@@ -136,16 +187,20 @@ def distance_counts(sides: IntArray) -> IntArray:
     return np.asarray(counts[:, :-1])
 
 
-def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:
+def centre_costs(
+    counts: IntArray, start: int = 0, stop: int = CENTRES.size
+) -> tuple[IntArray, list[int], IntArray]:
     """Compute the cost of every run of neighbouring candidates that share it, its length and its first candidate.
+
+    Candidates are those from ``start`` to before ``stop``.
 
     Values are snapped to the nearest candidate; a candidate costs the larger of the numbers of values below and above
     it. One value more raises every cost by 0 or 1.
     """
-    costs = median_costs(counts)
+    costs = median_costs(counts)[start:stop]
     first = np.flatnonzero(np.concatenate([[True], np.diff(costs) != 0]))
     lengths = np.diff(np.append(first, costs.size))
-    return costs[first], [int(length) for length in lengths], first.astype(np.int64)
+    return costs[first], [int(length) for length in lengths], first.astype(np.int64) + start
 
 
 def median_costs(counts: IntArray) -> IntArray:

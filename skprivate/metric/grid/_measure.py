@@ -20,6 +20,8 @@ from skprivate.metric._domains import Box, Norm, degree_columns
 from skprivate.privacy import Versioned, public_generator
 from skprivate.privacy.noise import FloatArray, IntArray
 
+#: Counts have an axis for each column of numbers, for categories and for sums, and NumPy's arrays have 64 at most.
+MOST_NUMBERS = 62
 #: Cells per side, and colours, of plots.
 _CELLS = 128
 COLOURS = "magma_r"

@@ -82,6 +82,8 @@ class MixedColumns:
 
     def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
         """Invert `encode`: columns with the original values, as objects for categories."""
+        if not self.values:
+            return list(numeric.T)
         columns: list[NDArray[Any]] = [np.empty(0)] * self.n_features
         for i, column in enumerate(self.numeric):
             columns[column] = numeric[:, i]
@@ -93,9 +95,13 @@ class MixedColumns:
         return columns
 
 
-def check_categories(categories: Any, n_features: int, names: Any = None) -> MixedColumns:
-    """Turn a parameter ``categories`` into `MixedColumns`."""
-    if not isinstance(categories, Mapping) or not categories:
+def check_categories(
+    categories: Any, n_features: int, names: Any = None, declared: Mapping[int, Any] | None = None
+) -> MixedColumns:
+    """Turn a parameter ``categories``, and values that types of columns declare, into `MixedColumns`."""
+    if categories is None:
+        categories = {}
+    elif not isinstance(categories, Mapping) or not categories:
         raise ValueError(
             f"categories must be None or a non-empty dict of columns and their values, got {categories!r}."
         )
@@ -113,10 +119,12 @@ def check_categories(categories: Any, n_features: int, names: Any = None) -> Mix
         if int(column) in values or not all_differ(listed):
             raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
         values[int(column)] = tuple(listed)
+    values = {column: tuple(listed) for column, listed in (declared or {}).items()} | values
     columns = MixedColumns(n_features, values, None if names is None else tuple(map(str, names)))
     if columns.n_combinations > MAX_COMBINATIONS:
         raise ValueError(
-            f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some."
+            f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some, "
+            "or give bounds of booleans and of other columns of numbers among them."
         )
     return columns
 
