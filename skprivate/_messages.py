@@ -73,6 +73,16 @@ def positive(name: str, value: Any) -> float:
     return number(name, value, "a positive finite number", lambda result: result > 0)
 
 
+#: From here on a budget can be divided among draws, without a distance to divide it by.
+LEAST_EPSILON = 1e-12
+
+
+def epsilon_number(value: Any) -> float:
+    """Convert ε of an estimator to a number that can be divided."""
+    allowed = f"a positive finite number, at least {LEAST_EPSILON:g}"
+    return number("epsilon", value, allowed, lambda result: result >= LEAST_EPSILON)
+
+
 def delta_number(value: Any, name: str = "delta") -> float:
     """Convert to a number in [0, 1)."""
     return number(name, value, "a number in [0, 1)", lambda result: 0 <= result < 1)

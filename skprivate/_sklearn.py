@@ -8,6 +8,7 @@ reported step must not be one whose number hides something, such as the evaluati
 
 from __future__ import annotations
 
+import dis
 import functools
 import re
 import sys
@@ -158,43 +159,87 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 #: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
 #: guarantee.
 _MISSING = (
-    "does not accept missing values. scikit-learn's imputers would look at private rows without a guarantee: leave "
+    "Missing values are not accepted. scikit-learn's imputers would look at private rows without a guarantee: leave "
     "incomplete rows out by a public rule, fill in a public constant (SimpleImputer(strategy='constant', "
     "keep_empty_features=True)), or impute within the budget (skprivate.preprocessing.PrivateImputer)."
 )
-#: Where messages of input validation quote the input or advise badly, and what they say instead.
-_REWRITES = (
-    (re.compile(r" instead:\narray=.*?\.\n", re.DOTALL), " instead.\n"),
-    (
-        re.compile(
-            r"does not accept missing values encoded as NaN natively\..*#estimators-that-handle-nan-values",
-            re.DOTALL,
-        ),
-        _MISSING,
-    ),
-    (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
-    (re.compile(r"Found unknown categories \[.*?\] in", re.DOTALL), "Found unknown categories in"),
-    (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
+_RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
+#: What is said instead of other libraries' words about data that hold one of these.
+_INSTEAD = {
+    "Input y contains NaN": "Input y contains NaN.",
+    "contains NaN": f"Input X contains NaN.\n{_MISSING}",
+    "Input y contains infinity": "Input y contains infinity or a value too large for dtype('float64').",
+    "contains infinity": "Input X contains infinity or a value too large for dtype('float64').",
+    "got 1D array": f"Expected 2D array, got 1D array instead.\n{_RESHAPE}",
+    "2-dimensional container": f"Expected 2D array, got 1D array instead.\n{_RESHAPE} Of pandas, X.to_frame().",
+    "got scalar": f"Expected 2D array, got scalar array instead.\n{_RESHAPE}",
+    "shape ()": "y should be a 1d array, got a single value. Pass the column, not its name: X['name'].",
+    "Complex data not supported": "Complex data not supported.",
+    "sparse matri": "Sparse data, or sparse data of such indices, are not supported here. Use X.toarray().",
+    "unknown categories": "Found unknown categories. Give all of them by what is publicly known.",
+    "unseen labels": "y holds labels that are not among the known ones.",
+    "could not convert string to float": "could not convert a string to float.",
+    "argument must be a string": "An argument must be a string that reads as a number, or a number.",
+    "cannot convert i128": "Integers of 128 bits are no numbers of NumPy. Cast them to 64 bits, identifiers to text.",
+}
+#: Functions of scikit-learn whose words quote data, or advise what has no guarantee, but for these beginnings.
+_QUOTING = (
+    "check_array", "_ensure_no_complex_data", "_assert_all_finite_element_wise", "_num_samples", "column_or_1d",
+    "type_of_target", "unique_labels",
+)  # fmt: skip
+_PUBLIC = re.compile(
+    r"Found array with|y should be a 1d array, got an array of shape \(\d|Expected sequence|Mix type"
 )
+_WORDS_THAT_STAY = (
+    "sklearn.base", "sklearn.callback", "sklearn.compose", "sklearn.pipeline", "sklearn.utils._available_if",
+    "sklearn.utils._metadata_requests", "sklearn.utils._param_validation", "sklearn.utils._tags",
+    "sklearn.utils.metaestimators", "sklearn.utils.multiclass", "sklearn.utils.validation",
+)  # fmt: skip
+_DATA_ERRORS = ("narwhals.exceptions", "polars.exceptions", "pyarrow.lib")
+_LIBRARIES = ("decimal", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "skprivate", "sklearn")
 
 
-def without_entries(message):
-    """Rewrite a message of input validation so that it quotes no entry and advises nothing that leaks."""
-    for pattern, replacement in _REWRITES:
-        message = pattern.sub(replacement, message)
-    return message
+def in_public_words(error):
+    """Make an error of fixed words in place of another library's about data, which may quote it; None if it stays."""
+    about_data = isinstance(error, ArithmeticError | TypeError | ValueError)
+    if not (about_data or type(error).__module__ in _DATA_ERRORS):
+        return None
+    last = error.__traceback__
+    while last.tb_next is not None:
+        last = last.tb_next
+    if not _may_quote(last, str(error)):
+        return None
+    place = f"{last.tb_frame.f_globals.get('__name__')}.{last.tb_frame.f_code.co_name}"
+    unknown = (
+        f"X and what goes with it must be data that is understood, got {type(error).__name__} in {place}, whose words "
+        "are not shown, as they may quote an entry. Check shapes and types."
+    )
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    return kind(next((words for held, words in _INSTEAD.items() if held in str(error)), unknown))
+
+
+def _may_quote(last, text):
+    """Tell if the words of an error are about data: not raised by a statement of ours or of those known to be safe."""
+    code, module = last.tb_frame.f_code, last.tb_frame.f_globals.get("__name__", "")
+    if module.partition(".")[0] not in _LIBRARIES:
+        return False  # of a class or function of the caller's
+    if code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
+        # Compiled code that this frame has called; the interpreter names a function and its arguments.
+        return re.match(r"[\w.<>]+\(\) (got|missing|takes) ", text) is None
+    if code.co_name in _QUOTING:
+        return _PUBLIC.match(text) is None
+    return not module.startswith(("skprivate.", *_WORDS_THAT_STAY))
 
 
 @contextmanager
 def quoting_no_entries():
-    """Rewrite scikit-learn's messages about malformed data; also a decorator."""
+    """Replace other libraries' words about data, which may quote it."""
     try:
         yield
-    except ValueError as error:
-        message = without_entries(str(error))
-        if message == str(error):
+    except Exception as error:
+        if (own := in_public_words(error)) is None:
             raise
-        raise ValueError(message) from None
+        raise own from None
 
 
 def called_from(module):
@@ -276,15 +321,57 @@ def _refuse_other_arrays(estimator, values):
 
 def _quote_no_table(estimator, error):
     """Let scikit-learn's error about a parameter name the type only of a table in its place: it may hold rows."""
-    name = (
-        re.match(r"The '(\w+)' parameter", str(error)) if isinstance(error, InvalidParameterError) else None
-    )
+    name = re.match(r"The '(\w+)' parameter", str(error))
     value = getattr(estimator, name[1], None) if name else None
     if hasattr(value, "__len__") and not isinstance(value, str):
         message = re.sub(
             r"Got .* instead\.$", f"Got {type(value).__name__} instead.", str(error), flags=re.DOTALL
         )
         raise InvalidParameterError(message) from None
+
+
+#: Fits under way here, innermost last.
+_FITTING: ContextVar[tuple[Any, ...]] = ContextVar("skprivate_fitting", default=())
+#: Attribute with the names of those that the last fit set.
+LEARNT = "_skprivate_learnt"
+
+
+def _fit_anew(method, estimator, args, kwargs):
+    """Learn on a blank, which the estimator becomes at once: nothing of an earlier fit stays, nor of one that fails.
+
+    The blank has all attributes but those that the last fit set. Other threads predict from the earlier fit meanwhile.
+    """
+    if any(one is estimator for one in _FITTING.get()):
+        return method(estimator, *args, **kwargs)  # a part of the fit
+    parameters = estimator.get_params(deep=False).keys() & vars(estimator).keys()
+    learns_more, known = method.__name__ == "partial_fit", vars(estimator).get(LEARNT, ())
+    given = {name: value for name, value in vars(estimator).items() if learns_more or name not in known}
+    blank = object.__new__(type(estimator))
+    vars(blank).update(given)
+    for name in parameters:  # numbers of Python, so that arithmetic on a budget is that of float64
+        if isinstance(given[name], np.number):
+            vars(blank)[name] = given[name].item()
+    token = _FITTING.set((*_FITTING.get(), blank))
+    try:
+        result = method(blank, *args, **kwargs)
+    finally:
+        _FITTING.reset(token)
+    state = vars(blank) | {name: vars(estimator)[name] for name in parameters}
+    learnt = {name for name, value in state.items() if name not in given or value is not given[name]}
+    state[LEARNT] = tuple(sorted(learnt.union(known if learns_more else ()) - parameters - {LEARNT}))
+    estimator.__dict__ = state
+    return estimator if result is blank else result
+
+
+def _fit_privately(method, estimator, args, kwargs):
+    """Run a decorated method; apart from its wrapper, which is pickled by value with a class of somebody's script."""
+    with quoting_no_entries():
+        _refuse_other_arrays(estimator, (*args, *kwargs.values()))
+        try:
+            return _fit_anew(method, estimator, args, kwargs)
+        except InvalidParameterError as error:
+            _quote_no_table(estimator, error)
+            raise
 
 
 def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
@@ -299,19 +386,8 @@ def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(reported)
 
         @functools.wraps(fit_method)
-        @quoting_no_entries()
         def fit(estimator, *args, **kwargs):
-            _refuse_other_arrays(estimator, (*args, *kwargs.values()))
-            before = dict(vars(estimator))
-            try:
-                return checked(estimator, *args, **kwargs)
-            except BaseException as error:
-                # Never empty on the way: other threads may be predicting, and a second interruption may come.
-                vars(estimator).update(before)
-                for name in vars(estimator).keys() - before.keys():
-                    vars(estimator).pop(name, None)
-                _quote_no_table(estimator, error)
-                raise
+            return _fit_privately(checked, estimator, args, kwargs)
 
         return in_one_order(fit)
 

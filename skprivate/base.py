@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_large
+from skprivate._messages import LEAST_EPSILON, warn_if_large
 from skprivate._sklearn import (
     CallbackSupportMixin,
     Interval,
@@ -57,7 +57,7 @@ AdjacencyName: TypeAlias = Adjacency | Literal["replace-one", "add-remove"]
 COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
-    "epsilon": [Interval(Real, 0, None, closed="neither")],
+    "epsilon": [Interval(Real, LEAST_EPSILON, None, closed="left")],
     "random_state": ["random_state"],
     "ledger": [PrivacyLedger, None],
 }
@@ -69,8 +69,10 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Met
     """Decorate ``fit``: validate parameters, keep training data out of error messages, report progress to callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
-    messages about malformed data quote them; here they do not. After an error or an interruption the estimator is as
-    it was before; what was charged stays charged. Callbacks (scikit-learn 1.9) receive progress.
+    messages about malformed data quote them; here they do not. A fit learns on a blank, which the estimator becomes
+    when it is done: nothing that an earlier fit set stays, and after an error or an interruption the estimator is as
+    it was before. What was charged stays charged. Decorate every method that learns; ``partial_fit`` keeps what it
+    adds to. Callbacks (scikit-learn 1.9) receive progress.
 
     Parameters
     ----------

@@ -2,21 +2,32 @@
 
 import contextlib
 import datetime
+import json
 import re
+import traceback
 import warnings
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import Normalizer
 
 from skprivate import (
+    CuratedBagGAMClassifier,
     MetricPrivateSynthesizer,
     MetricPrivatizer,
     PPMHalfspaceClassifier,
+    RandomBagRegressor,
+    UserLevelMean,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
@@ -28,6 +39,7 @@ from skprivate.partitions import Blocks
 from skprivate.preprocessing import (
     PrivateStandardScaler,
     PublicScaler,
+    RowByRow,
     make_additive_pipeline,
     make_private_pipeline,
 )
@@ -314,3 +326,115 @@ def test_a_table_in_the_place_of_a_parameter_is_not_quoted(got):
         with pytest.raises((TypeError, ValueError), match=f"{name}.* [Gg]ot {type(got).__name__}") as caught:
             make_private_pipeline(got) if model is got else model.fit(np.zeros((5, 1)), np.zeros(5))
         assert "123456" not in str(caught.value)
+
+
+#: An entry that is to be seen nowhere, among others that NumPy prints on lines that end in many ways.
+HIDDEN = 734119
+WHOLE = np.where(np.arange(60) % 9 == 0, HIDDEN, 200_000 + 1_000.0 * np.arange(60))
+MALFORMED = {
+    "one dimension": WHOLE,
+    "integers": WHOLE.astype(int),
+    "a decimal": WHOLE + 0.5,
+    "a list": WHOLE.tolist(),
+    "a tuple": tuple(WHOLE),
+    "a series": pd.Series(WHOLE),
+    "a series of polars": pl.Series("x", WHOLE),
+    "an array of pyarrow": pa.array(WHOLE),
+    "a scalar": np.array(float(HIDDEN)),
+    "a number": HIDDEN,
+    "three dimensions": WHOLE.reshape(60, 1, 1),
+    "complex": WHOLE.reshape(-1, 1) + 1j,
+    "complex frame": pd.DataFrame({"x": WHOLE + 1j}),
+    "text": WHOLE.astype(str).astype(object).reshape(-1, 1) + "x",
+    "text of pandas": pd.DataFrame({"x": WHOLE.astype(str)}) + "x",
+    "text of polars": pl.DataFrame({"x": [f"{value}x" for value in WHOLE]}),
+    "text of pyarrow": pa.table({"x": [f"{value}x" for value in WHOLE]}),
+    "bytes": np.array([[b"734119x"]] * 60),
+    "ragged": [[HIDDEN, 1], *[[1]] * 59],
+    "mappings": [{"x": HIDDEN}] * 60,
+    "sets": np.array([[{HIDDEN}]] * 60),
+    "beyond the largest float": [[HIDDEN * 10**400]] * 60,
+    "a number that signals": np.array([[Decimal("sNaN734119")]] * 60),
+    "structured": np.array([(HIDDEN,)] * 60, dtype=[("x", float)]),
+    "gaps": np.where(np.arange(120).reshape(60, 2) == 7, np.nan, HIDDEN),
+    "infinite": np.where(np.arange(120).reshape(60, 2) == 7, np.inf, HIDDEN),
+    "sparse": sparse.csr_array(WHOLE.reshape(-1, 1)),
+    "128 bits": pl.DataFrame({"x": pl.Series([HIDDEN] * 60, dtype=pl.Int128)}),
+    "Decimal": pl.DataFrame({"x": pl.Series(["734119.5"] * 60).cast(pl.Decimal(10, 2))}),
+}
+FITTED = {
+    name: kind(**NEEDED.get(name, {}))
+    for name, kind in all_estimators()
+    if name.startswith(
+        ("Curated", "Metric", "PPM", "PrivateI", "PrivateStandard", "RandomBag", "UserLevelSGD")
+    )
+} | {"UserLevelMean": UserLevelMean()}
+
+
+def said(call):
+    """What a call says in an error, and in what is shown with it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call()
+        except Exception as error:
+            return "".join(traceback.format_exception(error))
+    return ""
+
+
+@pytest.mark.parametrize("got", MALFORMED)
+def test_no_malformed_data_are_quoted(got):
+    """Whatever their container, dimensions and type, whatever library refuses them, and on whichever way they came."""
+    data, X, labels = MALFORMED[got], np.linspace(-1, 1, 120).reshape(60, 2), np.arange(60) % 2
+    for name, model in FITTED.items():
+        text = said(partial(clone(model).fit, data, labels))
+        assert str(HIDDEN) not in text, name
+        if got in ("integers", "a decimal", "a list", "a tuple", "a scalar", "a number"):
+            assert "Reshape your data" in text, name
+        if got == "complex":
+            assert "Complex data not supported" in text, name
+    step = RowByRow(FrozenEstimator(PCA(1).fit(X)))
+    for call in (
+        lambda: UserLevelSGDClassifier().fit(X, data),
+        lambda: CuratedBagGAMClassifier().fit(X, data),
+        lambda: RandomBagRegressor().fit(X, data),
+        lambda: UserLevelMean().fit(X, user_ids=data),
+        lambda: step.transform(data),
+        lambda: RowByRow(Normalizer()).fit(data).transform(data),
+        lambda: make_private_pipeline(UserLevelSGDClassifier(), ["number"]).fit(data, labels),
+    ):
+        assert str(HIDDEN) not in said(call)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_budget_may_be_any_number_of_numpy(name):
+    """Of other precision they were refused, or decided about the precision of the shares of a budget."""
+    X = np.linspace(-1, 1, 120).reshape(60, 2)
+    for number in (np.float16(1), np.float32(1), np.float64(1), np.int64(1), np.uint8(1)):
+        model = clone(FITTED[name]).set_params(epsilon=number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, np.arange(60) % 2)
+            getattr(model, "transform", len)(X)
+        assert 0 < model.privacy_guarantee_.epsilon <= 1 and model.epsilon is number
+        assert json.dumps(model.privacy_guarantee_.to_dict())
+
+
+@pytest.mark.parametrize("name", [name for name in FITTED if not name.startswith("Metric")])
+def test_a_budget_that_is_too_small_to_be_divided_is_refused(name):
+    X, y = np.eye(9), np.arange(9) % 2
+    for epsilon in (1e-13, 1e-100, 1e-300, 5e-324):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, simulation=True)
+        model = clone(FITTED[name]).set_params(epsilon=epsilon, ledger=ledger)
+        with pytest.raises(ValueError, match=rf"'epsilon' parameter of {name} must be .*1e-12.*{epsilon!r}"):
+            model.fit(X, y)
+        with pytest.raises(ValueError, match=f"epsilon must be .* at least 1e-12, got {epsilon!r}"):
+            make_private_pipeline(UserLevelSGDClassifier(), epsilon=epsilon).fit(X, y)
+        assert ledger.entries() == []
+
+
+def test_the_name_of_a_column_is_no_target():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]})
+    for name in ("CuratedBagGAMClassifier", "RandomBagRegressor", "UserLevelSGDClassifier"):
+        with pytest.raises(ValueError, match="y should be .* Pass the column, not its name"):
+            clone(FITTED[name]).fit(frame, "b")

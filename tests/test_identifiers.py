@@ -300,3 +300,26 @@ def test_times_with_a_zone_are_their_instants(container, zone):
 def test_trailing_zeros_of_polars_strings_stay():
     codes, names = encode_identifiers(pl.Series(["a\0", "a", "a\0"]), 3)
     assert codes.tolist() == [0, 1, 0] and names.tolist() == ["a\0", "a"]
+
+
+def test_categories_are_identifiers_where_no_entry_is_missing():
+    values = [7, 7, 3]
+    assert names_of_rows(pd.Series(pd.Categorical(values))) == names_of_rows(values)
+    for wrong in ([7, None, 3], ["a", None, "b"]):
+        for ids in (pd.Categorical(wrong), pd.Series(pd.Categorical(wrong)), pd.CategoricalIndex(wrong)):
+            with pytest.raises(ValueError, match="user_ids must name a user for every row"):
+                encode_identifiers(ids, 3)
+
+
+def test_integers_of_128_bits_are_identifiers():
+    values = [2**100, 2**100 + 1, 5, 2**100]
+    assert names_of_rows(pl.Series(values, dtype=pl.Int128)) == names_of_rows(values)
+    with pytest.raises(ValueError, match="missing entries"):
+        encode_identifiers(pl.Series([1, None], dtype=pl.Int128), 2)
+
+
+def test_an_index_of_several_levels_names_nobody():
+    index = pd.MultiIndex.from_tuples([(1, "a"), (2, "a")])
+    with pytest.raises(TypeError, match="user_ids must have one entry per row, got an index of 2 levels"):
+        encode_identifiers(index, 2)
+    assert names_of_rows(index.get_level_values(0)) == names_of_rows([1, 2])

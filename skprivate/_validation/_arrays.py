@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
-from skprivate._sklearn import without_entries
+from skprivate._sklearn import in_public_words
 
 #: Types of columns that NumPy turns into floats without a word.
 _NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex", "dictionary")
@@ -89,12 +89,13 @@ def validate_data(
         _refuse_other_types(X)
     try:
         result = _sklearn_validate_data(estimator, X, y, **options)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
+        own = in_public_words(error)
         has_target = not (y is None or isinstance(y, str))
-        message = without_entries((numeric and _with_columns(str(error), X, has_target)) or str(error))
-        if message == str(error):
+        message = own and numeric and _with_columns(str(error), str(own), X, has_target)
+        if not own:
             raise
-        raise type(error)(message) from None
+        raise (type(own)(message) if message else own) from None
     # scikit-learn looks for missing targets before it makes numbers of objects: None is NaN only then.
     given = numeric and options.get("y_numeric") and not (y is None or isinstance(y, str))
     if given and result[1].dtype.kind == "f" and np.isnan(result[1]).any():
@@ -168,8 +169,8 @@ def _refuse_other_types(X: Any) -> None:
         raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
 
 
-def _with_columns(text: str, X: Any, has_target: bool) -> str | None:
-    """Add to a message of scikit-learn or NumPy which columns it is about."""
+def _with_columns(text: str, own: str, X: Any, has_target: bool) -> str | None:
+    """Say which columns a message of scikit-learn or NumPy is about; ``own`` is what is said of it else."""
     if "could not convert" in text or "float()" in text:
         wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
         of_strings = "could not convert" in text
@@ -191,8 +192,7 @@ def _with_columns(text: str, X: Any, has_target: bool) -> str | None:
         if text.startswith(f"Input X contains {what}"):
             which = [j for j, column in _columns(X) if bool(holds(_floats(column)).any())]
             where = f" in {columns_in_words(X, which)}" if which else ""
-            first, stop, more = text.partition(".\n")
-            return first.removesuffix(".") + where + (stop or ".") + more
+            return own.replace(f"Input X contains {what}", f"Input X contains {what}{where}", 1)
     return None
 
 

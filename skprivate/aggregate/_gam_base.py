@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import Interval, StrOptions, _check_y
+from skprivate._sklearn import Interval, StrOptions, _check_y, _fit_context
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate._networks import FACTOR_DEFAULTS, check_options, fit_submodels, tried_submodels
@@ -85,6 +85,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _loss(self, n_outputs: int) -> SquaredLoss:
         raise NotImplementedError
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit_bags(self, X: Any, bags: CuratedBags | Mapping[str, Any]) -> Any:
         """Learn from reports alone.
 
@@ -108,7 +109,6 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         ValueError
             If a row of X has no bag, or a count is not the number of the bag's rows.
         """
-        self._validate_params()
         self._check_penalty()
         report = as_curated_bags(bags)
         self._check_report(report)

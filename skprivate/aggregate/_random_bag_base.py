@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import Interval, StrOptions
+from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_losses import BagObjective
 from skprivate.aggregate._losses import FloatArray
@@ -71,6 +71,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     _only_labels: ClassVar[bool] = True
     _most_fit_tasks: ClassVar[int] = 2
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit_bags(self, X: Any, bags: RandomBags | Mapping[str, Any]) -> Any:
         """Learn from aggregates alone.
 
@@ -85,7 +86,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        self._validate_params()
         self._check_submodel()
         X = validate_data(self, X, dtype=np.float64)
         report = as_random_bags(bags)

@@ -31,7 +31,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection._steps import Place, Role, Step
 from skprivate.metric import MetricPrivatizer
-from skprivate.partitions import is_known
+from skprivate.partitions import is_estimator, is_known
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
@@ -108,9 +108,8 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
         ):
             yield step
         elif place.rows.alone:
-            ours = type(model).__module__.startswith(("sklearn.", "skprivate."))
-            known = ours and type(model) is not FunctionTransformer
-            yield replace(step, of_rows=() if known else (f"{name} keeps nothing from one call to the next",))
+            kept = f"{name} keeps nothing from one call to the next"
+            yield replace(step, of_rows=(kept,) if _calls_other_code(model) else ())
         elif all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model)):
             yield step
         elif any(map(_couples, _parts(model))):
@@ -122,6 +121,14 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
         else:
             text = f"{name} treats every row by itself, {TO_THE_LAST_BIT}, and warns of no row"
             yield replace(step, of_rows=(f"{text}: wrapped in RowByRow it does",))
+
+
+def _calls_other_code(model: Any) -> bool:
+    """Tell if a function or class from elsewhere is in a model: what it keeps may not be in the copy for a row."""
+    if not is_estimator(model):
+        return callable(model) and not isinstance(model, type) and not is_known(model)
+    inside = (*model.get_params(deep=False).values(), *(part for _, part in inner_models(model)))
+    return not is_known(model) or any(map(_calls_other_code, inside))
 
 
 def _parts(model: Any) -> Iterator[Any]:

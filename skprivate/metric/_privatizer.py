@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -41,18 +41,6 @@ from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_cal
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
-#: Attributes of an earlier fit.
-_FITTED = (
-    "net_",
-    "channel_",
-    "expected_loss_",
-    "least_loss_",
-    "states_",
-    "_box",
-    "_distances",
-    "_map",
-    "_remap",
-)
 #: Relative distance of an "optimal" channel from its bound above which `fit` warns.
 _MAX_GAP = 0.01
 _ALLOWED = {
@@ -188,6 +176,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
+        "epsilon": [Interval(Real, 0, None, closed="neither")],  # per unit of distance
         "metric": [StrOptions({*_NUMERIC, "precomputed", "tree"})],
         "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
         "bounds": [Mapping, "array-like", Ball, None],
@@ -253,9 +242,6 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             If the centre of ``bounds`` is nearer to every row than its noise is long, and there is no ``prior``.
         """
         mechanism = self._mechanism()
-        for name in _FITTED:
-            if hasattr(self, name):
-                delattr(self, name)
         if self.metric in _NUMERIC:
             if self.loss is not None:
                 raise ValueError(f"loss needs metric='precomputed' or 'tree', got metric={self.metric!r}.")

@@ -134,6 +134,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
+        "epsilon": [Interval(Real, 0, None, closed="neither")],  # per unit of distance
         "metric": [StrOptions({"wasserstein", "rows"})],
         "bounds": [Mapping, "array-like", StrOptions({"private"})],
         "categories": [Mapping, None],

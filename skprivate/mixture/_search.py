@@ -191,7 +191,9 @@ def plan_search(
         turns = plan_turns(problem, epsilon - max(one_move, LEAST_SHARE * epsilon), factor)
         epsilon -= sum(turns.epsilons)
     if moves and (turns.epsilons or epsilon >= one_move):
-        n_moves = min(MOST_MOVES, 1 + floor(log2(max(1.0, epsilon / one_move))))  # 1 if rounding took a little
+        n_moves = min(
+            MOST_MOVES, 1 + floor(log2(max(1.0, epsilon / one_move)))
+        )  # 1 if rounding took a little
     share = epsilon / (joint + n_moves * move) if n_moves else 0.0
     return SearchPlan(
         joint_size=joint_size,

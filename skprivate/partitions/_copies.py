@@ -21,8 +21,8 @@ from skprivate.privacy import GENERATORS, PrivacyGuarantee, PrivacyLedger
 NOT_PUBLISHED = (PrivacyLedger, PurePath, Memory, *GENERATORS)
 #: Attributes that functions outside the classes assign: scikit-learn's helpers for columns, labels and options.
 _ASSIGNED_BY_HELPERS = frozenset({
-    "_metadata_request", "_sklearn_output_config", "_sklearn_version", "_skprivate_version", "feature_names_in_",
-    "n_features_in_",
+    "_metadata_request", "_sklearn_output_config", "_sklearn_version", "_skprivate_learnt", "_skprivate_version",
+    "feature_names_in_", "n_features_in_",
 })  # fmt: skip
 _CALLBACKS = frozenset({"_skl_callbacks"})
 #: Attributes that an earlier fit with other options leaves behind, and what is set where they are of this fit.
@@ -71,9 +71,9 @@ def is_estimator(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(value, "get_params") and hasattr(value, "fit")
 
 
-def is_known(kind: type[Any]) -> bool:
-    """Tell if a class is one of scikit-learn or of this package, whose methods are known."""
-    return kind.__module__.partition(".")[0] in ("sklearn", "skprivate")
+def is_known(code: Any) -> bool:
+    """Tell if a class, an object of one or a function is of scikit-learn or of this package, whose code is known."""
+    return (getattr(code, "__module__", None) or "").partition(".")[0] in ("sklearn", "skprivate")
 
 
 def kept_attributes(model: Any) -> dict[str, Any]:

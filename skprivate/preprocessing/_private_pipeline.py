@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._messages import delta_number, positive
+from skprivate._messages import delta_number, epsilon_number
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate._validation import public_labels, read_labels, read_numbers, refuse_no_table, validate_data
 from skprivate.base import REPEATS, PrivateEstimatorMixin
@@ -381,7 +381,7 @@ def budget_of(values: dict[str, Any]) -> tuple[float, float]:
         if isinstance(value, bool) or not isinstance(value, Real):
             kind = "none" if value is None else type(value).__name__
             raise TypeError(f"estimator must have a number for {name}, which is divided; got {kind}.")
-    return positive("epsilon", float(values["epsilon"])), delta_number(float(values["delta"]))
+    return epsilon_number(float(values["epsilon"])), delta_number(float(values["delta"]))
 
 
 @lru_cache(maxsize=256)

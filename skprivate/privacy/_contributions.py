@@ -160,6 +160,8 @@ def selection_rate(epsilon: float, steps: Fraction, monotone: bool) -> Fraction:
 
 def rational(value: Any) -> Fraction:
     """Return the exact value of a number; numpy's integers, which wrap around inside a `Fraction`, as Python's."""
+    if isinstance(value, np.floating):
+        return Fraction(float(value))
     return Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
 
 

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 #: Total variation between one discrete Gaussian with σ ≥ 2³² and the continuous one rounded to integers.
@@ -60,9 +61,14 @@ class PrivacyEvent:
         return kind(**{name: value for name, value in plain.items() if name != "event"})
 
 
-def _positive(name: str, value: float) -> None:
+def _positive(event: PrivacyEvent, name: str) -> None:
+    """Check a field, and keep a number of NumPy as one of Python, which JSON knows."""
+    value = getattr(event, name)
+    if isinstance(value, np.generic):
+        value = value.item()
+        object.__setattr__(event, name, value)
     if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+        raise ValueError(f"{name.rstrip('_')} must be a positive finite number, got {value!r}.")
 
 
 def _not_lost(rho: float) -> float:
@@ -75,7 +81,7 @@ class _OfEpsilon(PrivacyEvent):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
+        _positive(self, "epsilon")
 
     @property
     def pure_epsilon(self) -> float:
@@ -130,8 +136,8 @@ class GaussianEvent(PrivacyEvent):
     size: int = 1
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
-        _positive("size", self.size)
+        _positive(self, "noise_multiplier")
+        _positive(self, "size")
         if self.size < 1:
             raise ValueError(f"size must be at least 1, got {self.size!r}.")
 
@@ -152,7 +158,7 @@ class ZeroConcentratedEvent(PrivacyEvent):
     mechanism: str = "zCDP"
 
     def __post_init__(self) -> None:
-        _positive("rho", self.rho_)
+        _positive(self, "rho_")
 
     @property
     def rho(self) -> float:
@@ -175,7 +181,7 @@ class ApproximateEvent(PrivacyEvent):
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
             raise ValueError(f"delta must be a number in [0, 1), got {self.delta!r}.")
         if self.delta == 0 or self.epsilon != 0:
-            _positive("epsilon", self.epsilon)
+            _positive(self, "epsilon")
 
     @property
     def pure_epsilon(self) -> float:

@@ -136,6 +136,9 @@ class PrivacyGuarantee(Versioned):
         from skprivate.privacy.accounting._composition import add_up, compose_epsilon
 
         every = (self, *others)
+        if wrong := {type(one).__name__ for one in others if not isinstance(one, PrivacyGuarantee)}:
+            advice = "Unpack a list: first.compose(*rest)."
+            raise TypeError(f"others must be guarantees, got {', '.join(sorted(wrong))}. {advice}")
         for name in ("unit", "adjacency", "metric"):
             found = sorted({str(getattr(guarantee, name)) for guarantee in every})
             if len(found) > 1:

@@ -53,7 +53,7 @@ def encode_identifiers(
     ids: Any, n_rows: int, name: str = "user_ids"
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Number the users of the rows by first appearance: a code for each row, an identifier for each code."""
-    values: Any = _unpack(_instants(ids), name)
+    values: Any = _unpack(ids, name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ValueError(f"{name} must be one-dimensional, got an array of {values.ndim} dimensions.")
@@ -219,6 +219,10 @@ def _instants(ids: Any) -> Any:
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
     """Return an array whose type was not guessed from its entries, or a list of entries."""
+    if getattr(ids, "nlevels", 1) > 1:
+        raise TypeError(
+            f"{name} must have one entry per row, got an index of {ids.nlevels} levels. Pass one of them."
+        )
     if isinstance(ids, np.ma.MaskedArray):
         missing = bool(np.ma.getmaskarray(ids).any())
     elif hasattr(ids, "isna"):  # pandas
@@ -229,6 +233,9 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         missing = isinstance(count, int) and count > 0
     if missing:
         raise _missing(name)
+    ids = _instants(ids)
+    if hasattr(ids, "to_list") and "Int128" in str(getattr(ids, "dtype", "")):
+        return list(ids.to_list())  # NumPy has no such integers
     if hasattr(ids, "__array__"):
         array = np.asarray(ids)
         # NumPy's strings of fixed width lose trailing zeros, which polars keeps.
@@ -313,7 +320,7 @@ def _refusal(name: str, got: str, *, is_float: bool) -> str:
 #: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
 _DIGITS = 10
 #: Of an estimator: what does not decide how it maps rows.
-_OF_SKLEARN = ("_skl", "_metadata")
+_OF_SKLEARN = ("_skl", "_metadata", "_skprivate_learnt")
 _BESIDE = (
     "feature_names_in_",
     "ledger",

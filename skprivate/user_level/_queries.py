@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._messages import delta_number, must_be, positive, unheard, warn_if_large, whole_number
+from skprivate._messages import (
+    delta_number,
+    epsilon_number,
+    must_be,
+    positive,
+    unheard,
+    warn_if_large,
+    whole_number,
+)
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
 from skprivate.privacy import (
@@ -251,7 +259,7 @@ class UserLevelQueries:
         codes = encode_users(user_ids, len(X))[0]
         self.n_users = int(codes.max()) + 1
         self._mechanism = WinsorizedAnswers(
-            positive("epsilon", epsilon),
+            epsilon_number(epsilon),
             delta_number(delta),
             self.n_users,
             int(n_queries),

@@ -408,3 +408,37 @@ def test_a_search_says_what_any_of_its_candidates_assumes():
 @pytest.mark.parametrize("step", [AdditiveChi2Sampler()], ids=lambda step: type(step).__name__)
 def test_what_raises_an_error_for_some_rows_is_refused(step):
     assert "negative" in str(check_pipeline(make_pipeline(step, MEAN)))
+
+
+class Remembers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Keeps what it saw where no copy of an object is: at its class."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y=None):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X):
+        self.seen.append(X)
+        return X
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Remembers(),
+        FunctionTransformer(np.sin),
+        make_pipeline(StandardScaler(), FunctionTransformer(np.sin)),
+        make_pipeline(StandardScaler(), FrozenEstimator(learnt(make_pipeline(PCA(2), Remembers())))),
+        FeatureUnion([("a", StandardScaler()), ("b", Remembers())]),
+        Nystroem(lambda a, b: a @ b, n_components=2),
+    ],
+    ids=range(6),
+)
+def test_code_of_ones_own_is_assumed_to_keep_nothing(step):
+    """Of a copy for each row it may keep something elsewhere; of scikit-learn's own classes nothing is assumed."""
+    text = "keeps nothing from one call to the next"
+    for inner, own in ((step, True), (make_pipeline(StandardScaler(), PCA(2)), False)):
+        model = make_pipeline(RowByRow(frozen(clone(inner))), clone(MEAN)).fit(PUBLIC)
+        assert any(text in assumption for assumption in guarantee_of(model).assumptions) is own

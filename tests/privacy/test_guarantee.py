@@ -161,3 +161,10 @@ def test_epsilon_per_distance_composes_by_the_sum():
     """What needs δ at distance 1 would be scaled by the distance, which only pure sums admit."""
     one = PrivacyGuarantee(1.0, 1e-6, "row", "metric", "km", events=((LaplaceEvent(0.01), 100),))
     assert one.compose(one).epsilon >= 2.0
+
+
+def test_a_list_of_guarantees_is_unpacked_first():
+    for wrong in ([guarantee()], None, 1.0):
+        text = rf"others must be guarantees, got {type(wrong).__name__}.*compose\(\*rest\)"
+        with pytest.raises(TypeError, match=text):
+            guarantee().compose(wrong)

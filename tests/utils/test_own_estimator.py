@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -49,6 +51,38 @@ def test_it_learns():
     np.testing.assert_allclose(own.theta_, public.theta_, atol=0.02)
     np.testing.assert_allclose(own.var_, public.var_, atol=0.02)
     assert own.score(X, y) > public.score(X, y) - 0.01
+
+
+_SCRIPT = """
+import pickle
+
+import cloudpickle
+import numpy as np
+from joblib import parallel_config
+from sklearn.model_selection import GridSearchCV
+
+exec(compile(open({path!r}).read(), "example", "exec"))
+assert PrivateGaussianNB.__module__ == "__main__"
+
+if __name__ == "__main__":
+    X = np.linspace(-1, 1, 80).reshape(40, 2)
+    y = np.arange(40) % 2
+    again = pickle.loads(cloudpickle.dumps(PrivateGaussianNB()))
+    assert hasattr(again.fit(X, y), "theta_")
+    with parallel_config(backend="loky", n_jobs=2):
+        search = GridSearchCV(PrivateGaussianNB(), {{"epsilon": [1.0, 2.0]}}, cv=2).fit(X, y)
+    assert hasattr(search.best_estimator_, "theta_")
+"""
+
+
+def test_a_class_of_a_script_goes_to_workers(tmp_path):
+    """A class of a notebook is pickled by value, with all that wraps its methods."""
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT.format(path=private_naive_bayes.__file__))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_it_imports_public_modules_only():

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from skprivate._messages import unheard
+from skprivate._messages import epsilon_number, unheard
 from skprivate._validation import ENCODED, encode_classes, read_numbers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -50,8 +50,8 @@ _WIDEST_EXACT = 1 << 62
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
     """Refuse an ε or δ outside its range."""
-    if epsilon is not None and not (np.isfinite(epsilon) and epsilon > 0):
-        raise ValueError(f"epsilon must be a positive number, or None for no label privacy, got {epsilon!r}.")
+    if epsilon is not None:
+        epsilon_number(epsilon)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
 
