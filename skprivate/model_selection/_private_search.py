@@ -143,8 +143,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
     So candidates have no callbacks and ``verbose=0``; their output, warnings and log records are dropped, those of the
-    whole process among them while an evaluation runs; they run in one thread; and the entry of a search in a ledger has
-    no duration. A ``scoring`` of your own is called for each evaluation: it must tell nobody.
+    whole process among them while an evaluation runs; they run in one thread; and entries of a ledger have days, no
+    times. A ``scoring`` of your own is called for each evaluation: it must tell nobody.
 
     References
     ----------
