@@ -111,7 +111,7 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
             ours = type(model).__module__.startswith(("sklearn.", "skprivate."))
             known = ours and type(model) is not FunctionTransformer
             yield replace(step, of_rows=() if known else (f"{name} keeps nothing from one call to the next",))
-        elif all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model)):
+        elif maps_by_row(model):
             yield step
         elif any(map(_couples, _parts(model))):
             why = (
@@ -122,6 +122,11 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
         else:
             text = f"{name} treats every row by itself, {TO_THE_LAST_BIT}, and warns of no row"
             yield replace(step, of_rows=(f"{text}: wrapped in RowByRow it does",))
+
+
+def maps_by_row(model: Any) -> bool:
+    """Tell if a public model is known to treat every row by itself, to the last bit."""
+    return all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model))
 
 
 def _parts(model: Any) -> Iterator[Any]:

@@ -131,7 +131,7 @@ def _keyed(model: Any) -> Any:
 
 
 def _mixture(**options: Any) -> Any:
-    return sp.PPMHalfspaceClassifier(classes=[0, 1], strategy="greedy", max_halfspaces=1, **options, **FAST)
+    return sp.PPMHalfspaceClassifier(classes=[0, 1], strategy="thinned", max_halfspaces=1, **options, **FAST)
 
 
 #: By name: an estimator, and what is in its rows beside features and target.
@@ -235,7 +235,7 @@ def _private_search(model: Any, schema: dict[str, Any]) -> Any:
 
 
 def _grid_search(model: Any, schema: dict[str, Any]) -> Any:
-    return GridSearchCV(model, {"epsilon": [EPSILON / 2, EPSILON]}, cv=KFold(2))
+    return GridSearchCV(model, {"epsilon": [EPSILON]}, cv=KFold(2))
 
 
 def _fit_blocks(model: Any, case: Case) -> Any:
