@@ -243,9 +243,9 @@ class PrivateScore:
         if before is None or not (whole is None or isinstance(whole, np.ndarray)):
             yield from ((self._predict(model, X, y), y) for X, y in parts.units())
             return
-        for rows, (X, y) in zip(parts.slices(), parts.units(), strict=True):
+        for place, (X, y) in zip(parts.slices(), parts.units(), strict=True):
             # A row for which a step fails changes nothing of what becomes of others.
-            own = _mapped(before, X) if whole is None else whole[rows]
+            own = _mapped(before, X) if whole is None else whole[place]
             yield (None if own is None else self._predict(last, np.array(own, order="C"), y)), y
 
     def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
