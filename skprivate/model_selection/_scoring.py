@@ -169,7 +169,8 @@ def _by_row(model: Any) -> tuple[Any, Any]:
 
     All rows in one call are to them as one after the other, to the last bit.
     """
-    if type(model) not in (Pipeline, PrivatePipeline) or not maps_by_row(Pipeline(model.steps[:-1])):
+    steps = model.steps if type(model) in (Pipeline, PrivatePipeline) else ()
+    if len(steps) < 2 or not maps_by_row(Pipeline(steps[:-1])):
         return None, model
     return model[:-1], model[-1]
 

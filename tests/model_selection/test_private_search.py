@@ -772,6 +772,15 @@ def test_steps_that_go_by_rows_prepare_all_of_them_in_one_call(monkeypatch):
     assert len(calls) == 1 + parts.n_held_out
 
 
+@pytest.mark.parametrize("first", [[], [("none", "passthrough")]])
+def test_a_pipeline_that_prepares_nothing_is_scored_as_its_model(first):
+    parts = deal(Rows(X, Y, {}), USERS, 0.4, 0, by_user=True)
+    score = PrivateScore("neg_log_loss", -9.0, 0.0, Adjacency.REPLACE_ONE, False)
+    model = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, random_state=0).fit(X, Y)
+    found = score.of_units(Pipeline([*first, ("model", model)]), parts)
+    assert np.array_equal(found, score.of_units(model, parts)) and found.min() > -9.0
+
+
 def test_a_row_for_which_a_step_fails_moves_nobody_elses_score(monkeypatch):
     class Picky(FunctionTransformer):
         def transform(self, X):
