@@ -274,7 +274,7 @@ def _asked(ledger: PrivacyLedger, options: argparse.Namespace) -> list[LedgerEnt
 def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
     entries = _asked(ledger, options)
     lines = [f"{name:<12}{value}" for name, value in summary(ledger).items()]
-    rows = [("#", "release", "epsilon", "delta", "protects", "opened (UTC)", "by", "for", "state")]
+    rows = [("#", "release", "epsilon", "delta", "protects", "day (UTC)", "by", "for", "state")]
     for entry in entries:
         state = "closed" if entry.closed else "open"
         within = f" in #{entry.reservation}" if entry.reservation is not None else ""
@@ -285,7 +285,7 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
                 rounded_up(entry.epsilon),
                 rounded_up(entry.delta),
                 entry.unit + (" (converted)" if entry.converted else ""),
-                entry.opened[:16].replace("T", " "),
+                entry.opened,
                 f"{entry.user}@{entry.host}",
                 entry.note,
                 state + (", simulated" if entry.simulated else ""),

@@ -110,7 +110,7 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
         elif place.rows.alone:
             kept = f"{name} keeps nothing from one call to the next"
             yield replace(step, of_rows=(kept,) if _calls_other_code(model) else ())
-        elif all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model)):
+        elif maps_by_row(model):
             yield step
         elif any(map(_couples, _parts(model))):
             why = (
@@ -129,6 +129,11 @@ def _calls_other_code(model: Any) -> bool:
         return callable(model) and not isinstance(model, type) and not is_known(model)
     inside = (*model.get_params(deep=False).values(), *(part for _, part in inner_models(model)))
     return not is_known(model) or any(map(_calls_other_code, inside))
+
+
+def maps_by_row(model: Any) -> bool:
+    """Tell if a public model is known to treat every row by itself, to the last bit."""
+    return all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model))
 
 
 def _parts(model: Any) -> Iterator[Any]:

@@ -85,9 +85,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         result, which costs nothing more.
     predict_by : {"unit", "batch"}, default="unit"
         "unit": candidates predict the rows of one unit at a time, so that nothing in them can make one unit's score
-        depend on another's rows. "batch": one call for all held-out rows, which is faster, but linear algebra may round
-        a row according to how many others there are; the guarantee then assumes that it does not. Where only labels are
-        private, all rows are predicted by one call.
+        depend on another's rows; steps that are known to treat every row by itself prepare all rows before. "batch":
+        one call for all held-out rows, which is faster, but linear algebra may round a row according to how many others
+        there are; the guarantee then assumes that it does not. Where only labels are private, all rows are predicted by
+        one call.
     error_score : "raise" or nan, default="raise"
         What becomes of an evaluation that fails. "raise": the search fails, its budget is spent. nan: it loses.
     public_seed : int, default=0
@@ -143,8 +144,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
     So candidates have no callbacks and ``verbose=0``; their output, warnings and log records are dropped, those of the
-    whole process among them while an evaluation runs; they run in one thread; and the entry of a search in a ledger has
-    no duration. A ``scoring`` of your own is called for each evaluation: it must tell nobody.
+    whole process among them while an evaluation runs; they run in one thread; and entries of a ledger have days, no
+    times. A ``scoring`` of your own is called for each evaluation: it must tell nobody.
 
     References
     ----------

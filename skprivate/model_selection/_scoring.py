@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 
 from skprivate._sklearn import _safe_indexing
+from skprivate.inspection import maps_by_row
 from skprivate.partitions import key_bytes
+from skprivate.preprocessing import PrivatePipeline
 from skprivate.privacy import (
     Adjacency,
     LaplaceEvent,
@@ -161,6 +164,25 @@ def _of_predictions(
     return np.asarray(-lost)
 
 
+def _by_row(model: Any) -> tuple[Any, Any]:
+    """Take a pipeline apart, into steps that treat every row by itself and the last one; (None, model) for others.
+
+    All rows in one call are to them as one after the other, to the last bit.
+    """
+    steps = model.steps if type(model) in (Pipeline, PrivatePipeline) else ()
+    if len(steps) < 2 or not maps_by_row(Pipeline(steps[:-1])):
+        return None, model
+    return model[:-1], model[-1]
+
+
+def _mapped(steps: Any, X: Any) -> Any:
+    """Transform rows; None where that fails."""
+    try:
+        return None if steps is None else steps.transform(X)
+    except Exception:
+        return None
+
+
 @dataclass(frozen=True)
 class PrivateScore:
     """A bounded score of each unit, summed with noise.
@@ -217,7 +239,15 @@ class PrivateScore:
                 # A callable might use the targets of others.
                 yield from ((predicted[own].copy(), rows.y[own].copy()) for own in parts.slices())
                 return
-        yield from ((self._predict(model, X, y), y) for X, y in parts.units())
+        before, last = _by_row(model)
+        whole = _mapped(before, parts.held_out.copied().X)
+        if before is None or not (whole is None or isinstance(whole, np.ndarray)):
+            yield from ((self._predict(model, X, y), y) for X, y in parts.units())
+            return
+        for place, (X, y) in zip(parts.slices(), parts.units(), strict=True):
+            # A row for which a step fails changes nothing of what becomes of others.
+            own = _mapped(before, X) if whole is None else whole[place]
+            yield (None if own is None else self._predict(last, np.array(own, order="C"), y)), y
 
     def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
         """Predict; None where the model fails, because an error would say something about whoever has these rows."""

@@ -81,7 +81,7 @@ def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
     verdict = facts["verdict"]
     said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
-    by = f"{facts['subject']['name']} · {facts['created'][:10]} · skprivate {facts['versions']['skprivate']}"
+    by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
     return header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
 
 
@@ -260,7 +260,7 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
     if not entries:
         return "<p>No entries.</p>"
     details = "user" in entries[0]
-    head = ["#", "for", "ε", "δ", "release", "protects", "opened (UTC)", "state"]
+    head = ["#", "for", "ε", "δ", "release", "protects", "day (UTC)", "state"]
     head += ["by", "parameters", "data"] if details else []
     rows = []
     for entry in entries:
@@ -269,8 +269,7 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
         state += (", SIMULATED" if entry["simulated"] else "") + within
         unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
         price = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
-        opened = entry["opened"][:16].replace("T", " ")
-        row = [str(entry["id"]), entry["note"], *price, entry["label"], unit, opened, state]
+        row = [str(entry["id"]), entry["note"], *price, entry["label"], unit, entry["opened"], state]
         if details:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]

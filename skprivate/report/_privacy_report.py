@@ -14,7 +14,7 @@ from typing import Any
 from skprivate._messages import must_be, one_of, rounded_up, small
 from skprivate.inspection import Role, count, releases_when_transforming
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
-from skprivate.privacy.ledger import now
+from skprivate.privacy.ledger import today
 from skprivate.report._facts import LEVELS, QUESTIONS, Finding, guarantee_facts, guarantee_findings, versions
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
 from skprivate.report._page import page
@@ -339,7 +339,7 @@ def privacy_report(
         {
             "format": "skprivate privacy report",
             "format_version": FORMAT_VERSION,
-            "created": now(),
+            "created": today(),
             "title": title or subject.title,
             "subject": {"kind": kind, "name": subject.name},
             "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",

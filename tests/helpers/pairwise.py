@@ -1,5 +1,6 @@
 """Few cases in which any two values of two options meet."""
 
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 
 
@@ -16,12 +17,17 @@ def pairwise(cases):
     chosen : list of tuple
         The same for the same cases. Greedy: each next one holds the most pairs that have not met, the first of equals.
     """
-    left = {case: set(combinations(enumerate(case), 2)) or {case} for case in cases}
-    chosen, missing = [], set().union(*left.values())
-    while missing:
-        best = max(left, key=lambda case: len(left[case]))
-        chosen.append(best)
-        met = left[best]
-        missing -= met
-        left = {case: pairs - met for case, pairs in left.items() if not pairs <= met}
+    pairs = {case: set(combinations(enumerate(case), 2)) or {case} for case in cases}
+    # How many of a case's pairs have not met only falls: whoever is first with what is true now is the best.
+    best = [(-len(held), place, case) for place, (case, held) in enumerate(pairs.items())]
+    heapify(best)
+    chosen, met = [], set()
+    while best:
+        _, place, case = heappop(best)
+        new = (-len(pairs[case] - met), place, case)
+        if best and new[:2] > best[0][:2]:
+            heappush(best, new)
+        elif new[0]:
+            chosen.append(case)
+            met |= pairs[case]
     return chosen

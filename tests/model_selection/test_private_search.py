@@ -34,7 +34,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate, draw_candidates
 from skprivate.model_selection._inside import PriceList, with_budget
 from skprivate.model_selection._scoring import PrivateScore, Rows, deal
-from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, make_private_pipeline
 from skprivate.privacy import (
     Adjacency,
     BudgetExceededError,
@@ -742,3 +742,56 @@ def test_labels_that_the_search_takes_from_the_data_are_assumed_public():
     assert "the set of labels in each part of the data is public" in told.privacy_guarantee_.assumptions
     plain = searched(PLAIN, {}, n_iter=1)
     assert "the set of labels in each part of the data is public" not in plain.privacy_guarantee_.assumptions
+
+
+def _fitted_pipeline(*first):
+    table = pd.DataFrame(
+        {"a": np.where(X[:, 0] > 0.9, np.nan, X[:, 0]), "b": X[:, 1], "g": np.where(Y, "p", "q")}
+    )
+    model = make_private_pipeline(
+        UserLevelSGDClassifier(classes=[0, 1], max_iter=2), {"a": (0, 1), "b": "number", "g": ["p"]}
+    )
+    model = model.set_params(epsilon=100.0, model__random_state=0).fit(table, Y)
+    model.steps[:0] = first
+    return model, deal(Rows(table, Y, {}), USERS, 0.4, 0, by_user=True)
+
+
+def test_steps_that_go_by_rows_prepare_all_of_them_in_one_call(monkeypatch):
+    """The score of every unit is that of its rows alone, to the last bit."""
+    model, parts = _fitted_pipeline()
+    score = PrivateScore("neg_log_loss", -9.0, 0.0, Adjacency.REPLACE_ONE, False)
+    calls = []
+    transform = type(model[0]).transform
+    monkeypatch.setattr(
+        type(model[0]), "transform", lambda self, X: calls.append(len(X)) or transform(self, X)
+    )
+    together = score.of_units(model, parts)
+    assert calls == [len(parts.held_out.y)]
+    monkeypatch.setattr("skprivate.model_selection._scoring.maps_by_row", lambda steps: False)
+    assert np.array_equal(together, score.of_units(model, parts))
+    assert len(calls) == 1 + parts.n_held_out
+
+
+@pytest.mark.parametrize("first", [[], [("none", "passthrough")]])
+def test_a_pipeline_that_prepares_nothing_is_scored_as_its_model(first):
+    parts = deal(Rows(X, Y, {}), USERS, 0.4, 0, by_user=True)
+    score = PrivateScore("neg_log_loss", -9.0, 0.0, Adjacency.REPLACE_ONE, False)
+    model = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, random_state=0).fit(X, Y)
+    found = score.of_units(Pipeline([*first, ("model", model)]), parts)
+    assert np.array_equal(found, score.of_units(model, parts)) and found.min() > -9.0
+
+
+def test_a_row_for_which_a_step_fails_moves_nobody_elses_score(monkeypatch):
+    class Picky(FunctionTransformer):
+        def transform(self, X):
+            if (X["b"] == 99.0).any():
+                raise ValueError("99")
+            return X
+
+    monkeypatch.setattr("skprivate.model_selection._scoring.maps_by_row", lambda steps: True)
+    score = PrivateScore("neg_log_loss", -9.0, 0.0, Adjacency.REPLACE_ONE, False)
+    model, parts = _fitted_pipeline(("picky", Picky()))
+    before = score.of_units(model, parts)
+    parts.held_out.X.iloc[0, 1] = 99.0
+    after = score.of_units(model, parts)
+    assert after[0] == -9.0 and np.array_equal(after[1:], before[1:])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import re
 import sys
 import warnings
-from datetime import datetime
 from unittest import mock
 
 import numpy as np
@@ -20,15 +19,7 @@ from skprivate import PPMHalfspaceClassifier, UserLevelSGDClassifier
 from skprivate.cli import main
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
-from skprivate.privacy import (
-    LaplaceEvent,
-    PrivacyLedger,
-    Repetitions,
-    open_release,
-    plan_search,
-    public_generator,
-    select_repeatedly,
-)
+from skprivate.privacy import PrivacyLedger, Repetitions, public_generator
 from skprivate.report import privacy_report
 
 RNG = public_generator(0)
@@ -210,44 +201,33 @@ def test_searches_in_threads_give_back_what_they_silence():
     assert sys.stdout is out and warnings.showwarning is shown and logging.root.manager.disable == 0
 
 
-def seconds(entry):
-    return (datetime.fromisoformat(entry.closed) - datetime.fromisoformat(entry.opened)).total_seconds()
-
-
-def test_entries_that_hold_a_search_have_no_duration(tmp_path, capsys):
-    """In the entries, the journal, reports and on the command line; nor has a reservation, which may hold one."""
+def test_nothing_that_is_published_has_a_time_of_day(tmp_path, capsys):
+    """The entry after a search would tell how long that took; so would its own, and that of a reservation for it."""
     file = tmp_path / "a.ledger"
     ledger = PrivacyLedger(file, epsilon=99.0, delta=1e-2, unit="row", adjacency="replace-one")
-    plan = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]], epsilon=1.0, mean_repetitions=3)
-    # A search asks as often as it draws, which is random.
-    times = (f"2030-01-01T{k // 3600:02}:{k // 60 % 60:02}:{k % 60:02}.000+00:00" for k in range(86_400))
-    with mock.patch("skprivate.privacy.ledger._book.now", lambda: next(times)):
-        PrivateSearchCV(label(), {}, n_iter=2, ledger=ledger).fit(X, Y)
-        with ledger.reserve(3.0, 1e-4) as part:
-            PrivateSearchCV(label(), {}, n_iter=2, refit=0.5, ledger=part).fit(X, Y)
-        with open_release(epsilon=2.0, unit="row", adjacency="replace-one", ledger=ledger) as release:
-            select_repeatedly(
-                release,
-                lambda _, branch: (branch.laplace(0, sensitivity=1, epsilon=plan.each_epsilon), 0),
-                plan,
-            )
-        label().set_params(ledger=ledger).fit(X, Y)
-    *searches, plain = ledger.entries()
-    assert [seconds(entry) for entry in searches] == [0.0] * 4
-    assert seconds(plain) > 0
-    with ledger._book.transaction(write=False) as (journal, _):
-        kept = [json.loads(one.text) for one in journal.since(0)]
-    opened = {one["id"]: one["opened"] for one in kept if one["kind"] == "open"}
-    assert len(opened) == 5
-    for one in kept:
-        if one["kind"] == "close" and one["id"] != plain.id:
-            assert one["closed"] == opened[one["id"]]
-    shown = privacy_report(ledger).to_json()
-    assert plain.closed in shown
-    for entry in searches:
-        assert entry.closed == entry.opened
+    PrivateSearchCV(label(), {}, n_iter=2, ledger=ledger).fit(X, Y)
+    with ledger.reserve(3.0, 1e-4) as part:
+        PrivateSearchCV(label(), {}, n_iter=2, refit=0.5, ledger=part).fit(X, Y)
+    label().set_params(ledger=ledger).fit(X, Y)
+    for format in ("csv", "json", "jsonl"):
+        main(["ledger", "export", str(file), "--format", format])
     main(["ledger", "show", str(file)])
-    assert plain.opened[:10] in capsys.readouterr().out
+    report = privacy_report(ledger)
+    with ledger._book.transaction(write=False) as (journal, _):
+        kept = "".join(one.text for one in journal.since(0))  # the seal, which is published, is a hash of it
+    shown = [capsys.readouterr().out, report.to_json(), str(report.to_dict()), report.to_html()]
+    for said in (*shown, ledger._repr_html_(), ledger.to_frame().to_csv(), kept):
+        assert ledger.entries()[0].opened in said
+        assert not re.search(r"\d\d:\d\d", said)
+
+
+def test_times_of_earlier_versions_are_not_shown(monkeypatch):
+    """A journal that has them is read, and shows days."""
+    monkeypatch.setattr("skprivate.privacy.ledger._book.today", lambda: "2026-02-03T04:05:06.789+00:00")
+    ledger = PrivacyLedger(epsilon=99.0, delta=1e-2, unit="row", adjacency="replace-one")
+    label().set_params(ledger=ledger).fit(X, Y)
+    (entry,) = ledger.entries()
+    assert (entry.opened, entry.closed) == ("2026-02-03", "2026-02-03")
 
 
 def test_what_a_search_steps_over_is_not_handed_back_to_it():

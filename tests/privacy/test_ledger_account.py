@@ -313,7 +313,7 @@ def test_a_reservation_holds_its_part_and_gives_back_the_rest(tmp_path):
     whole, first, second, beside = ledger.entries()
     assert (whole.label, whole.epsilon, whole.note) == ("reservation", 0.75, "search") and whole.closed
     assert first.reservation == second.reservation == 1 and beside.reservation is None
-    with pytest.raises(ValueError, match="was closed"):
+    with pytest.raises(ValueError, match="is closed"):
         reserve(part, 0.1)
 
 

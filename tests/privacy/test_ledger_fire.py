@@ -297,7 +297,7 @@ def test_every_record_is_checked_at_opening(tmp_path, monkeypatch, number):
 def test_an_open_entry_can_be_closed_by_anybody(tmp_path):
     path = tmp_path / "study.ledger"
     fire.filled(path, 20)
-    with pytest.raises(ValueError, match="was closed at"):
+    with pytest.raises(ValueError, match="is closed"):
         PrivacyLedger.open(path).close_entry(2, epsilon=0.0, delta=0.0, rho=None, events=[])
     with pytest.raises(ValueError, match="entry must be"):
         PrivacyLedger.open(path).close_entry(99, epsilon=0.0, delta=0.0, rho=None, events=[])

@@ -5,7 +5,7 @@ from skprivate.privacy.ledger._entries import (
     LedgerEntry,
     Quote,
     dearest_part,
-    now,
+    today,
 )
 from skprivate.privacy.ledger._ledger import charged_only_to
 from skprivate.privacy.ledger._prices import NOTHING, Price, Totals, stays_apart

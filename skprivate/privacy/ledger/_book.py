@@ -15,7 +15,7 @@ from typing import Any
 from skprivate._messages import BudgetExceededError, must_be, positive
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, now, require_noise
+from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, require_noise, today
 from skprivate.privacy.ledger._prices import (
     NOTHING,
     Account,
@@ -36,7 +36,6 @@ from skprivate.privacy.ledger._store import (
     follow,
     record,
 )
-from skprivate.privacy.search._stopping import _MECHANISM
 
 #: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
 Scope = int | tuple[int, int] | None
@@ -72,6 +71,8 @@ class LedgerState:
 
     def _apply(self, found: Record) -> None:
         content = json.loads(found.text)
+        # Earlier versions wrote the time of day as well.
+        content |= {name: content[name][:10] for name in ("opened", "closed") if name in content}
         kind = content.pop("kind")
         if (found.number == 0) != (kind == "terms"):
             raise _damaged(found.number, f"must not be of the kind {kind!r}")
@@ -161,7 +162,7 @@ class LedgerState:
         if reservation is not None:
             reserved = self.entry(reservation)
             if reserved.closed is not None:
-                raise ValueError(f"reservation {reservation} was closed at {reserved.closed}.")
+                raise ValueError(f"reservation {reservation} is closed.")
             if all(one.within(reserved.price) for one in totals):
                 return False
             budget, left = str(reserved.price), reserved.price
@@ -202,9 +203,7 @@ class LedgerState:
         """Find an entry that is still open."""
         found = self.entry(number)
         if found.closed is not None:
-            raise ValueError(
-                f"entry={number!r}: this release was closed at {found.closed} and draws no more."
-            )
+            raise ValueError(f"entry={number!r}: this release is closed and draws no more.")
         return found
 
 
@@ -502,7 +501,7 @@ def _open(
         **price._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,
-        "opened": now(),
+        "opened": today(),
         **content,
     }
     journal.append(record(state.last, opened))
@@ -532,7 +531,5 @@ def _change(
         "events": events,
     }
     if close:
-        # How long a private search takes tells how often it evaluates, which is secret; a reservation may hold one.
-        untimed = not events or any(event.get("mechanism") == _MECHANISM for event in events)
-        content["closed"] = old.opened if untimed else now()
+        content["closed"] = old.opened
     journal.append(record(state.last, {"kind": "close" if close else "charge", **content}))

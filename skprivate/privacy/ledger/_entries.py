@@ -68,10 +68,10 @@ class LedgerEntry:
     ``epsilon``, ``delta``, ``rho`` (None where there is none) and ``rho_delta`` are the price charged, in the ledger's
     unit of account. ``own_epsilon`` and ``own_delta`` are the price for the release's own ``unit`` and ``adjacency``,
     and ``converted`` says why the two differ. ``events`` are what was drawn (closed) or paid ahead (still open).
-    ``opened`` and ``closed`` are UTC times (ISO 8601); ``closed`` is None while the release runs, and for good where
-    its process died. ``reservation`` is the entry that has paid for this one, ``parts`` are the disjoint parts of a
-    reservation that it is charged to, and ``simulated`` tells if the noise came from a seed. ``parameters`` are those
-    of the estimator.
+    ``opened`` is the UTC day (ISO 8601); ``closed`` is None while the release runs, and for good where its process
+    died, and then that day again: how long a release took may be a secret. ``reservation`` is the entry that has paid
+    for this one, ``parts`` are the disjoint parts of a reservation that it is charged to, and ``simulated`` tells if
+    the noise came from a seed. ``parameters`` are those of the estimator.
     """
 
     id: int
@@ -135,7 +135,7 @@ def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
 
 def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     """Show the last entries as an HTML table."""
-    rows = [("#", "release", "ε", "δ", "unit", "opened (UTC)", "by", "for", "state")]
+    rows = [("#", "release", "ε", "δ", "unit", "day (UTC)", "by", "for", "state")]
     for entry in entries[-shown:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
         price = (rounded_up(entry.epsilon, 4), rounded_up(entry.delta, 4))
@@ -187,9 +187,9 @@ class Terms(NamedTuple):
         ]
 
 
-def now() -> str:
-    """Return the UTC time (ISO 8601)."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def today() -> str:
+    """Return the UTC day (ISO 8601): a time would tell the next reader how long a private search took before it."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def checked_terms(
@@ -225,7 +225,7 @@ def checked_terms(
         raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
     return Terms(
         identity=uuid.uuid4().hex,
-        created=now(),
+        created=today(),
         epsilon=epsilon,
         delta=delta,
         account=Account(
