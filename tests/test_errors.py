@@ -436,5 +436,7 @@ def test_a_budget_that_is_too_small_to_be_divided_is_refused(name):
 def test_the_name_of_a_column_is_no_target():
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]})
     for name in ("CuratedBagGAMClassifier", "RandomBagRegressor", "UserLevelSGDClassifier"):
-        with pytest.raises(ValueError, match="y should be .* Pass the column, not its name"):
+        with pytest.raises(
+            TypeError, match="y must hold one label or number for each row, got str. Pass the column"
+        ):
             clone(FITTED[name]).fit(frame, "b")
