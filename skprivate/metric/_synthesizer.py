@@ -252,13 +252,12 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(
                 f"X must have at most {MOST_NUMBERS} columns of numbers, got {len(columns.numeric)}. Take fewer."
             )
+        if not plain:
+            refuse_other_kinds(public, columns.values, entry_types=not in_blocks)
         schema.refuse_other_types(
             columns.decode(np.zeros((1, len(columns.numeric))), np.zeros(1, np.int64)), columns.values
         )
-        if plain:
-            return schema, tables.map(_without_groups), columns
-        refuse_other_kinds(public, columns.values, entry_types=not in_blocks)
-        return schema, tables.map(columns.encode), columns
+        return schema, tables.map(_without_groups if plain else columns.encode), columns
 
     def _declared(self, public):
         """Find columns of a frame whose types declare values, but for those with bounds."""
