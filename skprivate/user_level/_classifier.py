@@ -287,7 +287,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
     def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms) -> Any:
         n_features = self.n_features_in_
-        norm = float(np.sqrt(n_features)) if self.feature_norm is None else self.feature_norm
         loss: Any = self.loss
         if isinstance(loss, str):
             smooth = MultinomialLoss() if n_outputs > 1 else LogisticLoss()
@@ -307,7 +306,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=False,
             radius=LARGEST_MARGIN,
-            row_norm=norm,
+            row_norm=self.feature_norm or self._typical_norm(n_features + self.fit_intercept),
             first_step=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
             step_noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
             user_ridge=1.0,

@@ -130,6 +130,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         """Columns that an earlier step has made of features."""
         return tuple(Function(*each) if isinstance(each, tuple) else None for each in self._prepared_features)
 
+    def _typical_norm(self, n_coef: int) -> float:
+        """Return the norm of a row and its 1 whose columns have the deviations that earlier steps state, or else 1."""
+        stated = [each.deviation for each in self._functions if each is not None and each.deviation]
+        return math.hypot(*stated, math.sqrt(n_coef - len(stated)))
+
     def _standardisation(
         self, objective: Objective, terms: Terms, several: bool
     ) -> tuple[Terms, Standardisation | None]:

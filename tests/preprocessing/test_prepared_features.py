@@ -9,6 +9,7 @@ from helpers.preprocessing_replay import Recording, share
 
 from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
 from skprivate.inspection import quote
+from skprivate.preprocessing import make_additive_pipeline
 from skprivate.privacy import Adjacency, BoundedRangeEvent
 from skprivate.privacy._events import run_tape
 from skprivate.user_level import UnscaledFeaturesWarning
@@ -135,3 +136,17 @@ def test_a_reservation_of_the_quote_admits_a_fit_behind_indicators(epsilon):
     with ledger.reserve(price) as part:
         model.set_params(ledger=part).fit(X, X["b"] == "x")
     assert ledger.spent[0] > 0
+
+
+@pytest.mark.parametrize("n_knots", [3, 9])
+def test_the_norm_of_rows_is_that_of_columns_with_the_deviations_that_steps_state(n_knots):
+    """Clipping radius, penalty and steps follow it: that of as many columns of deviation 1 is up to twice as long."""
+    X = np.random.default_rng(0).normal(size=(20_000, 4))
+    y = (X[:, 0] > 0.0).astype(int)
+    steps = make_additive_pipeline(UserLevelSGDClassifier(8.0, random_state=0), n_knots=n_knots)
+    steps[0].set_params(random_state=0)
+    model = steps.fit(X, y)[-1]
+    Z = (steps[:-1].transform(X) - model.feature_center_) / model.feature_scale_
+    norm = np.sqrt(1.0 + np.square(Z).sum(axis=1).mean())
+    model._prepared_features = steps[0]._prepared_outputs
+    assert norm < model._typical_norm(Z.shape[1] + 1) < 1.25 * norm  # of lines nothing is stated

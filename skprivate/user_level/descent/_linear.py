@@ -98,7 +98,7 @@ class Descent(DescentRules):
                 means = row_means(
                     rows,
                     self.objective.n_features,
-                    row_norm=math.sqrt(self._n_whitened),
+                    row_norm=row_norm or math.sqrt(self._n_whitened),
                     multiplier=self.means_multiplier,
                     n_users=n_users,
                     terms=self.terms,
