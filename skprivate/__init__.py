@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         RandomBagRegressor,
         make_curated_bags,
         make_random_bags,
+        private_counts,
     )
     from skprivate.audit import (
         FiniteAdversaryAuditor,
         audit_estimator,
     )
-    from skprivate.counts import private_counts
     from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of, to_release
     from skprivate.metric import (
         MetricPrivateSynthesizer,
@@ -104,7 +104,7 @@ _PLACES = {
     "make_private_pipeline": "preprocessing",
     "make_random_bags": "aggregate",
     "privacy_report": "report",
-    "private_counts": "counts",
+    "private_counts": "aggregate",
     "to_release": "inspection",
 }
 #: Packages and modules that are reached as attributes.

@@ -35,7 +35,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_validation": {"_sklearn", "_messages"},
     "partitions": {"_messages", "_progress", "_sklearn", "_validation", "privacy"},
     "base": {"_messages", "_progress", "_sklearn", "partitions", "privacy"},
-    "counts": BASIS,
     "datasets": {"_messages", "_sklearn", "privacy"},
     "utils": BASIS,
     **dict.fromkeys(ESTIMATORS, BASIS),

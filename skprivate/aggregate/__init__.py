@@ -5,6 +5,7 @@ from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
 from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
+from skprivate.aggregate.counts._private_counts import PrivateCounts, private_counts
 from skprivate.aggregate.random._bags import RandomBags, make_random_bags
 from skprivate.aggregate.random._quadratic import debiasing
 from skprivate.aggregate.sources._release_frames import release_frames
@@ -16,6 +17,7 @@ __all__ = [
     "CuratedBagGAMClassifier",
     "CuratedBagGAMRegressor",
     "CuratedBags",
+    "PrivateCounts",
     "RandomBagClassifier",
     "RandomBagRegressor",
     "RandomBags",
@@ -23,5 +25,6 @@ __all__ = [
     "bags_from_sql",
     "make_curated_bags",
     "make_random_bags",
+    "private_counts",
     "release_frames",
 ]

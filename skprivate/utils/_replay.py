@@ -110,9 +110,7 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     steps along each axis.
     """
     if first.keys is not None:
-        if complaint := _unhidden(first, second):
-            return np.inf, complaint
-        first, second = aligned(first, second), aligned(second, first)
+        return _excess_of_keyed(first, second, distance)
     if first.options.get("multiplicity") is not None:
         stretches = expanded_change(first, second)
         steps = [step for _, step in stretches]
@@ -174,14 +172,21 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     return share, None
 
 
-def aligned(draw: Draw, other: Draw) -> Draw:
+def _excess_of_keyed(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
+    """Compute the same of numbers whose keys are private, too."""
+    if complaint := _unhidden(first, second):
+        return np.inf, complaint
+    return excess(_aligned(first, second), _aligned(second, first), distance)
+
+
+def _aligned(draw: Draw, other: Draw) -> Draw:
     """Write the statistic of keyed numbers over the keys of two draws; a key that one lacks has zeros there."""
     keys = sorted({*(draw.keys or ()), *(other.keys or ())})
     rows = dict(zip(draw.keys or (), np.asarray(draw.statistic, dtype=object), strict=True))
     nothing = np.zeros(draw.statistic.shape[1:], dtype=object)
     stacked = [rows.get(key, nothing) for key in keys]
     statistic = np.array(stacked, dtype=object).reshape(len(keys), *nothing.shape)
-    return dataclasses.replace(draw, statistic=statistic, keys=tuple(keys))
+    return dataclasses.replace(draw, statistic=statistic, keys=None)
 
 
 def _unhidden(first: Draw, second: Draw) -> str | None:

@@ -844,7 +844,7 @@ def infinite(d):
     return regressor().fit(d.X, d.y)
 
 
-@line("nullable integers of pandas with a gap", Refused(ValueError, "missing values"))
+@line("nullable integers of pandas with a gap", Refused(ValueError, "Missing values"))
 def nullable(d):
     column = pd.array([None, *range(299)], dtype="Int64")
     return regressor().fit(d.frame.assign(visits=column), d.y)
@@ -863,7 +863,7 @@ def small_types(d):
 
 
 @line(
-    "one feature as a one-dimensional array", Refused(ValueError, "Expected 2D array, got 1D array instead")
+    "one feature as a one-dimensional array", Refused(ValueError, "X must have two dimensions")
 )
 def one_dimension(d):
     return regressor().fit(d.X[:, 0], d.y)

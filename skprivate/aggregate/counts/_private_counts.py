@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from skprivate._messages import at_least, delta_number, member, must_be, number, positive, whole_number
+from skprivate._messages import delta_number, member, must_be, number, positive, whole_number
 from skprivate._validation import plain_entry
-from skprivate.counts._groups import (
+from skprivate.aggregate.counts._groups import (
     ONE,
     Groups,
     Key,
@@ -333,12 +333,10 @@ def private_counts(
     True
     """
     positive("epsilon", epsilon)
-    delta = delta_number(delta)
+    delta, relation = delta_number(delta), member(Adjacency, "adjacency", adjacency)
     number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
-    relation = member(Adjacency, "adjacency", adjacency)
     if max_groups != "auto":
         whole_number("max_groups", max_groups)
-        at_least("max_groups", max_groups, 1)
     if delta == 0.0 and (keys is None or (user_ids is not None and max_groups == "auto")):
         raise ValueError(must_be("delta", "positive where groups or max_groups are found", delta))
     columns = [by] if isinstance(by, str) or not isinstance(by, Sequence) else list(by)

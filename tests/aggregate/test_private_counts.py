@@ -11,10 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skprivate import PrivacyLedger
-from skprivate.counts import _private_counts as module
-from skprivate.counts import private_counts
-from skprivate.counts._groups import bounded, read_groups
+from skprivate import PrivacyLedger, private_counts
+from skprivate.aggregate.counts import _private_counts as module
+from skprivate.aggregate.counts._groups import bounded, read_groups
 from skprivate.partitions import Blocks
 from skprivate.utils.estimator_checks import replay
 

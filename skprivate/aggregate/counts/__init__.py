@@ -1,0 +1,1 @@
+"""Counts, sums and means by group, where the groups may be unknown."""
