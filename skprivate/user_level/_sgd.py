@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._validation import read_labels, read_numbers, validate_data
+from skprivate._validation import column_label, read_labels, read_numbers, validate_data
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
 from skprivate.privacy import (
@@ -177,6 +177,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             reason = AT_RADIUS if result.at_bound and mechanism.select_scale else NOT_CONVERGED
             warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
+            )
+        if result.frame is not None and result.frame.one_value and result.noise_level <= MAX_NOISE_LEVEL:
+            names = getattr(self, "feature_names_in_", None)
+            named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
+            warn_caller(
+                f"{named}: as far as a private search can see, a feature is one value other than 0. If it varies, "
+                "subtract a public number near its values, so that it is about 0.",
+                UnscaledFeaturesWarning,
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users

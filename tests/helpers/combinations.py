@@ -862,9 +862,7 @@ def small_types(d):
     return regressor().fit(d.X.astype(np.float32), d.y)
 
 
-@line(
-    "one feature as a one-dimensional array", Refused(ValueError, "X must have two dimensions")
-)
+@line("one feature as a one-dimensional array", Refused(ValueError, "X must have two dimensions"))
 def one_dimension(d):
     return regressor().fit(d.X[:, 0], d.y)
 

@@ -479,3 +479,16 @@ def test_a_plan_for_a_tiny_delta_is_within_its_budget(n_users):
     model = UserLevelSGDRegressor(10.0, delta=1e-12, random_state=0)
     fitted(model, np.zeros((n_users, 9)), np.arange(n_users))
     assert model.privacy_guarantee_.epsilon <= 10.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 3e3, 1e6, -1e8])
+@pytest.mark.parametrize("model", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+def test_features_that_seem_one_value_are_warned_of(model, offset):
+    """A search ends at cells far wider than the features where these are a million deviations from 0."""
+    X = np.random.default_rng(0).normal(size=(3000, 3)) + offset
+    y = (X[:, 0] > offset).astype(int)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model(random_state=0).fit(X, y)
+    said = [str(each.message) for each in seen if "is one value other than 0" in str(each.message)]
+    assert bool(said) == (abs(offset) > 1e5) and all(text.startswith("0, 1, 2: ") for text in said)

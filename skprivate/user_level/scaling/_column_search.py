@@ -55,6 +55,8 @@ PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Largest deviation that counts as narrow: about an edge these are the same.
 NARROW_DEVIATION = 0.5
+#: Squared deviation in cells up to which numbers may be within one cell.
+NARROW_SQUARE = 2.0 * DEVIATIONS[0] ** 2
 #: Chance from which a column counts as narrow, before and after all have been refined.
 NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
 #: Least share of the users who differ from a narrow column's value for these to decide its scale. Fewer, such as codes
@@ -99,13 +101,14 @@ class Shapes(NamedTuple):
 class Columns(NamedTuple):
     """Centres and scales of columns; where the scale is 0, most values are the centre and others of order ``units``.
 
-    Units that are not ``known`` are 1.
+    Units that are not ``known`` are 1. Columns that seem ``one_value`` other than 0 differ by less than can be seen.
     """
 
     centres: FloatArray
     scales: FloatArray
     units: FloatArray
     known: npt.NDArray[np.bool_]
+    one_value: npt.NDArray[np.bool_]
 
 
 class Histogram(NamedTuple):
@@ -201,7 +204,8 @@ class ColumnSearch:
         unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
         units = np.where(unclear, 1.0, shapes.units[best])
         middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
-        sought, constant = halves > 0.0, np.zeros(d, dtype=bool)
+        sought = halves > 0.0
+        constant, finest = np.zeros((2, d), dtype=bool)
         for k, count in enumerate(self._cells):
             if k == REFINED_ROUND:
                 sought = halves > 0.0
@@ -231,6 +235,7 @@ class ColumnSearch:
             # Where the centre is uncertain, so is the distance from it.
             squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
             scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
+            finest[chosen] = squares <= NARROW_SQUARE
             if self.assume_standard and k >= REFINED_ROUND and self.decides_all(n_users):
                 for j in chosen[~within].tolist():
                     middles[j], scales[j] = seen[-1].quantiles(j)
@@ -246,9 +251,10 @@ class ColumnSearch:
             scales[constant] = 0.0
             for j in np.flatnonzero(constant).tolist():
                 units[j] = _distance_of_exceptions(seen, j)
+        one_value = sought & ~constant & finest & (np.abs(middles) > scales)
         if not self.centred:
             middles, scales = np.zeros(d), np.hypot(middles, scales)
-        return Columns(middles, scales, units, constant | ~unclear)
+        return Columns(middles, scales, units, constant | ~unclear, one_value)
 
     def _histogram(
         self,

@@ -91,7 +91,8 @@ class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
     Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
-    and predictions to ``prediction_range`` scales about the target's centre.
+    and predictions to ``prediction_range`` scales about the target's centre. Columns of ``one_value`` may differ by less
+    than the search can see.
     """
 
     centres: FloatArray
@@ -102,6 +103,7 @@ class Frame(NamedTuple):
     row_bound: float = math.inf
     half_ranges: FloatArray | float = math.inf
     prediction_range: float = PREDICTION_RANGE
+    one_value: tuple[int, ...] = ()
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Convert coefficients after the map, of shape (n_outputs, n_coef), to those of the original features."""

@@ -219,7 +219,7 @@ class Standardisation:
         self, frame: Frame, found: Columns, n_users: float
     ) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
-        centres, scales, units, known_units = found
+        centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
         factor = row_bound_factor(factor, level)
@@ -236,6 +236,7 @@ class Standardisation:
             centres=self._among_all(centres, 0.0),
             scales=self._among_all(np.where(rare, units, scales), 1.0),
             half_ranges=self._among_all(ends, np.inf),
+            one_value=tuple(np.flatnonzero(self._searched)[one_value].tolist()),
         )
         return frame, rare
 
