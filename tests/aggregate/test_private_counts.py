@@ -125,7 +125,8 @@ def test_rows_are_units_without_users():
 
 def test_which_groups_of_a_user_count_depends_on_nobody_else():
     X = frame(2000, 100)
-    groups, fewer = (read_groups(rows, ["place", "kind"], {}, "who") for rows in (X, without(X, 7)))
+    types = {name: X[name].dtype for name in ("place", "kind")}
+    groups, fewer = (read_groups(rows, types, {}, "who") for rows in (X, without(X, 7)))
 
     def kept(found):
         chosen = bounded(found, 2, salt=5)
@@ -138,6 +139,46 @@ def test_which_groups_of_a_user_count_depends_on_nobody_else():
 
     assert kept(fewer) == {pair for pair in kept(groups) if pair[0] != 7}
     assert max(np.bincount([user for user, _ in kept(groups)])) == 2
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(38, 0), None])
+def test_which_of_two_long_decimals_counts_depends_on_nobody_else(kind):
+    """Beyond 28 digits and as objects, the choice is that of the value, and not of the row that comes first."""
+    first, last = (
+        Decimal(f"1234567890123456789012345678901234567{digit}") for digit in ("1", "2" if kind else "1.0")
+    )
+
+    def kept(before):
+        values, who = [*before, first, last], [*range(9, 9 + len(before)), 1, 1]
+        table = (
+            pa.table({"k": pa.array(values, kind), "who": who})
+            if kind
+            else pd.DataFrame({"k": pd.Series(values, dtype=object), "who": who})
+        )
+        groups = read_groups(table, {"k": kind or np.dtype(object)}, {}, "who")
+        own = groups.tags[groups.unit, 0] == 1
+        return [[groups.keys[k] for k in groups.group[own & bounded(groups, 1, salt)]] for salt in range(8)]
+
+    assert repr(kept([first])) == repr(kept([last]))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_intervals_beside_laplace_noise_cover_as_they_say(level):
+    """3 000 known groups: within four standard errors of the level, or above it."""
+    X = pd.DataFrame({"place": np.repeat(np.arange(3000), 60), "delay": 15.0})
+    table = private_counts(
+        X,
+        "place",
+        keys=range(3000),
+        values={"delay": (0, 20)},
+        epsilon=0.5,
+        delta=0.0,
+        level=level,
+        random_state=1,
+    ).table
+    for name, truth in (("count", 60), ("delay_mean", 15.0)):
+        covered = np.mean((table[f"{name}_low"] <= truth) & (truth <= table[f"{name}_high"]))
+        assert covered > level - 4 * np.sqrt(level * (1 - level) / 3000), name
 
 
 def test_intervals_cover_as_they_say():
@@ -195,6 +236,58 @@ def test_types_of_groups_come_back():
     assert private_counts(category, "c", **BUDGET).table["c"].dtype == category["c"].dtype
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2],
+        [True, 1, 1.5, "1", b"1", None],
+        [datetime.date(2024, 5, 17), datetime.datetime(2024, 5, 17), "may"],
+        [Decimal("1.5"), Decimal(-2)],
+    ],
+)
+def test_objects_and_categories_of_any_kind_are_groups(values):
+    """Values of kinds that cannot be sorted together, in which one row would decide on an error after payment."""
+    column = pd.Series(values * (3000 // len(values)), dtype=object)
+    category = column[column.notna()].astype("category")
+    for X, found in ((column, values), (category, category.cat.categories)):
+        table = private_counts(X.to_frame("k"), "k", **BUDGET).table
+        assert sorted(map(repr, plain(table)["k"])) == sorted(map(repr, found))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_string(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.date64(),
+        pa.decimal128(38, 3),
+        pa.timestamp("s"),
+    ],
+)
+def test_types_of_arrow_come_back(kind):
+    of = {pa.date64(): datetime.date(2024, 5, 17), pa.decimal128(38, 3): Decimal("1.500")}
+    value = of.get(kind, datetime.datetime(2024, 5, 17, 1) if pa.types.is_timestamp(kind) else "a")
+    X = pa.table({"k": pa.array([value, None] * 500, kind)})
+    table = private_counts(X, "k", **BUDGET).table
+    assert table["k"].type == kind and table["k"].to_pylist() == [value, None]
+
+
+@pytest.mark.parametrize(
+    ("column", "keys"),
+    [
+        (pl.Series([0.1, 0.2] * 500, dtype=pl.Float32), [0.1, 0.2]),
+        (pl.Series([Decimal("0.1"), Decimal("0.2")] * 500, dtype=pl.Decimal(5, 2)), [0.1, 0.2]),
+        (pl.Series([True, False] * 500), [1, 0]),
+        (pl.Series([1, 2] * 500), [1.0, np.float32(2)]),
+        (pl.Series([2**63 + 1, 2] * 500, dtype=pl.UInt64), np.array([2**63 + 1, 2], dtype=np.uint64)),
+        (pl.Series(["a", "b"] * 500), pa.array(["a", "b"])),
+    ],
+)
+def test_given_groups_are_converted_to_the_type_of_their_column(column, keys):
+    counts = private_counts(column.to_frame("k"), "k", keys=keys, epsilon=1.0, delta=0.0, random_state=0)
+    assert (counts.table["count"] > 400).all()
+
+
 def test_max_groups_is_found_and_what_it_leaves_out_is_released():
     rng = np.random.default_rng(1)
     X = pd.DataFrame(
@@ -210,8 +303,30 @@ def test_max_groups_is_found_and_what_it_leaves_out_is_released():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"by": "nowhere"}, "by must be among the columns"),
+        ({"by": "nowhere"}, "by must be names, as text, among the columns"),
         ({"by": []}, "by must be at least one column"),
+        ({"by": {"place"}}, "by must be names, as text"),
+        ({"X": frame().assign(place=pd.Timedelta(1, "h"))}, "'place'.* must be a column of text.*timedelta"),
+        ({"X": frame().assign(place=pd.cut(frame()["delay"], 3))}, "'place'.* must be a column of text"),
+        (
+            {"X": frame().rename(columns={"place": "count"}), "by": "count"},
+            "rename columns called like a result",
+        ),
+        ({"X": {"place": ["a"]}}, "X must be a table"),
+        (
+            {"X": Blocks([frame(), frame().assign(place=1)])},
+            "of type str in all blocks|of type object in all",
+        ),
+        ({"values": [("delay", 0, 1)]}, "values must be a mapping"),
+        ({"values": {"delay": (-1e308, 1e308)}}, "up to 1e.150"),
+        ({"epsilon": 1e-300}, "epsilon must be a positive finite number, at least"),
+        ({"delta": 1e-300}, "delta must be 0 or at least"),
+        ({"max_groups": 2**21}, "max_groups must be at most"),
+        ({"keys": [1, 2]}, "keys of column 'place' are numbers"),
+        ({"keys": "ab"}, "keys must be a list"),
+        ({"keys": ["a", 1.5], "by": "kind"}, "keys"),
+        ({"keys": [1, None], "by": "kind"}, "by and keys must be what a table"),
+        ({"X": frame().astype({"place": "category"}), "keys": ["a", "z"]}, "that their column declares"),
         ({"values": {"place": (0, 1)}}, "values.'place'. must be a column of numbers|different columns"),
         ({"values": {"delay": (1, 1)}}, "limits with low < high"),
         ({"values": {"delay": (0, None)}}, "values.'delay'. must be finite limits"),

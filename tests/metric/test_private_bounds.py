@@ -252,3 +252,11 @@ def test_octaves_hold_the_candidates_of_their_magnitude():
     rng = public_generator(0)
     for column in rng.normal(size=(50, 1)) * 10.0 ** rng.integers(-15, 15, size=(50, 1)):
         assert np.add.reduceat(centre_counts(column[:, np.newaxis]), _FIRSTS, axis=1).sum() == 1
+
+
+@pytest.mark.parametrize("size", [1e12, 1e13, 1e15])
+def test_rows_beyond_all_candidates_are_taken_for_the_largest(size):
+    """A scale among candidates that none of the rows explains would be a random one."""
+    X = public_generator(0).normal(scale=size, size=(2000, 1))
+    model = MetricPrivateSynthesizer(50.0, random_state=0).fit(X)
+    assert 2**40 <= np.abs(model.bounds_).max() <= 2**43

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._messages import must_be
 from skprivate._validation import column_array, entries
 from skprivate.privacy import encode_identifiers, identifier_tags
 
 #: Steps of a contribution: a count of 1, or a value at the end of its limits.
 ONE = 2**20
-_KINDS = (bool, int, float, str, bytes, Decimal, datetime.date, datetime.datetime)
-
-Key = tuple[Any, ...]
+_KINDS = {bool, int, float, str, bytes, Decimal, datetime.date, datetime.datetime}
+#: A value of a group and its kind before it, so that 1 and True differ and a column of objects can be sorted.
+Entry = tuple[str, Any]
+Key = tuple[Entry, ...]
+#: After all kinds.
+MISSING: Entry = ("~", None)
+_EXACTLY = Context(prec=MAX_PREC)
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,13 @@ class Groups:
 
 
 def read_groups(
-    block: Any, by: Sequence[Any], values: Mapping[Any, tuple[float, float]], user: Any
+    block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[float, float]], user: Any
 ) -> Groups:
-    """Read the groups of a block; ``user`` is a column, or the identifiers themselves, or None."""
+    """Read the groups of a block; ``by`` has types of columns, ``user`` is a column, or identifiers, or None."""
     frame = nw.from_native(block, eager_only=True)
+    for name, kind in by.items():
+        if (found := native_type(frame[name])) != kind:
+            raise TypeError(must_be(f"by[{name!r}]", f"of type {kind} in all blocks", str(found)))
     keys, group = _number(list(zip(*(_entries(frame[name]) for name in by), strict=True)))
     n_rows = len(frame)
     numbers = np.ones((n_rows, 1 + len(values)), dtype=np.int64)
@@ -114,19 +122,29 @@ def _number(keys: list[Key]) -> tuple[list[Key], NDArray[np.int64]]:
     return list(numbers), np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
 
 
-def _entries(column: nw.Series[Any]) -> list[Any]:
-    """Read a column of keys as Python objects, None where missing; each by itself."""
-    found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None).tolist()
-    if str(getattr(column.to_native(), "dtype", "")) == "object":  # may hold anything
-        return [value if type(value) is str else None for value in found]
-    return [_plain(value) for value in found]
+def native_type(column: nw.Series[Any]) -> Any:
+    """Return the type of a column in its own library."""
+    native = column.to_native()
+    return native.dtype if hasattr(native, "dtype") else native.type
 
 
-def _plain(value: Any) -> Any:
-    """Take whole floats for integers: in pandas, one gap makes all integers of a column floats."""
-    if isinstance(value, float):
-        return None if value != value else int(value) if value.is_integer() else value
-    return value if isinstance(value, _KINDS) else None
+def _entries(column: nw.Series[Any]) -> list[Entry]:
+    """Read a column of keys, each by itself."""
+    found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
+    return list(map(entry_of, found.tolist()))
+
+
+def entry_of(value: Any) -> Entry:
+    """Pair a value with its kind; equal ones are the same to the last bit, whichever row comes first."""
+    kind: Any = type(value)
+    if kind not in _KINDS or value != value:
+        return MISSING
+    if kind is Decimal:
+        value = _EXACTLY.normalize(value) or Decimal(0)  # 1.0 and 1.00, 0 and -0
+    if kind is float and value.is_integer():  # in pandas, one gap makes all integers of a column floats
+        value = int(value)
+    name = "number" if kind in (int, float) else kind.__name__
+    return (name + " in UTC" if getattr(value, "tzinfo", None) else name), value
 
 
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
@@ -139,14 +157,9 @@ def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
     return steps
 
 
-def sort_key(key: Key) -> tuple[Any, ...]:
-    """Order keys by value, missing entries last; each column is of one kind."""
-    return tuple((value is None, 0 if value is None else value) for value in key)
-
-
 def _key_tags(keys: list[Key]) -> NDArray[np.uint64]:
     names = np.empty(len(keys), dtype=object)
-    names[:] = [repr(tuple(v.normalize() if isinstance(v, Decimal) else v for v in key)) for key in keys]
+    names[:] = list(map(repr, keys))
     return identifier_tags(names)
 
 

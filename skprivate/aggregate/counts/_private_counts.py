@@ -13,17 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from skprivate._messages import delta_number, member, must_be, number, positive, whole_number
-from skprivate._validation import plain_entry
+from skprivate._messages import delta_number, epsilon_number, member, must_be, number, whole_number
+from skprivate._validation import (
+    column_kinds,
+    declared_values,
+    in_own_type,
+    is_frame,
+    public_values,
+    refuse_other_kinds,
+)
 from skprivate.aggregate.counts._groups import (
+    MISSING,
     ONE,
     Groups,
     Key,
     bounded,
     contributions,
+    entry_of,
     merge_groups,
+    native_type,
     read_groups,
-    sort_key,
 )
 from skprivate.partitions import InMemory, Partitions, as_partitions
 from skprivate.privacy import (
@@ -61,6 +70,10 @@ THRESHOLD_PART, REACH_PART = 0.1, 0.45
 LOST_NOISE, LOOK = 7.0, 4
 #: Standard deviations above the threshold from which an interval is not conditioned on passing.
 CLEAR = 2.0
+#: Of columns whose values may be groups, as `column_kinds` names them.
+GROUPED = {"numbers", "text", "bytes", "dates", "times without a zone", "times with a zone"}
+#: Thresholds for less would have no float64 tails, and sums of values beyond the other no float64.
+LEAST_DELTA, LARGEST = 1e-200, 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +161,11 @@ class GroupCounts(Mechanism):
         gaussian = self.epsilon * self._multiplier * self._sensitivity(self.max_groups, "l2")
         return "laplace" if laplace <= gaussian else "gaussian"
 
+    def quantile(self, level: float) -> float:
+        """Find the radius of intervals in deviations; the noise of a mean is between both laws."""
+        normal = float(norm.isf((1 - level) / 2))
+        return max(normal, -math.log1p(-level) / math.sqrt(2.0)) if self._noise == "laplace" else normal
+
     @cached_property
     def _size(self) -> int:
         """Numbers that one change moves, or all of given groups."""
@@ -211,16 +229,14 @@ class GroupCounts(Mechanism):
         np.add.at(totals, data.group[lines], contributions(data)[lines])
         for key, total in zip(data.keys, totals, strict=True):
             if total[0]:
-                sums[sort_key(key)] = total
+                sums[key] = total
         norm_of = "l1" if self._noise == "laplace" else "l2"
         sensitivity, step = self._sensitivity(most, norm_of), 1.0 / ONE
         lattice = count_lattice(self._noise, sensitivity, level, self._size)
         noise = math.ldexp(float(lattice.scale), -lattice.shift) * step
         noise *= math.sqrt(2.0) if self._noise == "laplace" else 1.0
         if self.given is not None:
-            values = np.array(
-                [sums.get(sort_key(key), np.zeros(1 + self.n_values, int)) for key in self.given]
-            )
+            values = np.array([sums.get(key, np.zeros(1 + self.n_values, int)) for key in self.given])
             noisy = self._given(values, sensitivity, level, release) * step
             return _Counted(list(self.given), noisy, most, noise, None, lost)
         hidden = self._threshold_delta
@@ -238,8 +254,7 @@ class GroupCounts(Mechanism):
             **shared,
         )
         limit = count_threshold(self._noise, lattice, delta=hidden, **shared) * step
-        named = [tuple(None if missing else value for missing, value in key) for key in keys]
-        return _Counted(named, noisy, most, noise, limit, lost)
+        return _Counted(keys, noisy, most, noise, limit, lost)
 
     def _given(
         self, values: NDArray[np.int64], sensitivity: float, level: float, release: Release
@@ -281,7 +296,8 @@ def private_counts(
     ----------
     X : DataFrame of pandas, polars or pyarrow, a DuckDB relation, or rows in blocks
     by : column or list of columns
-        Their values make the groups; a missing entry is one more value. Bin numbers first.
+        Their values make the groups; a missing entry is one more value, and so are times finer than microseconds. Bin
+        numbers first, to text.
     keys : iterable, optional
         Public list of groups, values of the column or tuples of several: all of them are shown, and no others.
         By default groups are found, and those of few units stay hidden.
@@ -332,29 +348,25 @@ def private_counts(
     >>> bool(abs(counts.table["count"][0] - 4000) < 50)
     True
     """
-    positive("epsilon", epsilon)
-    delta, relation = delta_number(delta), member(Adjacency, "adjacency", adjacency)
+    epsilon, relation = epsilon_number(epsilon), member(Adjacency, "adjacency", adjacency)
     number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
-    if max_groups != "auto":
-        whole_number("max_groups", max_groups)
-    if delta == 0.0 and (keys is None or (user_ids is not None and max_groups == "auto")):
-        raise ValueError(must_be("delta", "positive where groups or max_groups are found", delta))
-    columns = [by] if isinstance(by, str) or not isinstance(by, Sequence) else list(by)
+    _check_most(max_groups)
+    delta = _read_delta(delta, keys is None or (user_ids is not None and max_groups == "auto"))
+    columns = list(by) if isinstance(by, list | tuple) else [by]
+    if not isinstance(values, Mapping | None):
+        raise TypeError(must_be("values", "a mapping of columns to limits", type(values).__name__))
     limits = {name: _limits(name, pair) for name, pair in (values or {}).items()}
     refuse_other_index(X, user_ids=user_ids)
     lazy = nw.from_native(X, pass_through=True)
     rows = as_partitions(lazy.collect("pyarrow").to_native() if isinstance(lazy, nw.LazyFrame) else X)
     empty = _check_columns(rows, columns, limits, user_ids)
-    given = None if keys is None else _given_keys(keys, len(columns))
-    z = float(norm.isf((1 - level) / 2))
-    nothing = _Counted([], np.empty((0, 1 + len(limits))), 1, 1.0, None, None)
-    _table(empty, columns, limits, nothing, z)  # the types come out, or nothing is spent
-    groups: Groups = rows.gather(
-        partial(read_groups, by=tuple(columns), values=limits, user=user_ids), merge_groups
-    )
+    given = None if keys is None else _given_keys(keys, empty.select(columns).to_native())
+    _try_table(empty, columns, limits, list(given or ()))
+    types = {name: native_type(empty[name]) for name in columns}
+    groups: Groups = rows.gather(partial(read_groups, by=types, values=limits, user=user_ids), merge_groups)
     users = user_ids is not None
     mechanism = GroupCounts(
-        epsilon=float(epsilon),
+        epsilon=epsilon,
         delta=delta,
         adjacency=relation,
         users=users,
@@ -376,17 +388,34 @@ def private_counts(
         plan=mechanism.events,
     ) as release:
         counted = mechanism.run(groups, release)
-    table = _table(empty, columns, limits, counted, z)
+    table = _table(empty, columns, limits, counted, mechanism.quantile(level))
     return PrivateCounts(
         table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost
     )
+
+
+def _check_most(max_groups: Any) -> None:
+    if max_groups != "auto":
+        whole_number("max_groups", max_groups)
+        if max_groups > MOST_GROUPS:
+            raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
+
+
+def _read_delta(delta: Any, needed: bool) -> float:
+    found = delta_number(delta)
+    if found == 0.0 and needed:
+        raise ValueError(must_be("delta", "positive where groups or max_groups are found", found))
+    if 0.0 < found < LEAST_DELTA:
+        raise ValueError(must_be("delta", f"0 or at least {LEAST_DELTA:g}", found))
+    return found
 
 
 def _limits(name: Any, pair: Any) -> tuple[float, float]:
     """Read public limits of a value."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
-    low, high = (number(f"values[{name!r}]", end, "finite limits", lambda _: True) for end in pair)
+    allowed = f"finite limits, up to {LARGEST:g}"
+    low, high = (number(f"values[{name!r}]", end, allowed, lambda own: abs(own) <= LARGEST) for end in pair)
     if not low < high:
         raise ValueError(must_be(f"values[{name!r}]", "limits with low < high", (low, high)))
     return low, high
@@ -396,17 +425,21 @@ def _check_columns(
     rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any
 ) -> nw.DataFrame[Any]:
     """Compare names and types, which are public; returns a frame without rows."""
-    empty = nw.from_native(rows.empty, eager_only=True, pass_through=True)
-    if not isinstance(empty, nw.DataFrame):
-        raise TypeError(must_be("X", "a table with names of columns", type(rows.empty).__name__))
+    block = rows.block if isinstance(rows, InMemory) else rows.empty
+    if not is_frame(block):
+        raise TypeError(must_be("X", "a table with names of columns", type(block).__name__))
+    empty: nw.DataFrame[Any] = nw.from_native(rows.empty, eager_only=True)
     if not by:
         raise ValueError(must_be("by", "at least one column", "none"))
-    if len({*by, *values}) < len(by) + len(values):
-        raise ValueError(must_be("by and values", "different columns", [*by, *values]))
     for parameter, names in (("by", by), ("values", values)):
         for name in names:
-            if name not in empty.columns:
-                raise ValueError(must_be(parameter, f"among the columns {empty.columns}", repr(name)))
+            if not isinstance(name, str) or name not in empty.columns:
+                raise ValueError(
+                    must_be(parameter, f"names, as text, among the columns {empty.columns}", name)
+                )
+    if len({*by, *values}) < len(by) + len(values):
+        raise ValueError(must_be("by and values", "different columns", [*by, *values]))
+    _refuse_other_types(empty, by)
     for name in values:
         if not empty[name].dtype.is_numeric():
             raise TypeError(must_be(f"values[{name!r}]", "a column of numbers", str(empty[name].dtype)))
@@ -418,15 +451,57 @@ def _check_columns(
     return empty
 
 
-def _given_keys(keys: Iterable[Any], width: int) -> tuple[Key, ...]:
-    """Read public groups."""
-    rows = [tuple(key) if isinstance(key, tuple | list) else (key,) for key in keys]
+def _refuse_other_types(empty: nw.DataFrame[Any], by: list[str]) -> None:
+    """Refuse columns whose entries are no groups, as durations and intervals."""
+    native = empty.select(by).to_native()
+    for name, kind, listed in zip(by, column_kinds(native), declared_values(native), strict=True):
+        known = kind in GROUPED or empty[name].dtype in (nw.Categorical, nw.Enum)
+        if (not known and str(native_type(empty[name])) != "object") or MISSING in map(
+            entry_of, listed or ()
+        ):
+            allowed = "a column of text, bytes, numbers, dates or times"
+            raise TypeError(
+                must_be(f"by[{name!r}]", allowed, str(native_type(empty[name])), "Convert it to text.")
+            )
+
+
+def _given_keys(keys: Any, columns: Any) -> tuple[Key, ...]:
+    """Read public groups, in the types of their columns."""
+    if isinstance(keys, list | tuple):
+        keys = [tuple(key) if isinstance(key, list) else key for key in keys]
+    listed = public_values(keys)
+    if listed is None:
+        raise TypeError(must_be("keys", "a list of groups", type(keys).__name__))
+    rows = [key if isinstance(key, tuple) else (key,) for key in listed]
+    width = len(column_kinds(columns))
     if any(len(key) != width for key in rows):
         raise ValueError(must_be("keys", f"values of {width} columns each", "others"))
-    found = tuple(tuple(map(plain_entry, key)) for key in rows)
+    parts = {j: list(dict.fromkeys(key[j] for key in rows)) for j in range(width)}
+    refuse_other_kinds(columns, parts, name="keys")
+    typed = in_own_type(columns, parts, name="keys")
+    for j, declared in enumerate(declared_values(columns)):
+        if declared is not None and not set(typed[j]) <= {*declared, None}:
+            raise ValueError(
+                must_be("keys", f"among the values {declared} that their column declares", "others")
+            )
+    of = [dict(zip(parts[j], map(entry_of, typed[j]), strict=True)) for j in range(width)]
+    found = tuple(tuple(entry[value] for entry, value in zip(of, key, strict=True)) for key in rows)
     if len(set(found)) < len(found) or not found:
-        raise ValueError(must_be("keys", "different groups, at least one", f"{len(found)}"))
+        raise ValueError(must_be("keys", "different groups, at least one", len(found)))
     return found
+
+
+def _try_table(
+    empty: nw.DataFrame[Any], by: list[str], values: Mapping[Any, tuple[float, float]], given: list[Key]
+) -> None:
+    """Make a table without counts, so that all types come out or nothing is spent."""
+    zeros = np.zeros((len(given), 1 + len(values)))
+    try:
+        _table(empty, by, values, _Counted(given, zeros, 1, 1.0, None, None), 1.0)
+    except Exception as error:
+        advice = "List values of the columns' types, and rename columns called like a result, as count."
+        got = type(error).__name__
+        raise ValueError(must_be("by and keys", "what a table of counts can hold", got, advice)) from error
 
 
 def _table(
@@ -458,7 +533,7 @@ def _table(
         columns[f"{name}_mean"] = middle + half * share
         columns[f"{name}_mean_low"] = np.maximum(middle + half * share - error, low)
         columns[f"{name}_mean_high"] = np.minimum(middle + half * share + error, high)
-    series = [_in_its_type(empty[name], [key[j] for key in counted.keys]) for j, name in enumerate(by)]
+    series = [_in_its_type(empty[name], [key[j][1] for key in counted.keys]) for j, name in enumerate(by)]
     series += [nw.new_series(name, found, backend=empty.implementation) for name, found in columns.items()]
     return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
 
@@ -469,4 +544,9 @@ def _in_its_type(column: nw.Series[Any], values: list[Any]) -> nw.Series[Any]:
     if nw.dependencies.is_pandas_like_series(native):  # narwhals forgets the categories
         made = type(native)(values, name=native.name, dtype=native.dtype)
         return nw.from_native(made, series_only=True)
+    if nw.dependencies.is_pyarrow_chunked_array(native):
+        pa = nw.get_native_namespace(column)
+        array = pa.chunked_array([pa.array(values, native.type)])
+        arrow: nw.Series[Any] = nw.from_native(array, series_only=True).alias(column.name)
+        return arrow
     return nw.new_series(str(column.name), values, column.dtype, backend=column.implementation)

@@ -106,7 +106,7 @@ class PrivateBounds(Mechanism):
         offsets = np.maximum(OFFSETS, np.abs(centres)[:, np.newaxis] * 2.0**-30)
         sides = rows.sum(partial(offset_counts, centres=centres, least=offsets[:, 0]))
         scales = [
-            self._select(median_costs(own)[: max(int(np.searchsorted(OFFSETS, far)), 1)], release)
+            self._select(median_costs(own)[: max(int(np.searchsorted(OFFSETS, far, "right")), 1)], release)
             for own, far in zip(distance_counts(sides), farthest, strict=True)
         ]
         below, above = (

@@ -24,7 +24,6 @@ from skprivate.privacy._contributions import (
     integers,
 )
 from skprivate.privacy._events import (
-    GAUSSIAN_LATTICE_TV,
     ApproximateEvent,
     Draw,
     GaussianEvent,
@@ -36,6 +35,8 @@ from skprivate.privacy.noise import _samplers
 CountNoise = Literal["gaussian", "laplace"]
 #: Relative margin for the rounding of tails in float64.
 _MARGIN = 1e-9
+#: What float64 may round to 0.
+_LEAST = 5e-324
 
 
 def count_events_of(
@@ -62,9 +63,10 @@ def tail(noise: CountNoise, lattice: IntegerLattice, distance: Fraction) -> floa
         return 1.0
     scale = float(lattice.scale)
     if noise == "gaussian":
-        return min(1.0, float(norm.sf(points / scale / (1 + _MARGIN))) * (1 + _MARGIN) + GAUSSIAN_LATTICE_TV)
+        # The law at k is at most 1/(1 − 1/(8σ²)) times the normal one rounded to k, and σ is over 2³².
+        return min(1.0, float(norm.sf(points / scale / (1 + _MARGIN))) * (1 + _MARGIN) + _LEAST)
     # P(Z ≥ m) = q^m/(1 + q) of the discrete Laplace law with q = e^(−1/scale).
-    return math.exp(-points / scale / (1 + _MARGIN)) / (1.0 + math.exp(-1.0 / scale)) * (1 + _MARGIN)
+    return math.exp(-points / scale / (1 + _MARGIN)) / (1.0 + math.exp(-1.0 / scale)) * (1 + _MARGIN) + _LEAST
 
 
 def count_threshold(
@@ -75,10 +77,10 @@ def count_threshold(
     The unit has up to ``most_keys`` keys alone, with a count of up to ``own`` steps in each.
     """
     each = -math.expm1(math.log1p(-delta) / most_keys) * (1 - _MARGIN)
+    if each < 2.0**-1000:
+        raise ValueError(f"delta must be larger for a threshold, got {delta!r}.")
     low, high = own, own + 1
     while tail(noise, lattice, Fraction(high - own)) > each:
-        if high > 2**62:
-            raise ValueError(f"delta must be larger for a threshold, got {delta!r}.")
         low, high = high, own + 2 * (high - own)
     while high - low > 1:
         middle = (low + high) // 2
@@ -149,7 +151,7 @@ class CountDraws:
         limit = count_threshold(noise, lattice, own=own, most_keys=most_keys, delta=threshold_delta)
         keys = sorted(counts)
         numbers = integers(
-            np.array([counts[key] for key in keys]).reshape(len(keys), n_numbers).astype(object)
+            np.array([counts[key] for key in keys], dtype=object).reshape(len(keys), n_numbers)
         )
         events = count_events_of(noise, level, size=size, threshold_delta=threshold_delta)
         options = {"own": own, "most_keys": most_keys, "threshold": limit}

@@ -91,8 +91,8 @@ class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
     Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
-    and predictions to ``prediction_range`` scales about the target's centre. Columns of ``one_value`` may differ by less
-    than the search can see.
+    and predictions to ``prediction_range`` scales about the target's centre. Columns of ``one_value`` may differ by
+    less than the search can see.
     """
 
     centres: FloatArray
