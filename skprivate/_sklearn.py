@@ -195,7 +195,10 @@ _WORDS_THAT_STAY = (
     "sklearn.utils.metaestimators", "sklearn.utils.multiclass", "sklearn.utils.validation",
 )  # fmt: skip
 _DATA_ERRORS = ("narwhals.exceptions", "polars.exceptions", "pyarrow.lib")
-_LIBRARIES = ("decimal", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "skprivate", "sklearn")
+#: joblib raises errors of other processes as its own.
+_LIBRARIES = (
+    "decimal", "joblib", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "skprivate", "sklearn"
+)  # fmt: skip
 
 
 def in_public_words(error):
@@ -211,7 +214,7 @@ def in_public_words(error):
     place = f"{last.tb_frame.f_globals.get('__name__')}.{last.tb_frame.f_code.co_name}"
     unknown = (
         f"X and what goes with it must be data that is understood, got {type(error).__name__} in {place}, whose words "
-        "are not shown, as they may quote an entry. Check shapes and types."
+        "are not shown, as they may quote an entry. Check shapes and types, and if n_jobs=None says more."
     )
     kind = TypeError if isinstance(error, TypeError) else ValueError
     return kind(next((words for held, words in _INSTEAD.items() if held in str(error)), unknown))
@@ -241,10 +244,14 @@ def quoting_no_entries():
         raise own from None
 
 
-def called_from(module):
+#: Modules of joblib's workers, in which a part of a composite does not see the pipeline that this is a step of.
+WORKERS = ("joblib.externals.loky.process_executor", "multiprocessing.pool")
+
+
+def called_from(*modules):
     """Tell if a function of a module called; that of "sklearn.pipeline" fits parts of column transformers, too."""
     frame = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") != module:
+    while frame is not None and frame.f_globals.get("__name__") not in modules:
         frame = frame.f_back
     return frame is not None
 
@@ -355,7 +362,8 @@ def _fit_anew(method, estimator, args, kwargs):
         result = method(blank, *args, **kwargs)
     finally:
         _FITTING.reset(token)
-    state = vars(blank) | {name: vars(estimator)[name] for name in parameters}
+    state = vars(blank)  # of both: a method that was stored is bound to the blank
+    state |= {name: vars(estimator)[name] for name in parameters}
     learnt = {name for name, value in state.items() if name not in given or value is not given[name]}
     state[LEARNT] = tuple(sorted(learnt.union(known if learns_more else ()) - parameters - {LEARNT}))
     estimator.__dict__ = state

@@ -314,6 +314,16 @@ def test_entries_are_not_quoted_after_the_fit(kind):
         assert "34119" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", [UserLevelSGDClassifier, UserLevelSGDRegressor])
+def test_labels_are_not_quoted_by_a_score(kind):
+    """scikit-learn listed all labels that occur."""
+    X, y = np.linspace(-1, 1, 60).reshape(30, 2), np.arange(30) % 2
+    model = kind().fit(X, y)
+    with pytest.raises((TypeError, ValueError)) as error:
+        model.score(X, np.where(y == 0, "7.34119x", "1"))
+    assert "34119" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "got", [pd.DataFrame({"pay": [123456.5, 7.0]}), np.array([123456.5, 7.0]), [123456.5, 7.0]]
 )

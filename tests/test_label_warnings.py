@@ -58,3 +58,15 @@ def test_no_warning_of_numpy_tells_of_large_labels(released, low, high):
             warnings.simplefilter("always")
             released(X, y, None if low is None else (low, high))
         assert not [one for one in seen if issubclass(one.category, RuntimeWarning)], labels
+
+
+@pytest.mark.parametrize("kind", [CuratedBagGAMRegressor, RandomBagRegressor])
+@pytest.mark.parametrize("largest", [np.finfo(float).max, -np.finfo(float).max])
+def test_none_tells_of_a_large_label_where_the_others_are_far_from_zero(kind, largest):
+    """It is far outside the cells of the second draw."""
+    X, y = np.zeros((20_000, 1)), np.linspace(1.5, 1.6, 20_000)
+    y[3] = largest
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        kind(random_state=0).fit(X, y)
+    assert not [one for one in seen if issubclass(one.category, RuntimeWarning)]

@@ -200,3 +200,20 @@ def test_reports_that_are_learned_in_vain_change_nothing(kind, last, error, monk
     model.fit_bags(X, report)
     assert vars(model).keys() == vars(kind(epsilon=0.5).fit_bags(X, report)).keys()
     assert isinstance(model.privacy_guarantee_, PrivacyGuarantee) and model.privacy_guarantee_.epsilon > 19
+
+
+class Bound(Both):
+    """Keeps a method of its own, as some keep a function to predict with."""
+
+    def _learn(self, X):
+        self.f_ = self.bound
+        return super()._learn(X)
+
+    def bound(self):
+        return self.epsilon, learnt(self)
+
+
+def test_a_method_that_a_fit_keeps_sees_what_the_object_holds():
+    model = Bound().fit(X).fit(X).set_params(epsilon=3.0)
+    model.later_ = 1
+    assert model.f_() == (3.0, learnt(model))

@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import unheard
+from skprivate._sklearn import quoting_no_entries
 from skprivate._validation import validate_data
 from skprivate.partitions._copies import published_copy
 from skprivate.partitions._kinds import as_partitions, is_partitioned
@@ -181,7 +182,7 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
 
     # References into scikit-learn's guide lead nowhere from here.
     over_blocks.__doc__ = re.sub(r":ref:`(.*?) <.*?>`", r"\1", score.__doc__ or "")
-    return in_one_order(over_blocks)
+    return in_one_order(quoting_no_entries()(over_blocks))
 
 
 def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -83,6 +83,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         self.verbose = verbose
 
     @in_one_order
+    @np.errstate(all="ignore")  # a warning about a step's arithmetic would say something about somebody's row
     @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
         """Fit copies of the steps on a table in memory; ``user_ids`` go to all private steps."""

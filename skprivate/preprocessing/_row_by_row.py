@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -177,8 +177,8 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return getattr(self._inner, name)(X)
-            models = _as_it_was(self._inner)
-            results = [_copy_out(getattr(next(models), name)(row)) for row in _rows(X)]
+            with closing(_as_it_was(self._inner)) as models:
+                results = [_copy_out(getattr(next(models), name)(row)) for row in _rows(X)]
             return _together(results, floats="transform" in name)
 
     def __getattr__(self, name: str) -> Any:
@@ -202,7 +202,7 @@ def _unseen() -> Iterator[None]:
         yield
 
 
-def _as_it_was(model: Any) -> Iterator[Any]:
+def _as_it_was(model: Any) -> Generator[Any, None, None]:
     """Copy a model again and again, and seed NumPy's global generator anew: no row can leave anything to the next.
 
     Copies share arrays, and cannot write to them.

@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import traceback
 import warnings
 from collections import Counter
 from contextlib import nullcontext, suppress
@@ -19,12 +20,12 @@ import sklearn
 from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, PolynomialFeatures
 from sklearn.utils.fixes import parse_version
 
 from skprivate import (
@@ -817,3 +818,23 @@ def test_a_fit_leaves_every_parameter_as_it_was(prepared):
     assert parameters(model.fit(X, y)) == given and hasattr(model[-1], "coef_")
     assert parameters(model.fit(X, y)) == given
     assert not {"_whole", "_prepared_features"} & vars(model[-1]).keys()
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_no_step_quotes_an_entry_in_whatever_process(n_jobs):
+    """joblib raised another process's error as its own, with the words of scikit-learn."""
+    encoder = OrdinalEncoder(categories=[["u", "v"]])
+    columns = ColumnTransformer([("a", encoder, [0]), ("b", encoder, [1])], n_jobs=n_jobs)
+    model = PrivatePipeline([("columns", columns), ("model", UserLevelSGDClassifier())])
+    X = np.array([["u", "v"], [SECRET, "u"]] * 30)
+    with pytest.raises(ValueError, match="unknown categories") as caught:
+        model.fit(X, np.arange(60) % 2)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_no_warning_tells_of_a_row_with_which_a_step_cannot_calculate():
+    X = np.linspace(1, 2, 120).reshape(60, 2)
+    X[3, 1] = 0.0
+    steps = [FunctionTransformer(np.log), FunctionTransformer(np.clip, kw_args={"a_min": -1.0, "a_max": 1.0})]
+    model = PrivatePipeline([("before", make_pipeline(*steps)), ("model", UserLevelSGDClassifier())])
+    model.fit(X, np.arange(60) % 2)

@@ -188,6 +188,30 @@ def test_errors_quote_no_entry():
         assert "34119" not in str(error.value) and error.value.__cause__ is None
 
 
+class Draws(TransformerMixin, BaseEstimator):
+    """Draws as often as a row says, and refuses some."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        np.random.rand(int(X[0, 0]))  # noqa: NPY002
+        if X[0, 0] > 4:
+            raise ValueError("refused")
+        return X
+
+
+def test_a_refusal_leaves_the_global_generator_alone():
+    """What others draw afterwards would tell how often the row made it draw."""
+    places = []
+    for row in (5.0, 9.0):
+        np.random.seed(0)  # noqa: NPY002
+        with pytest.raises(ValueError, match="refused") as kept:
+            RowByRow(Draws()).fit(PUBLIC).transform(np.array([[row]]))
+        places.append((np.random.rand(), kept))  # noqa: NPY002
+    assert places[0][0] == places[1][0]
+
+
 def test_what_pays_for_each_row_is_refused():
     for model in (MetricPrivatizer(), make_pipeline(MetricPrivatizer(), Normalizer())):
         with pytest.raises(TypeError, match="MetricPrivatizer"):

@@ -344,7 +344,8 @@ def range_counts(
             place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(own), side="left")
             place = np.where(own < 0, 0 if nonnegative else -place, place) + _CELLS
         else:
-            place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
+            with np.errstate(over="ignore"):  # a warning would say something about whoever has such a label
+                place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
             place = place[(place >= 0) & (place < _NARROW)].astype(np.int64)
         counts.append(np.bincount(place, minlength=RANGE_COUNTS))
     return np.concatenate(counts).astype(np.int64, copy=False)
