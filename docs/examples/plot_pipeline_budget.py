@@ -29,7 +29,7 @@ print(sp.check_pipeline(make_pipeline(SimpleImputer(), classifier)))
 
 # %%
 # With ``make_private_pipeline`` all steps share one budget. A ledger shows what each of them was charged.
-lists = {"sex": [1, 2], "education": [1, 2, 3, 4], "marriage": [1, 2, 3]}
+lists = {"sex": {"values": [1, 2]}, "education": [1, 2, 3, 4], "marriage": [1, 2, 3]}
 schema = dict.fromkeys(X.columns, "number") | lists
 charged = {}
 for name, model in {"lines": classifier, "curves": make_additive_pipeline(classifier)}.items():

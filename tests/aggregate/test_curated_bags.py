@@ -308,7 +308,7 @@ def test_errors_of_aggregation():
             make_curated_bags(X, bad, "pairs", epsilon=1.0)
     with pytest.raises(ValueError, match="labels that are not in classes"):
         make_curated_bags(X, Y, "pairs", classes=[1, 2])
-    with pytest.raises(ValueError, match="epsilon must be a positive number, or None"):
+    with pytest.raises(ValueError, match="epsilon must be a positive finite number"):
         make_curated_bags(X, Y, "pairs", epsilon=float("inf"))
     with pytest.raises(ValueError, match="label_bounds must be finite"):
         make_curated_bags(X, Y, "pairs", classes=None, label_bounds=(1, 0))
@@ -317,7 +317,7 @@ def test_errors_of_aggregation():
     for classes in ([1], [1, 1]):
         with pytest.raises(ValueError, match="at least two distinct labels"):
             make_curated_bags(X, Y, "pairs", classes=classes, epsilon=1.0)
-    with pytest.raises(ValueError, match="epsilon=1e-15 is too small"):
+    with pytest.raises(ValueError, match="at least 1e-12, got 1e-15"):
         make_curated_bags(X, Y, "pairs", epsilon=1e-15)
     with pytest.raises(ValueError, match="one label per row"):
         make_curated_bags(X, Y[:-1], "pairs")

@@ -288,10 +288,10 @@ class BagTable:
         """Invert `to_dict`, and check the shapes."""
         name = tuple(str(column) for column in plain["feature_set"])
         counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
-        keys = np.asarray(plain["keys"], dtype=np.int32).reshape(counts.size, -1)
+        keys = np.asarray(plain["keys"], dtype=np.int32)
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         sums = sums[:, np.newaxis] if sums.ndim == 1 else sums
-        if keys.shape[1] != len(name) or sums.shape[0] != counts.size:
+        if keys.shape != (counts.size, len(name)) or sums.shape[0] != counts.size:
             raise ValueError(
                 f"bag table {name}: keys {keys.shape}, counts {counts.shape} and label_sums {sums.shape} do not fit "
                 "together."
