@@ -244,14 +244,10 @@ def quoting_no_entries():
         raise own from None
 
 
-#: Modules of joblib's workers, in which a part of a composite does not see the pipeline that this is a step of.
-WORKERS = ("joblib.externals.loky.process_executor", "multiprocessing.pool")
-
-
-def called_from(*modules):
+def called_from(module):
     """Tell if a function of a module called; that of "sklearn.pipeline" fits parts of column transformers, too."""
     frame = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") not in modules:
+    while frame is not None and frame.f_globals.get("__name__") != module:
         frame = frame.f_back
     return frame is not None
 

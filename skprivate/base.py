@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import LEAST_EPSILON, warn_if_large
 from skprivate._sklearn import (
-    WORKERS,
     CallbackSupportMixin,
     Interval,
     _fit_context,
@@ -251,7 +250,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
-    before = STEP_ALONE if called_from("sklearn.pipeline", *WORKERS) else PUBLIC_BEFORE
+    before = STEP_ALONE if called_from("sklearn.pipeline") else PUBLIC_BEFORE
     return (COLUMNS_ARE_PUBLIC, *assumptions, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 

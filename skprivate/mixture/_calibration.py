@@ -19,8 +19,6 @@ from skprivate.privacy import Events, Mechanism, PrivacyEvent, PureEvent, Releas
 MOST_BINS = 5
 #: Least number of public rows of a bin, and this many times the noise's scale.
 LEAST_ROWS = 20
-#: Least price; the counts' noise would exceed 2⁵² rows below.
-LEAST_EPSILON = 2.0**-50
 
 
 class Calibration(NamedTuple):
@@ -50,14 +48,6 @@ class CalibratedDraw(Mechanism):
     epsilon: float | None
     sensitivity: int
     labels_are_private: bool
-
-    def __post_init__(self) -> None:
-        # What the sampler cannot draw is refused before anything is paid for.
-        if self.epsilon is not None and self.epsilon < LEAST_EPSILON:
-            raise ValueError(
-                f"epsilon * calibration_fraction must be at least {LEAST_EPSILON:.3g}, got {self.epsilon:.3g}: raise "
-                "one of them, or use calibration_fraction=None."
-            )
 
     @property
     def theorem(self) -> str:  # type: ignore[override]

@@ -13,7 +13,6 @@ import pytest
 import sklearn
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from joblib import parallel_config
 from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn import config_context
@@ -72,7 +71,6 @@ from skprivate import (
     SimulatedNoiseWarning,
     UserLevelMean,
     UserLevelSelector,
-    UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
     guarantee_of,
@@ -82,7 +80,6 @@ from skprivate.inspection import quote
 from skprivate.inspection._guarantee_of import TYPES_STAY
 from skprivate.preprocessing import (
     PrivatePipeline,
-    PrivateStandardScaler,
     PublicOneHotEncoder,
     PublicOrdinalEncoder,
     PublicScaler,
@@ -483,18 +480,6 @@ def test_a_part_speaks_of_itself(estimator):
         assert ("of this step alone" in str(one)) is rows is ("of this step alone" in repr(one))
     for one in (guarantee_of(whole), guarantee_of(FrozenEstimator(whole))):
         assert (PUBLIC_BEFORE in one.assumptions) is rows and "alone" not in f"{one}{one!r}{one.assumptions}"
-
-
-@pytest.mark.filterwarnings("ignore::skprivate._messages.TooFewUnitsWarning")
-@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
-def test_a_part_that_a_worker_fits_speaks_of_itself(backend):
-    """A worker does not see that its composite is a step behind another one."""
-    X = public_generator(0).normal(size=(60, 2))
-    several = OneVsRestClassifier(UserLevelSGDClassifier(classes=[0, 1]), n_jobs=2)
-    with parallel_config(backend=backend):
-        model = make_pipeline(PrivateStandardScaler(), several).fit(X, np.arange(60) % 3)
-    assert all("of this step alone" in str(one.privacy_guarantee_) for one in model[-1].estimators_)
-    assert "alone" not in str(guarantee_of(model))
 
 
 def test_bagging_is_simulated_because_it_sets_seeds():

@@ -199,10 +199,10 @@ def test_far_too_much_and_far_too_little_noise(epsilon):
 
 def test_noise_beyond_the_sampler_is_refused_before_it_is_paid_for(tmp_path):
     ledger = PrivacyLedger(tmp_path / "ledger.db", epsilon=1.0, unit="private row", adjacency="replace-one")
-    with pytest.raises(
-        ValueError, match=r"epsilon \* calibration_fraction must be at least 8.88e-16, got 5e-301"
-    ):
+    with pytest.raises(ValueError, match=r"'epsilon' parameter .* in the range \[1e-12, inf\)"):
         model(1e-300, 0.5, ledger=ledger).fit(*line(40, 30))
+    with pytest.raises(ValueError, match=r"leave 2\*\*-32 to every draw, got 1e-12. Nothing was spent"):
+        model(1e-12, 0.001, ledger=ledger).fit(*line(40, 30))
     assert ledger.spent == (0, 0)
 
 
