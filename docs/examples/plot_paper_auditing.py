@@ -10,8 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skprivate import FiniteAdversaryAuditor
-from skprivate.audit.certificates import gaussian_mixture_loss
-from skprivate.papers.auditing import theorem_bound
+from skprivate.papers.auditing import gaussian_mixture_loss, theorem_bound
 
 MUS, N = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1), 100_000
 
