@@ -173,6 +173,7 @@ _INSTEAD = {
     "got 1D array": f"Expected 2D array, got 1D array instead.\n{_RESHAPE}",
     "2-dimensional container": f"Expected 2D array, got 1D array instead.\n{_RESHAPE} Of pandas, X.to_frame().",
     "got scalar": f"Expected 2D array, got scalar array instead.\n{_RESHAPE}",
+    "shape ()": "y should be a 1d array, got None or a single value. Pass the column: X['name'].",
     "Complex data not supported": "Complex data not supported.",
     "sparse matri": "Sparse data, or sparse data of such indices, are not supported here. Use X.toarray().",
     "unknown categories": "Found unknown categories. Give all of them by what is publicly known.",

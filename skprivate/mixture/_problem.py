@@ -406,7 +406,7 @@ def selection_loss(log_n_hypotheses: float, epsilon: float, beta: float, *, mono
     Parameters
     ----------
     log_n_hypotheses : float
-        ln |H|.
+        Logarithm of the number of hypotheses, ln N.
     epsilon : float
     beta : float
         In (0, 1).
@@ -416,7 +416,7 @@ def selection_loss(log_n_hypotheses: float, epsilon: float, beta: float, *, mono
     Returns
     -------
     float
-        2/ε · ln(|H| / β) in weights of a private row, or half of that where ``monotone``. Permute-and-flip satisfies
+        2/ε · ln(N/β) in weights of a private row, or half of that where ``monotone``. Permute-and-flip satisfies
         the same bound, being never worse than the exponential mechanism.
 
     See Also

@@ -44,11 +44,11 @@ def candidate_halfspaces(U: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
     Returns
     -------
-    normals : ndarray of shape (|C|, d)
+    normals : ndarray of shape (n_candidates, d)
         a, of unit length.
-    offsets : ndarray of shape (|C|,)
-        b. For every T ⊆ U with 1 ≤ |T| ≤ d: a halfspace whose boundary holds T, and its opposite. Where |T| < d the
-        paper leaves the choice open; here the first faces outward, away from the mean of U.
+    offsets : ndarray of shape (n_candidates,)
+        b. For every T ⊆ U of 1 to d points: a halfspace whose boundary holds T, and its opposite. Where T has fewer
+        than d the paper leaves the choice open; here the first faces outward, away from the mean of U.
 
     See Also
     --------
@@ -80,9 +80,9 @@ class Intersection:
 
     Attributes
     ----------
-    normals : ndarray of shape (|G|, d), or None
+    normals : ndarray of shape (n_halfspaces, d), or None
         None: h_∅, which is 1 everywhere.
-    offsets : ndarray of shape (|G|,)
+    offsets : ndarray of shape (n_halfspaces,)
     centre : ndarray of shape (d,)
         A point of V.
     complement : ndarray of shape (d − dim V, d)
@@ -207,7 +207,7 @@ def log_hypothesis_count(n_public: int, n_features: int) -> float:
     Returns
     -------
     float
-        ln |H|, of order d² ln n: intersections of at most d of the candidates, and the empty hypothesis.
+        Its logarithm, of order d² ln n: intersections of at most d of the candidates, and the empty hypothesis.
 
     See Also
     --------

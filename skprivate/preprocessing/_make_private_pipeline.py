@@ -286,7 +286,7 @@ def make_private_pipeline(
     limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for
     the time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
     which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find it.
-    Features are called after their columns; if two would have one name, all have the prefix "numbers__", "lists__", ….
+    Features are called after their columns; if two would have one name, all have a prefix such as ``numbers__``.
 
     Examples
     --------

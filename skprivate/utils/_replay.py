@@ -110,7 +110,13 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     steps along each axis.
     """
     if first.keys is not None:
-        return _excess_of_keyed(first, second, distance)
+        if complaint := _unhidden(first, second):
+            return np.inf, complaint
+        first, second = _aligned(first, second), _aligned(second, first)
+    return _excess(first, second, distance)
+
+
+def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
     if first.options.get("multiplicity") is not None:
         stretches = expanded_change(first, second)
         steps = [step for _, step in stretches]
@@ -170,13 +176,6 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     if first.options.get("monotone") and min(steps) < 0 < max(steps):
         return np.inf, "it is declared monotone, but some scores rose and others fell"
     return share, None
-
-
-def _excess_of_keyed(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
-    """Compute the same of numbers whose keys are private, too."""
-    if complaint := _unhidden(first, second):
-        return np.inf, complaint
-    return excess(_aligned(first, second), _aligned(second, first), distance)
 
 
 def _aligned(draw: Draw, other: Draw) -> Draw:

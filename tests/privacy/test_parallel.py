@@ -176,7 +176,7 @@ def test_a_part_of_nothing():
         ):
             raise AssertionError
         left = parts.only(0)
-    with pytest.raises(ValueError, match="was closed"):
+    with pytest.raises(ValueError, match="is closed"):
         spend(left, 0.1)
     with pytest.raises(ValueError, match="n_parts"), ledger.parallel(1.0, n_parts=1, because=REASON):
         raise AssertionError
