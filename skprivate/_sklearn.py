@@ -224,11 +224,11 @@ def in_public_words(error):
 def _may_quote(last, text):
     """Tell if the words of an error are about data: not raised by a statement of ours or of those known to be safe."""
     code, module = last.tb_frame.f_code, last.tb_frame.f_globals.get("__name__", "")
-    if module.partition(".")[0] not in _LIBRARIES:
-        return False  # of a class or function of the caller's
     if code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
         # Compiled code that this frame has called; the interpreter names a function and its arguments.
         return re.match(r"[\w.<>]+\(\) (got|missing|takes) ", text) is None
+    if module.partition(".")[0] not in _LIBRARIES:
+        return False  # of a class or function of the caller's
     if code.co_name in _QUOTING:
         return _PUBLIC.match(text) is None
     return not module.startswith(("skprivate.", *_WORDS_THAT_STAY))

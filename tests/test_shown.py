@@ -64,7 +64,9 @@ def test_steps_of_a_diagram_say_what_they_promised():
     page = model.fit(X, X[:, 0])._repr_html_()
     for step in model[1:]:
         caption = repr(step.privacy_guarantee_).strip("<>")
-        assert f'<div class="caption">{caption}</div>' in page and caption.endswith(", row, of this step alone")
+        assert f'<div class="caption">{caption}</div>' in page and caption.endswith(
+            ", row, of this step alone"
+        )
         assert caption in step._repr_html_()
     simulated = UserLevelSGDRegressor(1.0, max_iter=2, random_state=0).fit(X, X[:, 0])
     assert 'class="caption">' in simulated._repr_html_() and "row, simulated</div>" in simulated._repr_html_()

@@ -174,15 +174,18 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(score)
     def over_blocks(self: Any, X: Any, y: Any, *args: Any, **options: Any) -> Any:
-        if not is_partitioned(X):
-            return score(self, X, y, *args, **options)
-        found = self.predict(X)
-        gathered = np.asarray(found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate))
-        return score(SimpleNamespace(predict=lambda _: gathered), X, np.asarray(y), *args, **options)
+        with quoting_no_entries():
+            if not is_partitioned(X):
+                return score(self, X, y, *args, **options)
+            found = self.predict(X)
+            gathered = np.asarray(
+                found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate)
+            )
+            return score(SimpleNamespace(predict=lambda _: gathered), X, np.asarray(y), *args, **options)
 
     # References into scikit-learn's guide lead nowhere from here.
     over_blocks.__doc__ = re.sub(r":ref:`(.*?) <.*?>`", r"\1", score.__doc__ or "")
-    return in_one_order(quoting_no_entries()(over_blocks))
+    return in_one_order(over_blocks)
 
 
 def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:
