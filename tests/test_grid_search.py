@@ -137,6 +137,9 @@ SIX = {
 @pytest.mark.parametrize("kind", ["numpy", "pandas", "polars"])
 @pytest.mark.parametrize("way", ["plain", "ledger", "routing"])
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:labels between .* may spread much less:UserWarning"
+)  # three hundred rows, by chance
 @pytest.mark.filterwarnings("ignore::skprivate.privacy.LedgerUnitWarning")
 def test_a_pipeline_in_a_grid_search(tmp_path, name, kind, way):
     """All six estimators, three kinds of tables: plain, with a ledger on disk, and with metadata routing."""
