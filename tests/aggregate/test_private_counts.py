@@ -162,6 +162,23 @@ def test_which_of_two_long_decimals_counts_depends_on_nobody_else(kind):
     assert repr(kept([first])) == repr(kept([last]))
 
 
+HUGE = {
+    "int": 10**5000,
+    "large": Decimal("1E+9999999"),
+    "small": Decimal("-1E-9999999"),
+    "sNaN": Decimal("sNaN"),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize("user", [None, "who"])
+def test_no_entry_of_a_column_of_objects_is_an_error(name, user):
+    """An error would say, unpaid, that somebody has such an entry."""
+    X = pd.DataFrame({"k": pd.Series(["a"] * 2999 + [HUGE[name]], dtype=object), "who": np.arange(3000) // 2})
+    found = private_counts(X, "k", user_ids=user, max_groups=2 if user else "auto", **BUDGET)
+    assert found.table["k"].tolist() == ["a"]
+
+
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 def test_intervals_beside_laplace_noise_cover_as_they_say(level):
     """3 000 known groups: within four standard errors of the level, or above it."""

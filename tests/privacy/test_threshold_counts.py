@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skprivate.privacy import GaussianEvent, PureEvent, compose_delta, open_release
+from skprivate.privacy import GaussianEvent, PureEvent, Release, compose_delta, open_release
 from skprivate.privacy._contributions import IntegerLattice
 from skprivate.privacy.draws import count_events_of, count_lattice, count_threshold
 from skprivate.privacy.draws._counts import tail
@@ -169,3 +169,29 @@ def test_a_table_of_private_size_is_planned_by_its_bound():
             release.gaussian(range(101), sensitivity=1, noise_multiplier=3.0, size=100)
     assert release.close().events == ((event, 1),)
     assert PureEvent(1.0, "Laplace") in count_events_of("laplace", 1.0, size=1, threshold_delta=None)
+
+
+def test_the_threshold_is_compared_in_integers(monkeypatch):
+    """One point of the lattice below it is below, where float64 has no such number."""
+    own, epsilon = 2**20, 1e12
+    lattice = count_lattice("laplace", 2.0 * own, epsilon, 2)
+    limit = count_threshold("laplace", lattice, own=own, most_keys=1, delta=1e-6)
+    missing = (limit - own) << lattice.shift
+    for noise, shown in ((missing - 1, []), (missing, ["a"])):
+        monkeypatch.setattr(
+            Release,
+            "_integer_noise",
+            lambda self, kind, scale, shape, noise=noise: np.full(shape, noise, object),
+        )
+        with open_release(epsilon=epsilon, delta=1e-6, unit="row", adjacency="replace-one") as release:
+            found, _ = release.threshold_counts(
+                {"a": own},
+                sensitivity=2.0 * own,
+                noise="laplace",
+                level=epsilon,
+                size=2,
+                own=own,
+                most_keys=1,
+                threshold_delta=1e-6,
+            )
+        assert found == shown

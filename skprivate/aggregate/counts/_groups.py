@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import MAX_PREC, Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 import narwhals as nw
@@ -24,7 +24,7 @@ Entry = tuple[str, Any]
 Key = tuple[Entry, ...]
 #: After all kinds.
 MISSING: Entry = ("~", None)
-_EXACTLY = Context(prec=MAX_PREC)
+_EXACTLY = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,13 @@ def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
 
 def _key_tags(keys: list[Key]) -> NDArray[np.uint64]:
     names = np.empty(len(keys), dtype=object)
-    names[:] = list(map(repr, keys))
+    names[:] = [repr([(kind, _spelled(value)) for kind, value in key]) for key in keys]
     return identifier_tags(names)
+
+
+def _spelled(value: Any) -> Any:
+    """Write integers in hexadecimal: Python refuses thousands of decimal digits."""
+    return hex(value) if type(value) is int else value
 
 
 def _mixed(tags: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:

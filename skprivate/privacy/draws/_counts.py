@@ -160,14 +160,15 @@ class CountDraws:
             "threshold_counts", numbers, sensitivity, norm_of, events, step, options, keys=tuple(keys)
         )
         scale = _samplers.drawable(lattice.scale)
+        least = math.ceil(limit * Fraction(2) ** lattice.shift)  # in points: a float64 would be rounded
 
         def sample(sums: NDArray[Any]) -> tuple[list[Any], FloatArray]:
             if self.dry_run:
                 return [], np.empty((0, n_numbers))
             total = add_exactly(lattice.place(sums), self._integer_noise(noise, scale, sums.shape))
-            noisy = lattice.to_steps(total)
-            passed = noisy[:, 0] >= limit
-            return [key for key, kept in zip(keys, passed, strict=True) if kept], noisy[passed] * step
+            passed = total[:, 0] >= least
+            shown = [key for key, kept in zip(keys, passed, strict=True) if kept]
+            return shown, lattice.to_steps(total)[passed] * step
 
         found: tuple[list[Any], FloatArray] = self._perform(draw, sample)
         return found
