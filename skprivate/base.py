@@ -15,32 +15,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import _sklearn, privacy
 from skprivate._messages import LEAST_EPSILON, warn_if_large
-from skprivate._sklearn import (
-    CallbackSupportMixin,
-    Interval,
-    _fit_context,
-    _Method,
-    _VisualBlock,
-    called_from,
-    is_key_of_cache,
-    steps,
-)
+from skprivate._sklearn import CallbackSupportMixin, Interval, _Method, _VisualBlock
 from skprivate.partitions import OverBlocks
-from skprivate.privacy import (
-    PUBLIC_BEFORE,
-    STEP_ALONE,
-    Adjacency,
-    Mechanism,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PrivacyUnit,
-    Release,
-    Versioned,
-    in_one_order,
-    open_release,
-    price_of_plan,
-)
+from skprivate.privacy import Adjacency, Mechanism, PrivacyGuarantee, PrivacyLedger, PrivacyUnit, Release
 
 __all__ = [
     "DELTA_CONSTRAINT",
@@ -107,7 +86,7 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Met
     ...     print(str(error).splitlines()[0])
     Expected 2D array, got 1D array instead.
     """
-    return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return _sklearn._fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +94,7 @@ def _parameter_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(super(PrivateEstimatorMixin, kind)._get_param_names())  # type: ignore[misc]
 
 
-class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
+class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
     """Mixin that releases an estimator's mechanism and stores its guarantee.
 
     Goes left of `BaseEstimator` and of scikit-learn's mixins. The estimator has the parameters ``epsilon``,
@@ -169,7 +148,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
             return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if getattr(self, "random_state", None) is None and is_key_of_cache(sys._getframe(1)):
+        if getattr(self, "random_state", None) is None and _sklearn.is_key_of_cache(sys._getframe(1)):
             raise ValueError(  # joblib takes a TypeError for keys that have no order
                 f"{type(self).__name__} must not be fitted within a cache (memory= of a pipeline), which "
                 f"{REPEATS}. Set memory=None. Nothing was drawn for it."
@@ -223,11 +202,11 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         if (
             n_units is not None
             and delta * n_units >= 1
-            and price_of_plan(mechanism.events, epsilon, delta)[1] > 0
+            and privacy.price_of_plan(mechanism.events, epsilon, delta)[1] > 0
         ):
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with (
-            open_release(
+            privacy.open_release(
                 epsilon=epsilon,
                 delta=delta,
                 unit=unit,
@@ -242,7 +221,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
                 reach=reach,
                 parameters=shown_parameters(self),
             ) as release,
-            steps("release", mechanism.n_draws) as release.after_draw,
+            _sklearn.steps("release", mechanism.n_draws) as release.after_draw,
         ):
             yield release
         self.privacy_guarantee_ = release.close()
@@ -250,7 +229,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
-    before = STEP_ALONE if called_from("sklearn.pipeline") else PUBLIC_BEFORE
+    before = privacy.STEP_ALONE if _sklearn.called_from("sklearn.pipeline") else privacy.PUBLIC_BEFORE
     return (COLUMNS_ARE_PUBLIC, *assumptions, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 
@@ -311,7 +290,7 @@ class BestModelMixin(OverBlocks):
     )
 
     @available_if(_best_has("score"))
-    @in_one_order
+    @privacy.in_one_order
     def score(self, X: Any, y: Any) -> Any:
         """Score the best model on other rows, without noise.
 

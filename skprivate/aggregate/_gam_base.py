@@ -22,22 +22,9 @@ from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
 from skprivate.aggregate.additive._factors import Factors
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import (
-    KeyCounter,
-    Membership,
-    match_rows,
-    plan_bags,
-    project_table,
-)
-from skprivate.aggregate.tables._blocks import (
-    Table,
-    encode_blocks,
-    gather_codes,
-    learn_blocks,
-    learn_names,
-    read_columns,
-    table_blocks,
-)
+from skprivate.aggregate.tables import _aggregation, _blocks
+from skprivate.aggregate.tables._aggregation import KeyCounter, Membership
+from skprivate.aggregate.tables._blocks import Table
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_feature_sets
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
@@ -113,7 +100,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         report = as_curated_bags(bags)
         self._check_report(report)
         names, values = self._read(X, reset=True)
-        report, matched = match_rows(report, names, values)
+        report, matched = _aggregation.match_rows(report, names, values)
         self._learn(matched.codes, matched.indexes, report)
         self.privacy_guarantee_ = report.guarantee
         return self
@@ -177,8 +164,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         """
         n_columns = 1
         if is_partitioned(X):
-            read = partial(_read_features, estimator=learn_names(self, X, y))
-            names, tables = table_blocks(X, y, read, read_labels)
+            read = partial(_read_features, estimator=_blocks.learn_names(self, X, y))
+            names, tables = _blocks.table_blocks(X, y, read, read_labels)
         else:
             names, values = self._read(X, reset=True)
             labels = read_labels(y)
@@ -186,7 +173,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             labels = _check_y(labels, multi_output=n_columns > 1, estimator=self)
             check_consistent_length(values[0], labels)
             tables = InMemory(Table(range(len(labels)), values, labels))
-        columns, n_rows, seen = learn_blocks(
+        columns, n_rows, seen = _blocks.learn_blocks(
             tables,
             names,
             categorical_features=self.categorical_features,
@@ -198,8 +185,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")
         classes, targets = choose_targets(seen, n_columns)
-        rows = encode_blocks(tables, columns, targets)
-        return (columns, gather_codes(rows, columns), rows), classes
+        rows = _blocks.encode_blocks(tables, columns, targets)
+        return (columns, _blocks.gather_codes(rows, columns), rows), classes
 
     def _aggregate(
         self,
@@ -213,7 +200,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         """Release sums of the targets over bags planned for ``noise`` times their variance, and learn from them."""
         n = codes[0].size
         features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
-        membership = plan_bags(
+        membership = _aggregation.plan_bags(
             KeyCounter(features, columns),
             n,
             self.feature_sets,
@@ -365,7 +352,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         for table in report.tables:
             whole = table.counts.sum() == report.n_samples and not np.any(table.keys[-1] < 0)
             if whole and set(feature_set) <= set(table.feature_set):
-                projected, merged = project_table(table, feature_set)
+                projected, merged = _aggregation.project_table(table, feature_set)
                 noise = float(np.sum(table.noise_variance) * merged.sum())
                 if best is None or noise < least:
                     best, least = (projected, merged), noise
@@ -446,7 +433,7 @@ def _read_features(
         validate_data(estimator, X, skip_check_array=True, reset=reset)
     else:
         X = any_table(estimator, X, reset=reset)
-    names, values = read_columns(X, tighten=tighten)
+    names, values = _blocks.read_columns(X, tighten=tighten)
     if not values or values[0].size == 0:
         raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
     if any(column.dtype.kind == "f" and np.isinf(column).any() for column in values):

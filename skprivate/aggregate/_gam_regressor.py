@@ -12,18 +12,9 @@ from sklearn.base import RegressorMixin
 
 from skprivate._sklearn import HasMethods, StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
+from skprivate.aggregate import _losses
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import (
-    BUILT_IN,
-    OWN_STATISTICS,
-    FloatArray,
-    GivenLoss,
-    OwnLoss,
-    SquaredLoss,
-    check_own_loss,
-    check_potential,
-    own_statistics,
-)
+from skprivate.aggregate._losses import FloatArray, GivenLoss, OwnLoss, SquaredLoss
 from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import Membership
 from skprivate.aggregate.tables._curated_bags import CuratedBags
@@ -193,9 +184,9 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         def choose_targets(_: Any, n_columns: int) -> tuple[Any, Callable[[Any], Any]]:
             n_outputs, targets = n_columns, number_targets
             if not isinstance(self.loss, str):
-                n_outputs = check_own_loss(self.loss, n_columns)
+                n_outputs = _losses.check_own_loss(self.loss, n_columns)
                 targets = partial(
-                    own_statistics, given=self.loss, n_outputs=n_outputs, strict=self.epsilon is None
+                    _losses.own_statistics, given=self.loss, n_outputs=n_outputs, strict=self.epsilon is None
                 )
             bounds = bounds_of_outputs(self.label_bounds, n_outputs)
             if poisson and bounds is not None and min(bounds)[0] < 0:
@@ -217,7 +208,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
                 nonnegative=poisson,
                 with_squares=self._loss(n_outputs).quadratic,
                 shared=not self._loss(n_outputs).separable,
-                further=() if isinstance(self.loss, str) else (OWN_STATISTICS,),
+                further=() if isinstance(self.loss, str) else (_losses.OWN_STATISTICS,),
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
@@ -246,13 +237,13 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         return predicted[:, 0] if scores.shape[1] == 1 else predicted
 
     def _loss(self, n_outputs: int) -> SquaredLoss:
-        return BUILT_IN[self.loss] if isinstance(self.loss, str) else OwnLoss(self.loss, n_outputs)
+        return _losses.BUILT_IN[self.loss] if isinstance(self.loss, str) else OwnLoss(self.loss, n_outputs)
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is not None:
             raise ValueError("bags hold class counts; use CuratedBagGAMClassifier, or aggregate numbers.")
         if not isinstance(self.loss, str):
-            check_potential(self.loss, report.n_outputs)
+            _losses.check_potential(self.loss, report.n_outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,27 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.aggregate import _networks
 from skprivate.aggregate._bag_losses import BagObjective
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._networks import (
-    RANDOM_DEFAULTS,
-    check_options,
-    fit_network,
-    network_scores,
-    try_network,
-)
-from skprivate.aggregate.random._bags import (
-    RELEASES,
-    BagSums,
-    IntArray,
-    PublicRows,
-    RandomBags,
-    as_random_bags,
-    check_label_release,
-    draw_members,
-    exact_bags,
-    table_in_memory,
-)
+from skprivate.aggregate.random import _bags
+from skprivate.aggregate.random._bags import BagSums, IntArray, PublicRows, RandomBags
 from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
 from skprivate.aggregate.tables._blocks import label_column, learn_names, read_blocks
@@ -50,7 +34,7 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     "bag_size": [Interval(Integral, 1, None, closed="left"), None],
     "n_bags": [Interval(Integral, 1, None, closed="left"), None],
     "disjoint": ["boolean"],
-    "label_release": [StrOptions({"auto", *RELEASES})],
+    "label_release": [StrOptions({"auto", *_bags.RELEASES})],
     "alpha": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left")],
     "fit_intercept": ["boolean"],
     "buckets": [StrOptions({"evidence"}), "boolean"],
@@ -88,7 +72,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         """
         self._check_submodel()
         X = validate_data(self, X, dtype=np.float64)
-        report = as_random_bags(bags)
+        report = _bags.as_random_bags(bags)
         if report.n_samples != X.shape[0]:
             raise ValueError(f"bags were drawn from {report.n_samples} rows, X has {X.shape[0]}.")
         self._try_network(X, report.structure, report.label_sums.shape[1])
@@ -106,12 +90,12 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             read = partial(_read_features, estimator=learn_names(self, X, y, row_keys=row_keys))
             return read_blocks(rows, read, read_labels, np.empty((0, rows.empty_block.X.shape[1])))
         X, y = validate_data(self, X, read_labels(y), dtype=np.float64, **checks)
-        return table_in_memory(X, y, row_keys)
+        return _bags.table_in_memory(X, y, row_keys)
 
     def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
         bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
-        return draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
+        return _bags.draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
 
     def _fit_bags(
         self,
@@ -121,7 +105,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         classes: tuple[Any, ...] | None = None,
     ) -> None:
         """Sum targets over random bags, by the mechanism of ``plan``, and fit to the sums."""
-        chosen = check_label_release(self.label_release, self.epsilon)
+        chosen = _bags.check_label_release(self.label_release, self.epsilon)
         rng = public_generator(self.random_state)
         order = public.order()
         drawn, sizes = self._draw_bags(public.n_rows, rng)
@@ -133,7 +117,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 raise ValueError("X must hold numbers whose squares are finite: give them in a larger unit.")
         self._try_network(public.X, structure, sums.n_outputs)
         if self.epsilon is None:
-            released, self.privacy_guarantee_ = exact_bags(sums, rows, chosen, rng)
+            released, self.privacy_guarantee_ = _bags.exact_bags(sums, rows, chosen, rng)
         else:
             with self._releasing(
                 sums,
@@ -185,7 +169,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _learn_network(self, X: FloatArray, bags: RandomBags) -> None:
         features, rows = self._network_features(X)
         objective, centre, scale = self._objective(bags)
-        fit = fit_network(
+        fit = _networks.fit_network(
             rows,
             objective,
             submodel=self.submodel,
@@ -213,7 +197,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         if self.submodel == "linear":
             return
         _, rows = self._network_features(X)
-        try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
+        _networks.try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
 
     def _network_options(self) -> dict[str, Any]:
         options = dict(self.submodel_options or {})
@@ -231,7 +215,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
             return
-        chosen = check_options(self._network_options(), RANDOM_DEFAULTS)
+        chosen = _networks.check_options(self._network_options(), _networks.RANDOM_DEFAULTS)
         if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
             raise ValueError(f"submodel_options['batch_size'] must be >= 2 for loss={self.loss!r}, got 1.")
         if self.prior != "evidence" or not self.fit_intercept:
@@ -271,7 +255,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
-        found = network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
+        found = _networks.network_scores(
+            self.networks_, np.zeros(self._unit.size), self.network_weight_, rows
+        )
         scores = np.atleast_1d(self.intercept_) + self._unit * found
         return scores if np.ndim(self.intercept_) else scores[:, 0]
 

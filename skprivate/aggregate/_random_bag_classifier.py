@@ -12,24 +12,14 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.utils.validation import column_or_1d
 
+from skprivate import _validation
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate._validation import (
-    check_classes,
-    distinct_labels,
-    label_array,
-    read_labels,
-    two_or_more,
-)
 from skprivate.aggregate._bag_losses import BagObjective, class_objective
 from skprivate.aggregate._classifier import BagClassifierMixin
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate.random._bags import (
-    RandomBags,
-    gather_rows,
-    labelled_blocks,
-    no_labels,
-)
+from skprivate.aggregate.random import _bags
+from skprivate.aggregate.random._bags import RandomBags
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets, indicator_targets
@@ -215,16 +205,16 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         """
         self._check_intercept()
         self._check_submodel()
-        given = None if self.classes is None else check_classes(self.classes)
-        rows = self._read(X, y, row_keys, partial(read_labels, classes=given), multi_output=True)
+        given = None if self.classes is None else _validation.check_classes(self.classes)
+        rows = self._read(X, y, row_keys, partial(_validation.read_labels, classes=given), multi_output=True)
         if isinstance(rows, InMemory) and rows.block.labels.ndim == 2:
             if rows.block.labels.shape[1] > 1:
                 return self._fit_indicators(rows)
             rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
-        public = gather_rows(rows, distinct_labels if given is None else no_labels)
-        plain = two_or_more(public.labels if given is None else given, self)
-        rows = labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
-        self.classes_ = label_array(plain)
+        public = _bags.gather_rows(rows, _validation.distinct_labels if given is None else _bags.no_labels)
+        plain = _validation.two_or_more(public.labels if given is None else given, self)
+        rows = _bags.labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
+        self.classes_ = _validation.label_array(plain)
         self._fit_bags(
             public,
             rows,
@@ -238,7 +228,7 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         n_outputs = len(targets)
         self.classes_ = [np.array([0, 1])] * n_outputs
         self._fit_bags(
-            gather_rows(rows, no_labels),
+            _bags.gather_rows(rows, _bags.no_labels),
             InMemory(Labelled.of(targets)),
             lambda bags: ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
         )

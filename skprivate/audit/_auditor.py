@@ -17,18 +17,10 @@ from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_
 from skprivate._validation import refuse_elsewhere, validate_data
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
 from skprivate.audit._intervals import clopper_pearson
-from skprivate.audit.certificates._certificates import (
-    certify_labels,
-    certify_representation,
-    confidence_bound,
-    inside_support,
-    support_diameter,
-)
+from skprivate.audit.certificates import _certificates, _concentration
 from skprivate.audit.certificates._concentration import (
-    accuracy_among_several,
     accuracy_upper_bound,
     advantage_upper_bound,
-    mse_from_entropy,
     mutual_information_upper_bound,
 )
 from skprivate.privacy import in_one_order, public_generator
@@ -465,7 +457,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _restrict(self, X, coded):
         if self.support is None:
             return X, coded
-        inside = inside_support(X, self.support)
+        inside = _certificates.inside_support(X, self.support)
         if inside.all():
             return X, coded
         if not self.truncate:
@@ -487,12 +479,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return 2.0  # a monotone η rises by at most 2; labels need no bound
         if self.assumption == "total_variation":
             return float(self.total_variation)
-        return float(self.barron_constant or 0.0) * support_diameter(self.support, n_columns)
+        return float(self.barron_constant or 0.0) * _certificates.support_diameter(self.support, n_columns)
 
     def _certify(self, points, s):
         if self.setting_ == "classification":
-            return certify_labels(points[:, 0], s, self.values_.size, loss=self.loss)
-        return certify_representation(
+            return _certificates.certify_labels(points[:, 0], s, self.values_.size, loss=self.loss)
+        return _certificates.certify_representation(
             points,
             s,
             assumption=self.assumption,
@@ -504,7 +496,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _findings(self, outcome, points, s, confidence):
         """State what holds of one value of S (s = 1) against the rest, with this confidence."""
-        bound = partial(confidence_bound, outcome, loss=self.loss, concentration=self.concentration)
+        bound = partial(
+            _certificates.confidence_bound, outcome, loss=self.loss, concentration=self.concentration
+        )
         lowest = bound(confidence=confidence)
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:
@@ -513,7 +507,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         else:
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)
-        mse_bound = loss_bound if self.loss == "squared" else mse_from_entropy(loss_bound)
+        mse_bound = loss_bound if self.loss == "squared" else _concentration.mse_from_entropy(loss_bound)
         return AuditReport(
             loss=self.loss,
             n=outcome.n,
@@ -535,14 +529,16 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self._adversaries = [each.adversary for each in outcomes]
         if len(reports) > 1:
             squared = [
-                each.loss_lower_bound if self.loss == "squared" else mse_from_entropy(each.loss_lower_bound)
+                each.loss_lower_bound
+                if self.loss == "squared"
+                else _concentration.mse_from_entropy(each.loss_lower_bound)
                 for each in reports
             ]
             report = replace(
                 report,
                 confidence=float(self.confidence),
                 empirical_accuracy=float((self._outputs(points).argmax(axis=1) == coded).mean()),
-                accuracy_upper_bound=accuracy_among_several(squared),
+                accuracy_upper_bound=_concentration.accuracy_among_several(squared),
                 advantage_upper_bound=max(each.advantage_upper_bound for each in reports),
                 mutual_information_upper_bound=max(each.mutual_information_upper_bound for each in reports),
                 caveats=(_SEVERAL, *dict.fromkeys(note for each in reports for note in each.caveats)),

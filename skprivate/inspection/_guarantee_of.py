@@ -10,22 +10,14 @@ from typing import Any, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import privacy
 from skprivate.base import REPEATS, BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
-from skprivate.privacy import (
-    PUBLIC_BEFORE,
-    STEP_ALONE,
-    Adjacency,
-    PrivacyGuarantee,
-    PrivacyUnit,
-    as_stated,
-    fingerprint,
-    understated,
-)
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
@@ -281,7 +273,9 @@ def count(model: Any) -> Total:
     counted = [step.model.privacy_guarantee_ for step in private]
     tally = Tally(model, start.seen, counted, start.name(model))
     for step, own in zip(private, counted, strict=True):
-        if why := understated(own, [step.model.get_params(deep=False).get("ledger"), step.stated("ledger")]):
+        if why := privacy.understated(
+            own, [step.model.get_params(deep=False).get("ledger"), step.stated("ledger")]
+        ):
             tally.problems.append((step.path, why))
     return Total(total, steps, private, tally.kept, tally.problems)
 
@@ -329,12 +323,14 @@ def _guarantee_at(step: Step) -> PrivacyGuarantee:
     """Read a step's own guarantee, with the maps before it in the name of its metric."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
     if step.place.accounted:
-        texts = (PUBLIC_BEFORE if text == STEP_ALONE else text for text in guarantee.assumptions)
+        texts = (
+            privacy.PUBLIC_BEFORE if text == privacy.STEP_ALONE else text for text in guarantee.assumptions
+        )
         guarantee = replace(guarantee, assumptions=tuple(texts))
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
-        guarantee = as_stated(guarantee)
+        guarantee = privacy.as_stated(guarantee)
     if guarantee.adjacency is Adjacency.METRIC and (before := step.place.rows.before):
-        maps = [f"{what} #{fingerprint(by, step.place.rows.columns)}" for what, by in before]
+        maps = [f"{what} #{privacy.fingerprint(by, step.place.rows.columns)}" for what, by in before]
         return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(maps)}")
     return guarantee
 

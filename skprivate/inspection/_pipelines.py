@@ -14,13 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skprivate._sklearn import as_listed
-from skprivate.inspection._single import (
-    declares_itself,
-    inverse_is_checked,
-    leaf,
-    releases_when_transforming,
-    seen_by_private,
-)
+from skprivate.inspection import _single
 from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.preprocessing import PrivatePipeline, RowByRow, states_budget
 from skprivate.privacy import TO_THE_LAST_BIT
@@ -43,7 +37,7 @@ def releases_rows(model: Any) -> bool:
     elif type(model) is ColumnTransformer:
         parts = [*(part for _, part, _ in model.transformers), model.remainder]
     else:
-        return releases_when_transforming(model)
+        return _single.releases_when_transforming(model)
     parts = [part for part in parts if not (isinstance(part, str) and part == "drop")]
     return bool(parts) and all(not is_left_out(part) and releases_rows(part) for part in parts)
 
@@ -56,7 +50,7 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         inside = here.inside(f"pipeline step {name!r}")
         found = list(walk(step, inside))
         if private := [s for s in found if s.role is Role.PRIVATE]:
-            yield from seen_by_private(passed)
+            yield from _single.seen_by_private(passed)
             passed = []
         passed += found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
@@ -82,7 +76,7 @@ def _width_is_public(model: Any) -> bool:
     if isinstance(model, OneToOneFeatureMixin):
         return True
     # What the methods of a subclass hand on is not what its base class says.
-    return getattr(model, "_public_width", False) is True and declares_itself(model, "_public_width")
+    return getattr(model, "_public_width", False) is True and _single.declares_itself(model, "_public_width")
 
 
 def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:
@@ -157,7 +151,7 @@ def _drawn_again(found: list[Step]) -> Iterator[Step]:
     """
     if any(step.place.rows.released and step.role is not Role.NO_DATA for step in found):
         for step in found:
-            if step.role is Role.PRIVATE and releases_when_transforming(step.model):
+            if step.role is Role.PRIVATE and _single.releases_when_transforming(step.model):
                 yield replace(step, path=f"{step.path} once more")
 
 
@@ -166,7 +160,7 @@ def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         transformer = model.transformer_ if place.fitted else model.transformer
         targets = place.inside("transformer of the target").with_rows(released=False, target=True)
         found = list(walk(transformer, targets))
-        yield from seen_by_private(found)
+        yield from _single.seen_by_private(found)
         yield from _drawn_again(found)  # the target is transformed after the fit, not while it is fitted
     elif model.func is not None:
         text = (
@@ -174,7 +168,7 @@ def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         )
         yield place.step(model, Role.NO_DATA, "", text)
     if model.check_inverse and (model.transformer is not None or model.func is not None):
-        yield place.step(model, Role.NO_DATA, "", inverse_is_checked(place.name(model)))
+        yield place.step(model, Role.NO_DATA, "", _single.inverse_is_checked(place.name(model)))
     if place.fitted:
         yield from walk(model.regressor_, place.inside("regressor"))
     elif model.regressor is None:
@@ -200,7 +194,7 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
     for step in walk(inner, place.inside("one row at a time").with_rows(alone=True)):
-        if step.role is Role.PRIVATE and releases_when_transforming(step.model):
+        if step.role is Role.PRIVATE and _single.releases_when_transforming(step.model):
             step = replace(
                 step, role=Role.UNPROTECTED, why="would pay for each row by itself: use it without RowByRow"
             )
@@ -231,7 +225,7 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk the choice and the candidates: all of them are parameters of the released model."""
-    yield leaf(model, place)
+    yield _single.leaf(model, place)
     for name, candidate in model.estimators:
         yield from fitted_before(candidate, place.inside(f"candidate {name!r}"), walk)
 

@@ -12,17 +12,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer
 
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    RandomBagRegressor,
-)
+from skprivate import aggregate
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier
 from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, PrivacyUnit
 
 #: These protect labels, and take features for public.
-LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor)
+LABELS_ONLY = (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    RandomBagClassifier,
+    aggregate.RandomBagRegressor,
+)
 
 
 class Role(StrEnum):

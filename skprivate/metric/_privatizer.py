@@ -16,27 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, of_every_fit
-from skprivate.metric._domains import (
-    METRIC,
-    Ball,
-    check_domain,
-    latitude_column,
-    lengths,
-    sphere_map,
-    warn_of_degrees,
-)
+from skprivate.metric import _domains
+from skprivate.metric._domains import Ball
 from skprivate.metric._remap import best_remap, check_prior_rows
 from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
+from skprivate.metric.net import _spaces
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import (
-    distance_matrix,
-    expected_loss,
-    make_affordable,
-    remap,
-    tree_distances,
-)
 from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_caller
 
 _NORMS = ("l1", "l2", "linf")
@@ -309,13 +296,15 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                     "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', 'l1' or "
                     "'linf'."
                 )
-            self._map = sphere_map(latitude_column(self.coordinates, n_features, names), self.bounds, names)
+            self._map = _domains.sphere_map(
+                _domains.latitude_column(self.coordinates, n_features, names), self.bounds, names
+            )
             self._box, norm = self._map.box, "l2"
         else:
-            warn_of_degrees(names, self.metric, self.epsilon)
+            _domains.warn_of_degrees(names, self.metric, self.epsilon)
             self._box, norm = None, self.metric
             if self.bounds is not None:
-                self._box = check_domain(self.bounds, n_features, names)
+                self._box = _domains.check_domain(self.bounds, n_features, names)
         if mechanism == "exponential":
             self.net_ = self._grid(self._box)
         rows = check_prior_rows(self.prior, self._box, n_features)
@@ -355,7 +344,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _lengths(self, X, Y):
         if self.metric == "haversine":
             return self._map.distances(X, Y)
-        return lengths(X - Y, self.metric)
+        return _domains.lengths(X - Y, self.metric)
 
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
@@ -402,10 +391,10 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             if self.parents is None:
                 raise ValueError("metric='tree' needs parents, the parent of every node.")
             states = leaves_of(self.parents) if self.states is None else list(self.states)
-            return np.array(states), tree_distances(self.parents, states)
+            return np.array(states), _spaces.tree_distances(self.parents, states)
         if self.distances is None:
             raise ValueError("metric='precomputed' needs distances between the states.")
-        distances = distance_matrix(self.distances)
+        distances = _spaces.distance_matrix(self.distances)
         states = np.arange(len(distances)) if self.states is None else np.array(self.states)
         if states.shape != (len(distances),):
             raise ValueError(
@@ -422,17 +411,17 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             distances, self.epsilon, accuracy=losses, relaxed=mechanism == "relaxed"
         )
         if mechanism != "optimal":
-            self.expected_loss_ = expected_loss(channel, losses, prior)
+            self.expected_loss_ = _spaces.expected_loss(channel, losses, prior)
             return channel
         start = min(
             channel,
-            make_affordable(remap(channel, losses, prior), distances, self.epsilon),
-            key=lambda one: expected_loss(one, losses, prior),
+            _spaces.make_affordable(_spaces.remap(channel, losses, prior), distances, self.epsilon),
+            key=lambda one: _spaces.expected_loss(one, losses, prior),
         )
         weighted = losses * (np.full(n, 1 / n) if prior is None else prior)[:, None]
         channel, bound = optimal_channel(distances, weighted, self.epsilon, start)
         self.least_loss_ = bound = max(bound, 0.0)
-        self.expected_loss_ = loss = expected_loss(channel, losses, prior)
+        self.expected_loss_ = loss = _spaces.expected_loss(channel, losses, prior)
         if loss - bound > _MAX_GAP * loss + 1e-6 * float(losses.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
@@ -479,7 +468,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _distance(self):
         """Name the distance; finite metrics get a fingerprint of states and distances."""
         if self.metric in _NUMERIC:
-            return METRIC if self.metric == "haversine" else self.metric
+            return _domains.METRIC if self.metric == "haversine" else self.metric
         order = sorted(range(len(self.states_)), key=lambda i: fingerprint(self.states_[i]))
         named = fingerprint(self.states_[order], self._distances[np.ix_(order, order)])
         return f"{self.metric} distances #{named}"

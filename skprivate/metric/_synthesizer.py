@@ -14,32 +14,21 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import privacy
 from skprivate._messages import TooFewUnitsWarning, warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
 from skprivate._validation import column_label, column_names, declared_values, is_frame, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import Box, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
+from skprivate.metric.grid import _flows
 from skprivate.metric.grid._bounds import PrivateBounds
-from skprivate.metric.grid._flows import (
-    LaplaceFlow,
-    check_nodes,
-    choose_cells,
-    diameter,
-    warn_if_noise_fills_box,
-)
+from skprivate.metric.grid._flows import LaplaceFlow
 from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
 from skprivate.metric.grid._measure import MOST_NUMBERS, GridMeasure, distance_to_rows
 from skprivate.metric.grid._mixed import MixedMeasure, check_categories
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
-from skprivate.privacy import (
-    PrivacyGuarantee,
-    PrivacyLedger,
-    fingerprint,
-    in_one_order,
-    public_generator,
-    warn_caller,
-)
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 _DECLARED = "the categories that types of columns declare are public, not found in private rows"
@@ -220,7 +209,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
             rows = rows.map(partial(block_to_unit, box=box))
-            warn_if_noise_fills_box(mechanism)
+            _flows.warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
         if self.metric == "rows":
@@ -279,7 +268,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         weight = self.category_weight if columns.values else 0.0
         if columns.values:
             name += f" plus {weight:g} for every category that differs"
-        return f"{name} #{fingerprint(bounds, weight, sorted(names[j] for j in columns.values))}"
+        return f"{name} #{privacy.fingerprint(bounds, weight, sorted(names[j] for j in columns.values))}"
 
     def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
@@ -289,7 +278,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
 
     def _flow(self, shape, resolution, sizes):
-        cells = choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
+        cells = (
+            _flows.choose_cells(self.epsilon, shape[1], self.ground, sizes)
+            if resolution is None
+            else resolution
+        )
         return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
 
     def _check_box(self, columns):
@@ -319,7 +312,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if self.metric == "rows" and resolution is not None and resolution & (resolution - 1):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
-            check_nodes(resolution or 1, n_features, columns.sizes)
+            _flows.check_nodes(resolution or 1, n_features, columns.sizes)
         elif resolution is not None and columns.bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
             raise ValueError(
                 f"resolution={resolution} gives {2**columns.bits} * {resolution}**{n_features} cells, more than "
@@ -371,7 +364,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for name, value in (("n_samples", n_samples), ("block_rows", block_rows)):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an int >= 1, got {value!r}.")
-        rng, sizes = public_generator(random_state), (int(n_samples), int(block_rows))
+        rng, sizes = privacy.public_generator(random_state), (int(n_samples), int(block_rows))
         if isinstance(self.measure_, GridMeasure):
             blocks = self.measure_.sample_blocks(*sizes, rng)
             return (self._schema.rows(list(block.T), {}) for block in blocks)
@@ -379,7 +372,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         blocks = self.measure_.draw_blocks(*sizes, rng)
         return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
-    @in_one_order
+    @privacy.in_one_order
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
@@ -426,7 +419,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        farthest = diameter(self.ground, self.bounds_[0].size)
+        farthest = _flows.diameter(self.ground, self.bounds_[0].size)
         if (columns := getattr(self.measure_, "columns", None)) is not None:
             farthest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
         return PrivacyGuarantee(
@@ -447,7 +440,7 @@ def _warn_of_bounds(mechanism, unseen, size, columns):
         warn_if_too_few(size, least, "row", "MetricPrivateSynthesizer", n_features, bounds_help=True)
         return
     named = ", ".join(column_label(columns.numeric[j], columns.names) for j in unseen)
-    warn_caller(
+    privacy.warn_caller(
         f"about {size:.0f} rows are too few: MetricPrivateSynthesizer needs about {math.ceil(least)} for {n_features} "
         f"column(s) at this budget, and more where values are of many magnitudes. It saw none in column {named}, and "
         "took values of about 1 there. Raise epsilon, take fewer columns, or pass public bounds (bounds=).",

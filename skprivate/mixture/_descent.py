@@ -18,19 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from skprivate import privacy
 from skprivate.mixture._geometry import Floats, PublicFrame, products
 from skprivate.mixture._problem import DrawRecord, ErrorWeights, Hypothesis, Integers, MixtureRows, Problem
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    CONTRIBUTION_STEP,
-    Events,
-    GaussianEvent,
-    Mechanism,
-    Release,
-    ball_contributions,
-    exact_sum,
-    gaussian_noise_multiplier,
-)
+from skprivate.privacy import Events, GaussianEvent, Mechanism, Release
 
 #: Share of the Gaussian budget (in zCDP) for the number of private rows, where that is not public.
 COUNT_SHARE = 0.03
@@ -140,7 +131,7 @@ def plan_descent(
     """
     change = 2.0 if size_is_public else 1.0
     widest, rows = len(shares) + 1, max(n_rows, 1.0)
-    alone = gaussian_noise_multiplier(epsilon, delta, size=widest, other=tuple(other))
+    alone = privacy.gaussian_noise_multiplier(epsilon, delta, size=widest, other=tuple(other))
     sizes = np.arange(min(1, len(shares)), widest)
     levels = change * alone * (sizes + 1) / rows
     losses = levels**2 + 1.0 - np.cumsum(shares) if shares.size else levels**2
@@ -152,7 +143,9 @@ def plan_descent(
     return DescentPlan(
         n_coordinates=k,
         n_steps=n_steps,
-        noise_multiplier=gaussian_noise_multiplier(epsilon, delta, n_steps, size=k + 1, other=tuple(events)),
+        noise_multiplier=privacy.gaussian_noise_multiplier(
+            epsilon, delta, n_steps, size=k + 1, other=tuple(events)
+        ),
         count_multiplier=count,
         clip=min(LEAST_CLIP * max(1.0, math.sqrt(CLIP_NOISE / level)), MOST_CLIP),
         loss=float(losses[best]),
@@ -208,9 +201,9 @@ def contribution_sum(rows: PrivateRows, w: Floats, radius: float) -> NDArray[Any
             part = slice(low, low + ROWS)
             values, sign = rows.values[:, part], rows.sign[part]
             gradients = values * _slopes(_predictor(values, w), sign)
-            yield ball_contributions(gradients, radius, weights=rows.weights[part], out=gradients)
+            yield privacy.ball_contributions(gradients, radius, weights=rows.weights[part], out=gradients)
 
-    return exact_sum(blocks(), bound=2**CONTRIBUTION_BITS)
+    return privacy.exact_sum(blocks(), bound=2**privacy.CONTRIBUTION_BITS)
 
 
 def _predictor(values: Floats, w: Floats) -> Floats:
@@ -309,9 +302,9 @@ class LogisticDescent(Mechanism):
         for _ in range(plan.n_steps):
             sums = release.gaussian(
                 rows.sum(partial(contribution_sum, w=w, radius=radius)),
-                sensitivity=change / CONTRIBUTION_STEP,
+                sensitivity=change / privacy.CONTRIBUTION_STEP,
                 noise_multiplier=plan.noise_multiplier,
-                step=CONTRIBUTION_STEP,
+                step=privacy.CONTRIBUTION_STEP,
             )
             gradient = radius * self.weights.sensitivity * sums + public_gradient(public, w)
             w = w - step * gradient / total

@@ -9,26 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from skprivate.mixture import _geometry, _problem
 from skprivate.mixture._cuts import CutCandidates, CutIntersections, point_cuts
-from skprivate.mixture._geometry import (
-    Floats,
-    HalfspacePairs,
-    count_supporting_pairs,
-    products,
-    supporting_pairs,
-)
+from skprivate.mixture._geometry import Floats, HalfspacePairs
 from skprivate.mixture._intersections import Intersections, count_intersections
-from skprivate.mixture._problem import (
-    Block,
-    DrawRecord,
-    Enumeration,
-    Hypothesis,
-    Integers,
-    Problem,
-    SpanRows,
-    draw_hypothesis,
-    selection_event,
-)
+from skprivate.mixture._problem import Block, DrawRecord, Hypothesis, Integers, Problem, SpanRows
 from skprivate.partitions import InMemory
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
@@ -50,7 +35,7 @@ def cuts_of(
     resolution: int = 1,
 ) -> CutIntersections:
     """Make intersections of cuts over some rows; in coordinates along ``basis``, where given."""
-    coordinates = rows.scaled if basis is None else products(basis, rows.scaled).T
+    coordinates = rows.scaled if basis is None else _geometry.products(basis, rows.scaled).T
     return CutIntersections(
         cuts.bins(coordinates), cuts.n_cuts, rows.signed, max_size, offset=offset, resolution=resolution
     )
@@ -66,7 +51,7 @@ def pairs_of(
     resolution: int = 1,
 ) -> Intersections:
     """Make intersections of supported halfspaces over some rows."""
-    sides = pairs.memberships(products(basis, rows.scaled).T)
+    sides = pairs.memberships(_geometry.products(basis, rows.scaled).T)
     return Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
 
 
@@ -78,7 +63,7 @@ def family_of(problem: Problem, make: Callable[..., Family]) -> Family | Streame
     return StreamedFamily(problem, make)
 
 
-class StreamedFamily(Enumeration):
+class StreamedFamily(_problem.Enumeration):
     """Family over rows in blocks, with the hypotheses of one in memory, in the same order.
 
     Every block counts the errors of a stretch of the hypotheses, the counts are added up, and only how often each sum
@@ -145,7 +130,7 @@ def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -
     """Return the largest possible |H| for that many public points in such a span, and the pairs it is built from."""
     if n_points == 0:
         return 1, 0
-    pairs = count_supporting_pairs(n_points, dimension)
+    pairs = _geometry.count_supporting_pairs(n_points, dimension)
     return count_intersections(2 * pairs, min(max_halfspaces, dimension)) + 1, pairs
 
 
@@ -166,7 +151,7 @@ class ExactDraw(Mechanism):
 
     @property
     def events(self) -> Events:
-        return [(selection_event(self.rule, self.epsilon), 1)]
+        return [(_problem.selection_event(self.rule, self.epsilon), 1)]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
         """Draw a hypothesis, and record what it was drawn from."""
@@ -174,18 +159,18 @@ class ExactDraw(Mechanism):
         frame = problem.frame
         size = min(self.max_halfspaces, frame.dimension)
         # Coordinates within the span.
-        public = products(frame.basis, problem.public).T
+        public = _geometry.products(frame.basis, problem.public).T
         candidates: CutCandidates | HalfspacePairs
         make: Callable[..., Family]
         if frame.dimension == 1:  # on a line the errors of all halfspaces are cumulative sums
             candidates = point_cuts(public, frame.slack)
             make = partial(cuts_of, cuts=candidates, max_size=size, basis=frame.basis)
         else:
-            candidates = supporting_pairs(public, frame.slack)
+            candidates = _geometry.supporting_pairs(public, frame.slack)
             make = partial(pairs_of, pairs=candidates, max_size=size, basis=frame.basis)
         family = None if frame.empty else family_of(problem, make)
         record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
-        chosen = draw_hypothesis(
+        chosen = _problem.draw_hypothesis(
             family,
             problem.offset // problem.unit,
             release,

@@ -13,21 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._validation import (
-    by_value,
-    check_classes,
-    distinct_labels,
-    encode_classes,
-    kind_of,
-    label_array,
-    learn_columns,
-    plain,
-    public_labels,
-    read_labels,
-    refuse_other_columns,
-    together,
-    validate_data,
-)
+from skprivate import _validation
+from skprivate._validation import plain
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import ErrorWeights, Integers, MixtureRows, Problem
 from skprivate.partitions import InMemory, as_partitions, is_partitioned, split_columns
@@ -76,7 +63,7 @@ def assign_roles(
     private rows decide.
     """
     label_set = _label_set(y, classes, private_label, adjacency)
-    codes = encode_classes(y, label_set, strict=True)
+    codes = _validation.encode_classes(y, label_set, strict=True)
     mask = None if private is None else check_mask(private, y)
     if private_label is not None:
         # Without a mask the label set shows nothing about private rows; with one, only labels of public rows are shown.
@@ -95,7 +82,7 @@ def assign_roles(
             "There are no private rows, so there is nothing to protect: check the parameter private, or use a "
             "classifier without privacy."
         )
-    return Roles(label_array(label_set), index, mask, has_private_label, private is None)
+    return Roles(_validation.label_array(label_set), index, mask, has_private_label, private is None)
 
 
 def _stated_index(label_set: list[Any], private_label: Any, known: list[Any]) -> int:
@@ -138,7 +125,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
                 "With adjacency='add-remove' it is not public whether any private row exists, so the labels cannot "
                 "be read off y: pass the label set as classes=(label, label)."
             )
-        label_set = distinct_labels(y)
+        label_set = _validation.distinct_labels(y)
         if len(label_set) > 2:
             label = "label" if private_label is None else repr(private_label)
             # scikit-learn's common checks ask for the first two sentences.
@@ -153,7 +140,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
                 "other label may be absent."
             )
         return label_set
-    label_set = together([check_classes(classes)])
+    label_set = _validation.together([_validation.check_classes(classes)])
     if len(label_set) != 2:
         raise ValueError(f"classes must hold two different labels, got {classes!r}.")
     return label_set
@@ -231,7 +218,7 @@ def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem,
         found = blocks.gather(label_counts, merge_counts)
         if not found:
             raise ValueError(f"X has no rows in its blocks; {type(estimator).__name__} needs at least 1.")
-        labels = label_array([label for label, _ in found])
+        labels = _validation.label_array([label for label, _ in found])
         marks = np.array([mark for _, mark in found], dtype=np.bool_)
         counts = np.array(list(found.values()), dtype=np.int64)
         roles = replace(assign(labels, None if private is None else marks), counts=counts)
@@ -244,7 +231,9 @@ def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem,
             )
         )
     else:
-        X, y = validate_data(estimator, X, read_labels(y, **public_labels(estimator)), dtype=np.float64)
+        X, y = _validation.validate_data(
+            estimator, X, _validation.read_labels(y, **_validation.public_labels(estimator)), dtype=np.float64
+        )
         roles = assign(y, private)
         rows = InMemory(MixtureRows(X, roles.private, roles.has_private_label))
     problem = Problem.of(
@@ -272,17 +261,21 @@ def _read_blocks(estimator: Any, X: Any, y: Any, private: Any) -> Any:
     columns = {"y": y, "private": private}
     rows = split_columns(X, **columns)
     first = split_columns(InMemory(as_partitions(X).empty), **columns)
-    blank, names = learn_columns(estimator, cast(InMemory, first).block.X)
-    return rows.map(partial(_read_block, blank=blank, names=names, public=public_labels(estimator)))
+    blank, names = _validation.learn_columns(estimator, cast(InMemory, first).block.X)
+    return rows.map(
+        partial(_read_block, blank=blank, names=names, public=_validation.public_labels(estimator))
+    )
 
 
 def _read_block(block: SplitBlock, blank: Any, names: Any, public: dict[str, Any]) -> LabelledRows:
-    refuse_other_columns(block.X, names)
+    _validation.refuse_other_columns(block.X, names)
     y, private = block.of["y"], block.of.get("private")
     if not len(y):
         X = np.empty((0, blank.n_features_in_))
         return LabelledRows(X, y, None if private is None else np.zeros(0, dtype=np.bool_))
-    X, y = validate_data(blank, block.X, read_labels(y, **public), dtype=np.float64, reset=False)
+    X, y = _validation.validate_data(
+        blank, block.X, _validation.read_labels(y, **public), dtype=np.float64, reset=False
+    )
     return LabelledRows(X, y, None if private is None else check_mask(private, y))
 
 
@@ -299,9 +292,9 @@ def label_counts(rows: LabelledRows) -> LabelCounts:
 def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
     """Add up the counts of several blocks."""
     labels = [label for part in parts for label, _ in part]
-    kind_of(labels)  # or an error: one in all blocks
+    _validation.kind_of(labels)  # or an error: one in all blocks
     read = (
-        by_value if len(set(map(type, labels))) > 1 else plain
+        _validation.by_value if len(set(map(type, labels))) > 1 else plain
     )  # of blocks of several types none is the first
     total: Counter[tuple[Any, bool]] = Counter()
     for part in parts:
@@ -310,7 +303,7 @@ def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
 
 
 def _with_roles(rows: LabelledRows, classes: NDArray[Any], index: int, label_determined: bool) -> MixtureRows:
-    has_private_label = np.asarray(encode_classes(rows.y, classes.tolist(), strict=True) == index)
+    has_private_label = np.asarray(_validation.encode_classes(rows.y, classes.tolist(), strict=True) == index)
     if label_determined or rows.private is None:
         return MixtureRows(rows.X, has_private_label, has_private_label)
     return MixtureRows(rows.X, rows.private, has_private_label)

@@ -23,18 +23,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.mixture import _problem
 from skprivate.mixture._cuts import FINE_KEPT_FRACTIONS, CutCandidates, count_cut_intersections, quantile_cuts
 from skprivate.mixture._exact import ExactDraw, cuts_of, family_of
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import (
-    DrawRecord,
-    Hypothesis,
-    Integers,
-    Problem,
-    SpanRows,
-    draw_hypothesis,
-    selection_event,
-)
+from skprivate.mixture._problem import DrawRecord, Hypothesis, Integers, Problem, SpanRows
 from skprivate.mixture._turns import TurnPlan, centers, plan_turns, turn_sums, turned
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
@@ -244,7 +237,7 @@ class HalfspaceSearch(Mechanism):
     def events(self) -> Events:
         plan = self.plan
         prices = [plan.joint_epsilon] + [plan.move_epsilon] * plan.n_moves + [*plan.turns.epsilons]
-        return [(selection_event(self.rule, price), 1) for price in prices]
+        return [(_problem.selection_event(self.rule, price), 1) for price in prices]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
         """Draw all; returns the hypothesis after the last move, and what each draw compared."""
@@ -266,7 +259,7 @@ class HalfspaceSearch(Mechanism):
         if not problem.frame.empty:
             family = family_of(problem, partial(cuts_of, cuts=candidates, max_size=plan.joint_size))
         record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
-        chosen = draw_hypothesis(
+        chosen = _problem.draw_hypothesis(
             family,
             problem.offset // problem.unit,
             release,

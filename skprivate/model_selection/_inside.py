@@ -25,20 +25,12 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from skprivate import privacy
 from skprivate._sklearn import listening
 from skprivate.inspection import guarantee_of, objects_in
 from skprivate.model_selection._candidates import Candidate, draws_adaptively, given_classes, private_steps
 from skprivate.model_selection._scoring import Rows
-from skprivate.privacy import (
-    Adjacency,
-    PaymentIsNext,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PrivacyUnit,
-    count_events,
-    payment_gate,
-)
+from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
 from skprivate.privacy.draws import run_tape
 
 
@@ -111,7 +103,7 @@ def fit_price(
             f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
             "unit of distance."
         )
-    events = count_events(
+    events = privacy.count_events(
         (PrivacyEvent.from_dict({name: event[name] for name in event if name != "count"}), event["count"])
         for *_, plain in paid
         for event in plain
@@ -245,10 +237,10 @@ class PriceList:
             raise
 
     def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
-        part.set_params(ledger=payment_gate())
+        part.set_params(ledger=privacy.payment_gate())
         try:
             fit_on(model, self.rows)
-        except PaymentIsNext as priced:
+        except privacy.PaymentIsNext as priced:
             terms = priced.terms
             if terms["adaptive"]:
                 raise _not_planned(priced.label) from None

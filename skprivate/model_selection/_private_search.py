@@ -14,27 +14,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d
 
+from skprivate import _validation
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skprivate._validation import (
-    check_classes,
-    distinct_labels,
-    label_array,
-    public_labels,
-    read_labels,
-    read_targets,
-    together,
-    validate_data,
-)
 from skprivate.base import PRIVACY_CONSTRAINTS, BestModelMixin, PrivateEstimatorMixin
 from skprivate.inspection import guarantee_of, is_private
-from skprivate.model_selection._candidates import (
-    Candidate,
-    check_candidate,
-    draw_candidates,
-    private_steps,
-    separate_seeds,
-    stated_classes,
-)
+from skprivate.model_selection import _candidates
+from skprivate.model_selection._candidates import Candidate
 from skprivate.model_selection._inside import FitPrice, PriceList, released
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
@@ -245,16 +230,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             raise TypeError(
                 f"X must be a table in memory for a search, got rows in blocks ({type(X).__name__})."
             )
-        candidates = draw_candidates(
+        candidates = _candidates.draw_candidates(
             self.estimator, self.param_distributions, self.n_candidates, self.n_iter, self.public_seed
         )
         for candidate in candidates:
-            check_candidate(candidate, self.ledger)
-            separate_seeds(candidate, self.public_seed)
+            _candidates.check_candidate(candidate, self.ledger)
+            _candidates.separate_seeds(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
         for candidate in candidates:
-            for step in private_steps(candidate.estimator):
-                read_labels(rows.y, **public_labels(step.model))
+            for step in _candidates.private_steps(candidate.estimator):
+                _validation.read_labels(rows.y, **_validation.public_labels(step.model))
         parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=user_ids is not None)
         if not len(parts.train.y):
             raise ValueError(
@@ -297,14 +282,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         if isinstance(X, list | tuple) and not single:
             X = np.array(X, dtype=object)  # one float among codes would make floats of everybody's
         kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
-        y = read_targets(y, numbers=not all(map(is_classifier, self._models())))
+        y = _validation.read_targets(y, numbers=not all(map(is_classifier, self._models())))
         objects = getattr(getattr(X, "dtype", None), "kind", "") == "O"
         if not single and (objects or any(kind not in "biuf" for kind in kinds)):
-            validate_data(self, X, y, skip_check_array=True)
+            _validation.validate_data(self, X, y, skip_check_array=True)
             checked, y = X, column_or_1d(y)
         else:
             finite = single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
-            checked, y = validate_data(self, X, y, ensure_all_finite=True if finite else "allow-nan")
+            checked, y = _validation.validate_data(
+                self, X, y, ensure_all_finite=True if finite else "allow-nan"
+            )
         given = {"user_ids": user_ids, "private": private}
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():
@@ -383,10 +370,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
 def _public_set(models: list[Any], y: Any) -> Any:
     """List the labels that classifiers state, or all that occur: those of one part may leave a score undefined."""
-    stated = [stated_classes(model) for model in models]
+    stated = [_candidates.stated_classes(model) for model in models]
     if all(stated) and not any(classes is None for (classes,) in stated):
-        labels = together(check_classes(classes) for (classes,) in stated)
+        labels = _validation.together(_validation.check_classes(classes) for (classes,) in stated)
     else:
-        labels = distinct_labels(y)
-    found = label_array(labels)
+        labels = _validation.distinct_labels(y)
+    found = _validation.label_array(labels)
     return found.astype(np.float64) if y.dtype.kind == "f" else found

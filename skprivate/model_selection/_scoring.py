@@ -17,24 +17,12 @@ from sklearn import config_context
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
+from skprivate import privacy
 from skprivate._sklearn import _safe_indexing
 from skprivate.inspection import maps_by_row
 from skprivate.partitions import key_bytes
 from skprivate.preprocessing import PrivatePipeline
-from skprivate.privacy import (
-    Adjacency,
-    LaplaceEvent,
-    PrivacyEvent,
-    PureEvent,
-    Repetitions,
-    SearchPlan,
-    encode_identifiers,
-    exact_sum,
-    hash_identifiers,
-    interval_contributions,
-    plan_search,
-    public_generator,
-)
+from skprivate.privacy import Adjacency, LaplaceEvent, PrivacyEvent, PureEvent, Repetitions, SearchPlan
 
 IntArray = NDArray[np.int64]
 
@@ -107,11 +95,11 @@ def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> 
         codes = np.arange(n, dtype=np.int64)
         count = min(max(1, round(fraction * n)), n - 1)
         out = np.zeros(n, dtype=bool)
-        out[public_generator(seed).permutation(n)[:count]] = True
+        out[privacy.public_generator(seed).permutation(n)[:count]] = True
     else:
-        codes, names = encode_identifiers(ids, n)
+        codes, names = privacy.encode_identifiers(ids, n)
         limit = np.uint64(math.floor(fraction * 2.0**64))
-        out = (hash_identifiers(names, key_bytes(f"PrivateSearchCV {seed}")) < limit)[codes]
+        out = (privacy.hash_identifiers(names, key_bytes(f"PrivateSearchCV {seed}")) < limit)[codes]
     train, held_out = np.flatnonzero(~out), np.flatnonzero(out)
     if by_user:
         held_out = held_out[np.argsort(codes[held_out], kind="stable")]
@@ -214,7 +202,7 @@ class PrivateScore:
 
         For one or two numbers Laplace noise is narrower than Gaussian noise of any useful δ.
         """
-        return plan_search(
+        return privacy.plan_search(
             lambda each, _: [self.events(each)], epsilon=epsilon, mean_repetitions=law.mean, laws=[law]
         )
 
@@ -276,8 +264,8 @@ class PrivateScore:
 
     def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
         """Draw `events`, and return the noisy mean score."""
-        steps = interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
-        total, half = int(exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
+        steps = privacy.interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
+        total, half = int(privacy.exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
         if self._counted:
             # One unit adds at most half the range to the sum, and its weight to the count.
             each = 1 << _COUNT_BITS

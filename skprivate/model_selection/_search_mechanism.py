@@ -6,25 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
 from skprivate.model_selection._inside import FitPrice, PriceList, fit_contained, unseen, with_budget
 from skprivate.model_selection._scoring import Parts, PrivateScore
-from skprivate.privacy import (
-    KEEPS_IDENTIFIER,
-    KEEPS_PLACE,
-    TO_THE_LAST_BIT,
-    Adjacency,
-    ApproximateEvent,
-    Mechanism,
-    PrivacyEvent,
-    PrivacyUnit,
-    PureEvent,
-    SearchPlan,
-    count_events,
-    select_repeatedly,
-)
+from skprivate.privacy import Adjacency, ApproximateEvent, Mechanism, PrivacyEvent, PrivacyUnit, SearchPlan
 
 
 class SearchResult(NamedTuple):
@@ -63,14 +51,16 @@ class PrivateSearch(Mechanism):
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """The search as one event, and the fit on all rows."""
-        return [*count_events(self.plan.events).items(), *self._again_events]
+        return [*privacy.count_events(self.plan.events).items(), *self._again_events]
 
     @property
     def _again_events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.again is None:
             return []
         epsilon, delta = self.again_budget
-        event = ApproximateEvent(epsilon, delta) if delta > 0 else PureEvent(epsilon, "a fit on all rows")
+        event = (
+            ApproximateEvent(epsilon, delta) if delta > 0 else privacy.PureEvent(epsilon, "a fit on all rows")
+        )
         return [(event, 1)]
 
     def run(self, data: Parts, release: Any) -> SearchResult:
@@ -89,13 +79,13 @@ class PrivateSearch(Mechanism):
 
         # The fits draw from ledgers of their own; what the branch of an evaluation may draw is its score.
         plans = self.scores.plans * len(self.priced.candidates)
-        best = select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
+        best = privacy.select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
         found = SearchResult(best.candidate, best.result, best.score)
         if self.again is None:
             return found
-        release._charge(count_events(self._again_events))
+        release._charge(privacy.count_events(self._again_events))
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
     def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Any) -> Any:
@@ -117,9 +107,9 @@ def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tupl
     ]
     for candidate in search.priced.candidates:
         found = check_pipeline(candidate.estimator).steps
-        said += [text for step in found for text in step.conditions if TO_THE_LAST_BIT in text]
+        said += [text for step in found for text in step.conditions if privacy.TO_THE_LAST_BIT in text]
     if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
-        said.append(KEEPS_IDENTIFIER if parts.by_identifier else KEEPS_PLACE)
+        said.append(privacy.KEEPS_IDENTIFIER if parts.by_identifier else privacy.KEEPS_PLACE)
     if price.unit is not PrivacyUnit.LABEL:
         said.append(
             "candidates and scoring treat every row by itself, to the last bit"

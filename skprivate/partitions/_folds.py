@@ -30,18 +30,12 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
+from skprivate import privacy
 from skprivate._messages import must_be
 from skprivate._sklearn import _num_samples, inner_estimator
 from skprivate.partitions._kinds import as_partitions, is_partitioned, split_columns
 from skprivate.partitions._partitions import InMemory, Partitions
-from skprivate.privacy import (
-    Adjacency,
-    PrivacyUnit,
-    encode_identifiers,
-    hash_identifiers,
-    in_one_order,
-    kind_of_identifiers,
-)
+from skprivate.privacy import Adjacency, PrivacyUnit
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
 READ_LABELS = (StratifiedKFold, StratifiedGroupKFold, StratifiedShuffleSplit, RepeatedStratifiedKFold)
@@ -130,7 +124,7 @@ class UserKFold(BaseCrossValidator):
         self.key: str | bytes | int | None = key
         key_bytes(key)
 
-    @in_one_order
+    @privacy.in_one_order
     def split(
         self, X: Any, y: Any = None, groups: Any = None, *, user_ids: Any = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
@@ -174,7 +168,7 @@ class UserKFold(BaseCrossValidator):
                 "UserKFold needs the user of each row, got neither user_ids nor groups. Where metadata routing is off, "
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
-        codes, names = encode_identifiers(ids, _num_samples(X))
+        codes, names = privacy.encode_identifiers(ids, _num_samples(X))
         if len(names) < self.n_splits:
             raise ValueError(
                 f"n_splits must be at most the number of users, which are fewer, got n_splits={self.n_splits}."
@@ -276,7 +270,7 @@ _SOME = 1 << 12
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Compute the fold of each user, whoever else is there."""
     own = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
-    return (hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
+    return (privacy.hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
 
 
 def _ids(block: Any, column: Any) -> Any:
@@ -286,9 +280,9 @@ def _ids(block: Any, column: Any) -> Any:
 def _counts(block: Any, column: Any, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Count users of a block by fold, by another hash, and by the kind of their identifiers."""
     ids = _ids(block, column)
-    names = encode_identifiers(ids, len(ids))[1]
+    names = privacy.encode_identifiers(ids, len(ids))[1]
     folds, some = (np.bincount(_folds(names, n, key), minlength=n) for n in (n_splits, _SOME))
-    return np.concatenate([folds, some, kind_of_identifiers(names) * len(ids)])
+    return np.concatenate([folds, some, privacy.kind_of_identifiers(names) * len(ids)])
 
 
 def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
@@ -296,7 +290,7 @@ def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_
     ids = _ids(block, column)
     if not len(ids):
         return block
-    codes, names = encode_identifiers(ids, len(ids))
+    codes, names = privacy.encode_identifiers(ids, len(ids))
     rows = (_folds(names, n_splits, key)[codes] == number) == held_out
     frame = nw.from_native(block, eager_only=True, pass_through=True)
     return frame.filter(rows.tolist()).to_native() if isinstance(frame, nw.DataFrame) else block[rows]

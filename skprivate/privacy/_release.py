@@ -21,24 +21,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self
 
-from skprivate._messages import (
-    BudgetExceededError,
-    announce_simulation,
-    delta_number,
-    member,
-    must_be,
-    positive,
-)
+from skprivate import _messages
+from skprivate._messages import BudgetExceededError
 from skprivate.privacy._contributions import ROUNDING
 from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
-from skprivate.privacy.accounting._composition import (
-    add_up,
-    compose_epsilon,
-    filter_epsilon,
-    rho_total,
-    within_budget,
-)
+from skprivate.privacy.accounting import _composition
 from skprivate.privacy.draws._draws import Draws
 from skprivate.privacy.ledger._entries import require_noise
 from skprivate.privacy.ledger._ledger import PrivacyLedger
@@ -55,8 +43,8 @@ def price_of_plan(
 ) -> tuple[float, float]:
     """Compute (ε, δ) of events that were fixed before any result: pure where that is as good and within the budget."""
     counts = count_events(events)
-    pure = compose_epsilon(counts)
-    needed = compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
+    pure = _composition.compose_epsilon(counts)
+    needed = _composition.compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
     if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
         return pure, 0.0
     return needed, delta
@@ -106,7 +94,7 @@ class Release(Draws):
         self._plan = count_events(plan)
         if adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
             raise ValueError(
-                must_be(
+                _messages.must_be(
                     "epsilon", "large enough to leave 2**-32 to every draw", epsilon, "Nothing was spent."
                 )
             )
@@ -132,7 +120,7 @@ class Release(Draws):
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
         if not self._source.secure and not (ledger is not None and ledger._book.store.forgotten):
-            announce_simulation(label, dry_run=self.dry_run)
+            _messages.announce_simulation(label, dry_run=self.dry_run)
         if self._plan:
             self._pay(self._plan)
             self._planned = dict(self._plan)
@@ -242,8 +230,8 @@ class Release(Draws):
         if not self._paid:
             # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
             # filter on every path, that of stopping after it included.
-            if not (fits := within_budget(total, limit, delta)):
-                needed = compose_epsilon(total, delta)
+            if not (fits := _composition.within_budget(total, limit, delta)):
+                needed = _composition.compose_epsilon(total, delta)
         else:
             needed = self._needed(total)
             fits = needed <= limit
@@ -262,16 +250,21 @@ class Release(Draws):
         """ε of more draws than the plan or the first one."""
         if self._plan and self._composed(self._plan)[1] == 0:
             # δ was not paid for with the plan. To want it after results were seen is another release.
-            return compose_epsilon(total)
+            return _composition.compose_epsilon(total)
         if self._plan:
             # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
             beside = {
                 event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0
             }
-            with_plan = add_up([compose_epsilon(self._plan, self._accounted_delta), compose_epsilon(beside)])
-            return min(compose_epsilon(total), with_plan)
-        pure = compose_epsilon(total)  # nearly always enough, and the cheapest to know
-        return pure if pure <= self.epsilon else filter_epsilon(total, self._accounted_delta)
+            with_plan = _composition.add_up(
+                [
+                    _composition.compose_epsilon(self._plan, self._accounted_delta),
+                    _composition.compose_epsilon(beside),
+                ]
+            )
+            return min(_composition.compose_epsilon(total), with_plan)
+        pure = _composition.compose_epsilon(total)  # nearly always enough, and the cheapest to know
+        return pure if pure <= self.epsilon else _composition.filter_epsilon(total, self._accounted_delta)
 
     def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:
@@ -304,14 +297,14 @@ class Release(Draws):
         else:
             # A filter bounds where the loss may end, not where it stands: who stops when the loss is high must not be
             # charged what was spent by then. The pure sum holds on its path; δ is paid for the others.
-            pure = compose_epsilon(events)
+            pure = _composition.compose_epsilon(events)
             epsilon = pure if pure <= limit else self.epsilon
         # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
         return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
 
     def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
         epsilon, delta = self._composed(events)
-        rho = rho_total(events)
+        rho = _composition.rho_total(events)
         return {
             "epsilon": epsilon,
             "delta": delta,
@@ -395,7 +388,7 @@ def open_release(
     >>> release.close().epsilon
     1.0
     """
-    relation = member(Adjacency, "adjacency", adjacency)
+    relation = _messages.member(Adjacency, "adjacency", adjacency)
     check_metric(relation, metric)
     if not (ledger is None or isinstance(ledger, PrivacyLedger)):
         kind = type(ledger).__name__
@@ -403,9 +396,9 @@ def open_release(
             f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one."
         )
     return Release(
-        epsilon=positive("epsilon", epsilon),
-        delta=delta_number(delta),
-        unit=member(PrivacyUnit, "unit", unit),
+        epsilon=_messages.positive("epsilon", epsilon),
+        delta=_messages.delta_number(delta),
+        unit=_messages.member(PrivacyUnit, "unit", unit),
         adjacency=relation,
         metric=metric,
         random_state=random_state,
@@ -414,7 +407,7 @@ def open_release(
         theorem=theorem,
         assumptions=tuple(assumptions),
         plan=plan,
-        reach=None if reach is None else positive("reach", reach),
+        reach=None if reach is None else _messages.positive("reach", reach),
         parameters=parameters,
     )
 

@@ -22,12 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from skprivate.privacy._events import PrivacyEvent
-from skprivate.privacy.accounting._composition import (
-    compose_delta,
-    compose_epsilon,
-    rough_delta,
-    split_failures,
-)
+from skprivate.privacy.accounting import _composition
 
 FloatArray = NDArray[np.float64]
 Curve = Callable[[float], float]
@@ -174,16 +169,16 @@ def privacy_curves(
     if adaptive or not events:
         return Curves(stated, stated, epsilon)
     # Beyond Σε of pure events nothing is left but failures; of others, δ is beneath every float somewhere.
-    _, unfailing = split_failures(events)
-    pure = compose_epsilon(unfailing, 0.0)
-    reach = pure if math.isfinite(pure) else compose_epsilon(unfailing, 1e-15)
+    _, unfailing = _composition.split_failures(events)
+    pure = _composition.compose_epsilon(unfailing, 0.0)
+    reach = pure if math.isfinite(pure) else _composition.compose_epsilon(unfailing, 1e-15)
 
     @cache
     def curve(at: float) -> float:
-        return min(stated(at), compose_delta(events, at))
+        return min(stated(at), _composition.compose_delta(events, at))
 
     def rough(at: float) -> float:
-        return min(stated(at), rough_delta(events, at))
+        return min(stated(at), _composition.rough_delta(events, at))
 
     # Atoms of several ε and no Gaussian: the best ε may lie in a corner of the curve, which must be hit.
     corners = len(events) > 1 and math.isfinite(pure)

@@ -10,16 +10,8 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.report._style import (
-    audit_chart,
-    document,
-    header,
-    items,
-    pairs,
-    table,
-    trade_off_chart,
-    written,
-)
+from skprivate.report import _style
+from skprivate.report._style import table
 
 _SILENT = ("name", "claimed_epsilon", "claimed_delta", "epsilon_lower_bound", "confidence")
 _CAVEATS = (
@@ -61,17 +53,17 @@ def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title:
     else:
         found = _certificate(audit) if hasattr(audit, "accuracy_upper_bound") else _attack(audit)
     name = found.title if title is None else str(title)
-    body = header("Audit", name, found.subject, (found.kind, found.verdict, ""), found.figures)
+    body = _style.header("Audit", name, found.subject, (found.kind, found.verdict, ""), found.figures)
     if found.chart:
         body += f"<figure>{found.chart}</figure>"
     if found.table:
         body += table(found.table[0], found.table[1:], numbers=range(len(found.table[0])))
     if found.failures:
-        body += f"<section><h2>What was wrong</h2>{items(found.failures)}</section>"
-    body += f"<section><h2>How it was found</h2>{pairs(found.facts)}</section>"
-    body += f"<section><h2>What it does not say</h2>{items(found.caveats)}</section>"
+        body += f"<section><h2>What was wrong</h2>{_style.items(found.failures)}</section>"
+    body += f"<section><h2>How it was found</h2>{_style.pairs(found.facts)}</section>"
+    body += f"<section><h2>What it does not say</h2>{_style.items(found.caveats)}</section>"
     footer = "Lower bounds are rounded down and upper bounds up. This page loads nothing."
-    return written(document(name, body, footer), path)
+    return _style.written(_style.document(name, body, footer), path)
 
 
 class _Findings(NamedTuple):
@@ -94,7 +86,9 @@ def _claim(audit: Any) -> _Findings:
     evidence = getattr(audit, "evidence", None) or audit.counts
     claimed, found = float(audit.claimed_epsilon), float(audit.epsilon_lower_bound)
     attained = "is attained, if draws have the laws that they declare" if exact else "was found"
-    chart = audit_chart(claimed, found, broken=bool(audit.violated)) if max(claimed, found) < inf else ""
+    chart = (
+        _style.audit_chart(claimed, found, broken=bool(audit.violated)) if max(claimed, found) < inf else ""
+    )
     return _Findings(
         "Audit of a claim",
         audit.name,
@@ -172,7 +166,7 @@ def _attack(report: Any) -> _Findings:
         [*figures, (f"{report.confidence:g}", "coverage of each interval")],
         [("members", str(members)), ("others", str(others))],
         ["Another attack may find more; this one is what was tried.", *_CAVEATS[1:]],
-        trade_off_chart([("", curve)], label=label),
+        _style.trade_off_chart([("", curve)], label=label),
         [("false positives, at most", "found", "recognised", "interval"), *rows],
     )
 

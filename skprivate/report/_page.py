@@ -8,21 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
+from skprivate.report import _style
 from skprivate.report._facts import QUESTIONS, event_in_words, percent
 from skprivate.report._other_facts import audit_in_words, audit_verdict
-from skprivate.report._style import (
-    audit_chart,
-    budget_chart,
-    document,
-    grid,
-    header,
-    items,
-    pairs,
-    sentence,
-    table,
-    text,
-    trade_off_chart,
-)
+from skprivate.report._style import items
 
 #: With more entries the table is folded on the screen.
 _FOLDED = 25
@@ -40,15 +29,15 @@ def page(facts: Mapping[str, Any]) -> str:
         ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
         ("What is not protected?", items(facts["not_protected"])),
         ("What must the publisher answer?", _answers(facts)),
-        ("What computed this?", pairs([*facts["versions"].items(), *made])),
+        ("What computed this?", _style.pairs([*facts["versions"].items(), *made])),
     ]
     body = "".join(
-        f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
+        f"<section><h2><span>{k}</span>{_style.text(title)}</h2>{content}</section>"
         for k, (title, content) in enumerate(sections, 1)
     )
     # "<" would end the element or open another one; JSON knows it by its number as well.
     twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    return document(
+    return _style.document(
         facts["title"],
         f"{_head(facts)}{body}{_SIGN}",
         "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
@@ -78,11 +67,11 @@ _VERDICTS = {
 
 
 def _head(facts: Mapping[str, Any]) -> str:
-    found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
+    found = "".join(f"<p>{_style.text(each['text'])}</p>" for each in facts["findings"])
     verdict = facts["verdict"]
     said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
+    return _style.header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -105,8 +94,9 @@ def _protection(facts: Mapping[str, Any]) -> str:
     if said is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
-        f"<p>{text(facts['strength']['in_words'])}</p><p>{text(said['example'])}</p>"
+        f'<p class="lead">{_style.sentence(said["what"])}. '
+        f"Two inputs count as neighbours if {_style.text(said['change'])}.</p>"
+        f"<p>{_style.text(facts['strength']['in_words'])}</p><p>{_style.text(said['example'])}</p>"
     )
 
 
@@ -144,7 +134,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
         name = "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}"
         curves.append((name, list(zip(curve["fpr"], curve["tpr"], strict=True))))
     keys = "".join(
-        f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
+        f'<span class="key c{k % 4}"></span>{_style.text(name)} &ensp;'
+        for k, (name, _) in enumerate(curves)
+        if name
     )
     advantage = _middle(said["risk"])[0]["advantage"]
     unit = facts["protection"]["unit"]
@@ -158,9 +150,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
-        f"{table(head, rows, numbers=range(len(head)))}"
-        f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
-        f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
+        f"{_style.table(head, rows, numbers=range(len(head)))}"
+        f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
+        f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
         "<p><small>Left: rates as they are. Right: both on logarithmic axes, for attackers who accuse few. "
         f"Dashed: guessing. {keys}</small></p>"
     )
@@ -191,10 +183,10 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [pairs([("noise", noise[said["noise"]])])]
+    parts = [_style.pairs([("noise", noise[said["noise"]])])]
     if said["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
-        parts.append(table(["draw", "price of one", "times"], rows, numbers=(2,)))
+        parts.append(_style.table(["draw", "price of one", "times"], rows, numbers=(2,)))
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
     if said["adaptive"] and said["events"]:
@@ -207,10 +199,10 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             budget = [_up(step["epsilon"]), small(step["delta"])] if step["role"] == "private" else ["", ""]
             rows.append([step["path"], step["role"], *budget])
         head = ["step", "with private rows", "ε", "δ"]
-        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(2, 3))}")
+        parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(2, 3))}")
     more = [("proven in", said["theorem"])] if said["theorem"] else []
     more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
-    return "".join(parts) + pairs(more)
+    return "".join(parts) + _style.pairs(more)
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:
@@ -226,9 +218,9 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     names = [("protects", whom), ("for", ledger["purpose"]), *((name, ledger[name]) for name in named)]
     names += [("file", ledger["path"])] if ledger.get("path") else []
     shares = _few(ledger["shares"])
-    chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
+    chart = _style.budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
-        f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
+        f'<span class="key c{k}"></span>{_style.text(share["purpose"])}: {share["entries"]} × &ensp;'
         for k, share in enumerate(shares)
     )
     lead = (
@@ -237,8 +229,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         "sum, and ε is smaller at a larger δ.</p>"
     )
     return (
-        f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
-        f"{_entries(ledger['entries'])}{pairs(names)}"
+        f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
+        f"{_entries(ledger['entries'])}{_style.pairs(names)}"
     )
 
 
@@ -274,7 +266,7 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
         rows.append(row)
-    whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    whole = _style.table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
     if len(entries) <= _FOLDED:
         return whole
     return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
@@ -283,9 +275,9 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     said, rest = audit_verdict(audit)
-    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{said}</strong>{text(rest)}.</p>"
+    shown = f"<p>{_style.text(audit_in_words(audit))} The claim is <strong>{said}</strong>{_style.text(rest)}.</p>"
     if found is not None and claimed is not None:
-        shown += f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
+        shown += f"<figure>{_style.audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:
         shown += "<p>The audit tested another claim than the guarantee of this report.</p>"
     return shown
@@ -296,8 +288,8 @@ def _answers(facts: Mapping[str, Any]) -> str:
     items = ""
     for name, question in QUESTIONS.items():
         answer = given.get(name, "")
-        items += f"<dt>{text(question)}</dt>"
-        items += f"<dd>{text(answer)}</dd>" if answer.strip() else '<dd class="open">not answered</dd>'
+        items += f"<dt>{_style.text(question)}</dt>"
+        items += f"<dd>{_style.text(answer)}</dd>" if answer.strip() else '<dd class="open">not answered</dd>'
     model = {
         "central": "Central model: whoever runs the code sees the data before the noise is added.",
         "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "

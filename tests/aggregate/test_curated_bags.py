@@ -225,7 +225,7 @@ def test_wrong_sensitivity_is_found_out(monkeypatch):
     """A mutation that forgets the number of sets changes the variance that everybody is told."""
     right = make_curated_bags(X, Y, "pairs", epsilon=1.0, random_state=0).tables[0].noise_variance
     monkeypatch.setattr(
-        "skprivate.aggregate.tables._sums.plan_label_noise",
+        "skprivate.aggregate.tables._labels.plan_label_noise",
         lambda sensitivity, size, **a: plan_label_noise(LabelSensitivity(1), size, **a),
     )
     wrong = make_curated_bags(X, Y, "pairs", epsilon=1.0, random_state=0).tables[0].noise_variance

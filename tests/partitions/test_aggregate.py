@@ -299,7 +299,7 @@ def test_bins_of_any_numbers_in_any_blocks(values, cuts, n_bins, room):
 
 @pytest.mark.parametrize("n_bins", [2, 16])
 def test_bins_where_not_all_numbers_are_held(n_bins, monkeypatch):
-    monkeypatch.setattr(_block_columns, "MAX_CELLS", 20)
+    monkeypatch.setattr("skprivate.aggregate.tables._columns.MAX_CELLS", 20)
     passes = []
     closer = _block_columns._sketch_within
     monkeypatch.setattr(_block_columns, "_sketch_within", lambda *a, **k: passes.append(1) or closer(*a, **k))

@@ -11,30 +11,16 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables import _sums
 from skprivate.aggregate.tables._blocks import Table, label_column, read_blocks
 from skprivate.aggregate.tables._curated_bags import no_privacy
 from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy
-from skprivate.aggregate.tables._sums import (
-    ClassSums,
-    Further,
-    Integers,
-    Labelled,
-    NumberSums,
-    ReleasedSums,
-    block_sums,
-    release_sums,
-)
+from skprivate.aggregate.tables._sums import ClassSums, Further, Labelled, NumberSums, ReleasedSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import (
-    PrivacyGuarantee,
-    PrivacyLedger,
-    Versioned,
-    exact_sum,
-    public_generator,
-    refuse_other_index,
-)
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Versioned
 
 IntArray = NDArray[np.int64]
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
@@ -57,17 +43,17 @@ def _member_sums(
     beside: tuple[int, IntArray, IntArray],
     *,
     n_bags: int,
-    integers: Integers,
+    integers: _sums.Integers,
     further: Further | None,
 ) -> NDArray[np.int64]:
     size, bags, rows = beside
     if size != len(block.size):
         raise RuntimeError(OTHER_ROWS)
-    return block_sums(block, [(bags, rows, n_bags)], integers, further)
+    return _sums.block_sums(block, [(bags, rows, n_bags)], integers, further)
 
 
 def _add_blocks(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return exact_sum(part[..., np.newaxis] for part in parts)
+    return privacy.exact_sum(part[..., np.newaxis] for part in parts)
 
 
 class BagSums:
@@ -128,7 +114,9 @@ class BagSums:
             released.label_bounds,
         )
 
-    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+    def add_up(
+        self, rows: Partitions, integers: _sums.Integers, further: Further | None = None
+    ) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
         form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
         total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
@@ -513,7 +501,7 @@ def make_random_bags(
     >>> float(bags.label_sums.sum())
     4.0
     """
-    refuse_other_index(X, y, row_keys=row_keys)
+    privacy.refuse_other_index(X, y, row_keys=row_keys)
     check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
     bounds = check_bounds(label_bounds)
@@ -532,7 +520,7 @@ def make_random_bags(
     public = gather_rows(rows, no_labels)
     rows = labelled_blocks(rows, label_rows)
     order = public.order()
-    rng = public_generator(random_state)
+    rng = privacy.public_generator(random_state)
     members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
     structure = public.bags(members if order is None else order[members], sizes)
     sums: ClassSums | NumberSums
@@ -543,7 +531,7 @@ def make_random_bags(
     if epsilon is None:
         exact, guarantee = exact_bags(sums, rows, chosen, rng)
         return structure.report(exact, chosen, guarantee)
-    released, guarantee = release_sums(
+    released, guarantee = _sums.release_sums(
         sums,
         rows,
         epsilon=epsilon,

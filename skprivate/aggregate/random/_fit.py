@@ -26,11 +26,7 @@ from scipy.special import expit
 
 from skprivate._sklearn import Step, steps
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.additive._constant import (
-    ESTIMATED_PENALTY_MARGIN,
-    GIVEN_PENALTY_MARGIN,
-    share_to_keep,
-)
+from skprivate.aggregate.additive import _constant
 from skprivate.aggregate.random._bags import BagSums, IntArray, RandomBags
 
 _FLOOR = 1e-12
@@ -259,7 +255,7 @@ class _Problem:
         self.structure = structure
         self.X = X
         self.noise = bags.noise_variance
-        self.margin = ESTIMATED_PENALTY_MARGIN if tempered else GIVEN_PENALTY_MARGIN
+        self.margin = _constant.ESTIMATED_PENALTY_MARGIN if tempered else _constant.GIVEN_PENALTY_MARGIN
         self.counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=tempered)
         if loss == "easyllp":
             self.kind = "easy"
@@ -370,7 +366,9 @@ class _Problem:
             return self.value_and_gradient(constant + share * change)[0] + share * optimism
 
         advice = "use a larger epsilon, more bags or a stronger penalty."
-        share = share_to_keep(estimate, error, self._gain(constant), margin=self.margin, advice=advice)
+        share = _constant.share_to_keep(
+            estimate, error, self._gain(constant), margin=self.margin, advice=advice
+        )
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:

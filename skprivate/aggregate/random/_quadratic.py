@@ -16,11 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
-from skprivate.aggregate.additive._constant import (
-    ESTIMATED_PENALTY_MARGIN,
-    GIVEN_PENALTY_MARGIN,
-    share_to_keep,
-)
+from skprivate.aggregate.additive import _constant
 from skprivate.aggregate.random._bags import RandomBags
 from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
 from skprivate.aggregate.tables._columns import QuantileSketch
@@ -92,7 +88,7 @@ def fit_quadratic(
     ]
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
-        margin = ESTIMATED_PENALTY_MARGIN if alpha is None else GIVEN_PENALTY_MARGIN
+        margin = _constant.ESTIMATED_PENALTY_MARGIN if alpha is None else _constant.GIVEN_PENALTY_MARGIN
         gain = (
             math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
         )
@@ -187,7 +183,7 @@ class _Ridge:
 
         error = 2.0 * math.sqrt(noise) * math.sqrt(explained + optimism)
         advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
-        return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
+        return _constant.share_to_keep(estimate, error, gain, margin=margin, advice=advice)
 
 
 #: Buckets of a column, about.

@@ -12,34 +12,12 @@ import numpy as np
 
 from skprivate._validation import plain_entry
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables import _curated_bags, _group_tables, _labels
 from skprivate.aggregate.tables._cells import IntArray
 from skprivate.aggregate.tables._columns import Column
-from skprivate.aggregate.tables._curated_bags import (
-    ASSUMPTIONS,
-    COUNT,
-    NUMBER_ASSUMPTIONS,
-    SUM,
-    THEOREM,
-    CuratedBags,
-)
-from skprivate.aggregate.tables._group_tables import (
-    CodedGroups,
-    GroupTable,
-    SumColumns,
-    code_group_tables,
-    read_group_tables,
-)
-from skprivate.aggregate.tables._labels import (
-    LabelNoise,
-    LabelSensitivity,
-    NoiseName,
-    are_labels,
-    as_floats,
-    check_bounds,
-    check_label_privacy,
-    plan_label_noise,
-    warn_of_absent,
-)
+from skprivate.aggregate.tables._curated_bags import CuratedBags
+from skprivate.aggregate.tables._group_tables import CodedGroups, GroupTable, SumColumns
+from skprivate.aggregate.tables._labels import LabelNoise, LabelSensitivity, NoiseName
 from skprivate.aggregate.tables._sums import one_or_each, release_sums
 from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
 
@@ -56,7 +34,7 @@ class TableSums(Mechanism):
     n_outputs: int
     noise: LabelNoise
     assumptions: tuple[str, ...] = ()
-    theorem = THEOREM
+    theorem = _curated_bags.THEOREM
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -74,8 +52,8 @@ def release_frames(
     *,
     epsilon: float,
     delta: float = 0.0,
-    count: str = COUNT,
-    sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+    count: str = _curated_bags.COUNT,
+    sums: str | Sequence[str] | Mapping[Any, str] = _curated_bags.SUM,
     classes: Sequence[Any] | None = None,
     label_bounds: tuple[int, int] | None = None,
     keys: Sequence[str] | None = None,
@@ -156,15 +134,17 @@ def release_frames(
     >>> round(bags.tables[0].noise_variance, 1)  # scale 2: two tables
     7.8
     """
-    check_label_privacy(epsilon, delta)
+    _labels.check_label_privacy(epsilon, delta)
     if epsilon is None:
         raise ValueError(
             "epsilon must be a positive number, got None: from_frames takes exact tables as they are."
         )
     found = SumColumns.of(sums, classes)
     bounds = label_interval(label_bounds, found)
-    groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
-    coded = code_group_tables(groups, columns, bin_edges)
+    groups = _group_tables.read_group_tables(
+        tables, count=count, others=found.names, table=table, rare=rare, keys=keys
+    )
+    coded = _group_tables.code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
         _refuse_results(coded)
     _refuse_subtotals(groups)
@@ -204,9 +184,9 @@ def release_groups(
         counts[:, np.newaxis] * bounds[0],
         counts[:, np.newaxis] * bounds[1],
         len(sums.used),
-        plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
+        _labels.plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
         assumptions=(
-            *(NUMBER_ASSUMPTIONS if sums.classes is None else ASSUMPTIONS),
+            *(_curated_bags.NUMBER_ASSUMPTIONS if sums.classes is None else _curated_bags.ASSUMPTIONS),
             f"the grouping columns {', '.join(repr(column.name) for column in coded.columns)} are public",
             assumption,
         ),
@@ -214,8 +194,8 @@ def release_groups(
     noisy, guarantee = release_sums(
         mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
     )
-    warn_of_absent(
-        None if are_labels(sums.classes) else sums.classes, noisy, counts, mechanism.noise.variance
+    _labels.warn_of_absent(
+        None if _labels.are_labels(sums.classes) else sums.classes, noisy, counts, mechanism.noise.variance
     )
     return report_groups(coded, noisy, mechanism.noise.variance, sums, bounds, guarantee)
 
@@ -235,7 +215,7 @@ def report_groups(
         coded.n_rows,
         columns.classes,
         None,
-        None if columns.classes is not None else one_or_each([as_floats(bounds)] * len(columns.used)),
+        None if columns.classes is not None else one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
         guarantee,
     )
 
@@ -294,7 +274,7 @@ def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
                 "label_bounds are for numbers; labels of classes are 0 or 1. Leave out one of the two."
             )
         return 0, 1
-    bounds = check_bounds(label_bounds)
+    bounds = _labels.check_bounds(label_bounds)
     if bounds is None or not all(isinstance(bound, Integral) for bound in bounds):
         raise ValueError(
             "label_bounds must be two integers that every label is between: they are what one label can move a sum by, "

@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import check_classes
-from skprivate.aggregate.sources._release_frames import (
-    check_largest_sum,
-    label_interval,
-    release_groups,
-    report_groups,
-)
+from skprivate.aggregate.sources import _release_frames
 from skprivate.aggregate.tables._blocks import learn_column
 from skprivate.aggregate.tables._cells import resolve_feature_sets
 from skprivate.aggregate.tables._columns import BinnedColumn, default_bins
@@ -231,14 +226,14 @@ def bags_from_sql(
         )
     known = None if classes is None else tuple(check_classes(classes))
     sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
-    bounds = label_interval(label_bounds, sums)
+    bounds = _release_frames.label_interval(label_bounds, sums)
     with _snapshot(connection):
         types = _types(connection, table)
         names = _checked_names(types, columns, label)
         _check_label_type(label, types[label], known)
         n_rows = _count(connection, table)
         if epsilon is not None:  # before the database converts what does not fit
-            check_largest_sum(bounds, n_rows)
+            _release_frames.check_largest_sum(bounds, n_rows)
         n_cuts = default_bins(n_rows) if n_bins is None else n_bins
         edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
@@ -256,8 +251,8 @@ def bags_from_sql(
     exact = coded.stack(totals)
     if epsilon is None:
         promise = no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS)
-        return report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
-    return release_groups(
+        return _release_frames.report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
+    return _release_frames.release_groups(
         coded,
         exact,
         sums,

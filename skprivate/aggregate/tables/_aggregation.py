@@ -12,59 +12,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._validation import (
-    by_value,
-    check_classes,
-    distinct_labels,
-    kind_of,
-    read_labels,
-    read_numbers,
-    together,
-)
+from skprivate import _validation
+from skprivate._validation import read_labels
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._blocks import (
-    Table,
-    encode_blocks,
-    learn_blocks,
-    read_columns,
-    table_blocks,
-)
-from skprivate.aggregate.tables._cells import (
-    BagTable,
-    CellIndex,
-    IntArray,
-    KeyCounts,
-    add_key_counts,
-    count_keys,
-    make_cells,
-    resolve_feature_sets,
-)
+from skprivate.aggregate.tables import _blocks, _cells, _curated_bags, _labels, _sums
+from skprivate.aggregate.tables._blocks import Table
+from skprivate.aggregate.tables._cells import BagTable, CellIndex, IntArray, KeyCounts
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
-from skprivate.aggregate.tables._curated_bags import (
-    NUMBER_ASSUMPTIONS,
-    THEOREM,
-    CuratedBags,
-    no_privacy,
-)
-from skprivate.aggregate.tables._labels import (
-    NoiseName,
-    are_labels,
-    check_label_privacy,
-    class_targets,
-    indicator_targets,
-    number_targets,
-)
-from skprivate.aggregate.tables._sums import (
-    ClassSums,
-    Further,
-    Integers,
-    Labelled,
-    NumberSums,
-    ReleasedSums,
-    block_sums,
-    outputs_of,
-    release_sums,
-)
+from skprivate.aggregate.tables._curated_bags import CuratedBags
+from skprivate.aggregate.tables._labels import NoiseName
+from skprivate.aggregate.tables._sums import ClassSums, Further, Integers, Labelled, NumberSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, refuse_other_index
 
@@ -92,7 +49,7 @@ def _cell_sums(
             else:
                 raise RuntimeError(OTHER_ROWS)
 
-    return block_sums(block, members(), integers, further)
+    return _sums.block_sums(block, members(), integers, further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +60,8 @@ class Membership:
     indexes: list[CellIndex]
     counts: list[IntArray]
     n_samples: int
-    theorem = THEOREM
-    assumptions = NUMBER_ASSUMPTIONS
+    theorem = _curated_bags.THEOREM
+    assumptions = _curated_bags.NUMBER_ASSUMPTIONS
 
     @property
     def n_bags(self) -> int:
@@ -136,7 +93,10 @@ class Membership:
         )
 
     def report(
-        self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
+        self,
+        released: _sums.ReleasedSums,
+        guarantee: PrivacyGuarantee,
+        classes: tuple[Any, ...] | None = None,
     ) -> CuratedBags:
         """Report released sums as curated bags."""
         return CuratedBags(
@@ -179,11 +139,11 @@ class KeyCounter:
 
 
 def _count(block: Labelled, *, n_codes: list[int], feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-    return [count_keys(block.codes, n_codes, one) for one in feature_sets]
+    return [_cells.count_keys(block.codes, n_codes, one) for one in feature_sets]
 
 
 def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
-    return [add_key_counts(parts) for parts in zip(*blocks, strict=True)]
+    return [_cells.add_key_counts(parts) for parts in zip(*blocks, strict=True)]
 
 
 def plan_membership(
@@ -195,7 +155,7 @@ def plan_membership(
     (``drop``), some set must have all rows: the sum of all labels comes from it.
     """
     columns = counter.columns
-    sets, given = resolve_feature_sets(
+    sets, given = _cells.resolve_feature_sets(
         feature_sets,
         [column.name for column in columns],
         lambda asked: [found.counts for found in counter(asked)],
@@ -203,7 +163,7 @@ def plan_membership(
     found = counter(sets)
     indexes, all_counts = [], []
     for feature_set, own in zip(sets, found, strict=True):
-        index, counts = make_cells(own, counter.n_codes, feature_set, min_size=min_size, drop=drop)
+        index, counts = _cells.make_cells(own, counter.n_codes, feature_set, min_size=min_size, drop=drop)
         if index.n_cells:
             indexes.append(index)
             all_counts.append(counts)
@@ -262,7 +222,7 @@ def _larger_crosses(membership: Membership, counter: KeyCounter, least: int, dro
         found = (index, own_counts)
         if len(index.columns) > 1:
             (known,) = counter([index.columns])
-            found = make_cells(known, counter.n_codes, index.columns, min_size=least, drop=drop)
+            found = _cells.make_cells(known, counter.n_codes, index.columns, min_size=least, drop=drop)
             if found[0].n_cells < 2:
                 continue
         indexes.append(found[0])
@@ -467,9 +427,9 @@ def make_curated_bags(
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
     if small_bags not in ("merge", "drop"):
         raise ValueError(f"small_bags must be 'merge' or 'drop', got {small_bags!r}.")
-    check_label_privacy(epsilon, delta)
+    _labels.check_label_privacy(epsilon, delta)
     names, tables, n_outputs = _read_tables(X, y, _reader(classes))
-    columns, _, seen = learn_blocks(
+    columns, _, seen = _blocks.learn_blocks(
         tables,
         names,
         categorical_features=categorical_features,
@@ -479,15 +439,15 @@ def make_curated_bags(
         merge_labels=_merge_labels,
     )
     found = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
-    rows = encode_blocks(tables, columns, _targets(found, epsilon is None))
+    rows = _blocks.encode_blocks(tables, columns, _targets(found, epsilon is None))
     drop = small_bags == "drop"
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size), drop=drop)
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums = _plan_sums(membership, n_outputs, found, _is_auto(classes), label_bounds, asked)
     known = None if found is None else tuple(found)
     if epsilon is None:
-        return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
-    released, guarantee = release_sums(
+        return membership.report(sums.exact(rows), _curated_bags.no_privacy(sums.assumptions), known)
+    released, guarantee = _sums.release_sums(
         sums,
         rows,
         epsilon=epsilon,
@@ -507,16 +467,16 @@ def _plan_sums(
         return NumberSums.plan(
             membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
         )
-    given = None if auto or are_labels(found) else found
-    return ClassSums.plan(membership, *outputs_of(found), classes=given, **asked)
+    given = None if auto or _labels.are_labels(found) else found
+    return ClassSums.plan(membership, *_sums.outputs_of(found), classes=given, **asked)
 
 
 def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:
     """Read names of features, rows, and the number of columns of labels."""
     if is_partitioned(X):
-        return *table_blocks(X, y, partial(read_columns, tighten=False), read_labels), 1
+        return *_blocks.table_blocks(X, y, partial(_blocks.read_columns, tighten=False), read_labels), 1
     refuse_other_index(X, y)
-    names, values = read_columns(X)
+    names, values = _blocks.read_columns(X)
     labels = np.asarray(read_labels(y))
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -529,17 +489,17 @@ def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[lis
 def _reader(classes: Any) -> Callable[[Any], Any]:
     """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
     if classes is None:
-        return read_numbers
-    if not isinstance(classes, str) and are_labels(classes):
-        return read_numbers
-    return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))
+        return _validation.read_numbers
+    if not isinstance(classes, str) and _labels.are_labels(classes):
+        return _validation.read_numbers
+    return partial(read_labels, classes=None if _is_auto(classes) else _validation.check_classes(classes))
 
 
 def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
     """Find the classes of several columns of labels, which must be (0, 1)."""
     if classes is None:
         return None
-    pairs = classes if not isinstance(classes, str) and are_labels(classes) else [classes] * n_outputs
+    pairs = classes if not isinstance(classes, str) and _labels.are_labels(classes) else [classes] * n_outputs
     if len(pairs) != n_outputs or any(one != "auto" and list(one) != [0, 1] for one in pairs):
         raise ValueError(
             f"classes must be (0, 1), or None for numbers, for {n_outputs} columns of labels, got {classes!r}."
@@ -548,9 +508,13 @@ def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
 
 
 def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    if are_labels(classes):
-        return partial(indicator_targets, strict=strict)
-    return number_targets if classes is None else partial(class_targets, classes=classes, strict=strict)
+    if _labels.are_labels(classes):
+        return partial(_labels.indicator_targets, strict=strict)
+    return (
+        _labels.number_targets
+        if classes is None
+        else partial(_labels.class_targets, classes=classes, strict=strict)
+    )
 
 
 def _is_auto(classes: Any) -> bool:
@@ -566,18 +530,18 @@ _LabelSummary = tuple[frozenset[str], frozenset[Any]]
 def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if not auto or labels.size == 0:
         return frozenset(), frozenset()
-    kind = kind_of(labels)
+    kind = _validation.kind_of(labels)
     if kind != "numbers":
-        return frozenset((str(kind),)), frozenset(distinct_labels(labels))
+        return frozenset((str(kind),)), frozenset(_validation.distinct_labels(labels))
     types = set(map(type, labels.tolist())) if labels.dtype == object else {labels.dtype.type}
     kinds = {
         "b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f"
         for each in types
     }
     if "f" in kinds:
-        read_numbers(labels)  # or an error
+        _validation.read_numbers(labels)  # or an error
         return frozenset(kinds), frozenset(labels[:1].tolist())
-    return frozenset(kinds), frozenset(distinct_labels(labels)[: _MOST_CLASSES + 1])
+    return frozenset(kinds), frozenset(_validation.distinct_labels(labels)[: _MOST_CLASSES + 1])
 
 
 def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
@@ -588,13 +552,13 @@ def _find_classes(classes: Any, seen: _LabelSummary) -> list[Any] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):
-        return check_classes(classes)
+        return _validation.check_classes(classes)
     kinds, labels = seen
-    kind_of(labels)  # or an error: one in all blocks
+    _validation.kind_of(labels)  # or an error: one in all blocks
     if "f" in kinds or (kinds == {"i"} and len(labels) > _MOST_CLASSES):
         return None
     if len(kinds) > 1:  # of blocks of several types none is the first
-        labels = frozenset(map(by_value, labels))
+        labels = frozenset(map(_validation.by_value, labels))
     if len(labels) < 2:
         raise ValueError("y holds one class only; pass the public classes.")
-    return together([labels])
+    return _validation.together([labels])

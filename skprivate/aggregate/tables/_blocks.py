@@ -13,22 +13,8 @@ from numpy.typing import NDArray
 
 from skprivate._validation import entries, frame_columns, is_frame, refuse_elsewhere
 from skprivate._validation import learn_columns as learn_column_names
-from skprivate.aggregate.tables._columns import (
-    MAX_CELLS,
-    BinnedColumn,
-    CategoricalColumn,
-    CodeArray,
-    Column,
-    Interval,
-    QuantileSketch,
-    as_numbers,
-    checked_bins,
-    default_bins,
-    encode_known,
-    in_order,
-    is_numeric,
-    plain_values,
-)
+from skprivate.aggregate.tables import _columns
+from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column, Interval, QuantileSketch
 from skprivate.aggregate.tables._sums import Labelled
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, split_columns
 
@@ -143,7 +129,7 @@ def categorical_mask(categorical_features: Any, names: Sequence[str]) -> list[bo
 
 def _tighten(column: NDArray[Any]) -> NDArray[Any]:
     """Convert objects that are floats, or integers with none missing, to numbers."""
-    if column.dtype != object or not is_numeric(column):
+    if column.dtype != object or not _columns.is_numeric(column):
         return column
     if any(isinstance(value, float) for value in column):
         return column.astype(np.float64)
@@ -178,9 +164,9 @@ def learn_blocks(
     Numeric columns are cut at their ``bin_edges``, else by `QuantileSketch.edges`. ``summarise_labels`` and
     ``merge_labels`` summarise the labels of one block, and of several. Returns columns, number of rows, and summary.
     """
-    given = checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
+    given = _columns.checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
     # Numbers that are in memory anyway need no second look.
-    max_cells = sys.maxsize if isinstance(rows, InMemory) else max(MAX_CELLS, 8 * (n_bins or 0))
+    max_cells = sys.maxsize if isinstance(rows, InMemory) else max(_columns.MAX_CELLS, 8 * (n_bins or 0))
     mask: list[bool | None] = [None] * len(names)
     if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
         mask = list(categorical_mask(categorical_features, names))
@@ -198,11 +184,13 @@ def learn_blocks(
         # Numbers in some blocks, something else in others.
         parts = rows.gather(partial(summarise, mask=mask), merge)
     cuts = {name: part.sketch for name, part in zip(names, parts, strict=True) if part.sketch is not None}
-    edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, max_cells)
+    edges = given | _edges(
+        rows, names, cuts, _columns.default_bins(n_rows) if n_bins is None else n_bins, max_cells
+    )
     columns = tuple(
         BinnedColumn(name, edges.get(name, ()))
         if name in given or not categorical
-        else CategoricalColumn(name, _categories(part))
+        else _columns.CategoricalColumn(name, _categories(part))
         for name, part, categorical in zip(names, parts, mask, strict=True)
     )
     return columns, n_rows, labels
@@ -246,7 +234,7 @@ def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArra
 def _encode(
     block: Table, *, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> Labelled:
-    return Labelled(block.size, targets(block.labels), encode_known(block.X, columns))
+    return Labelled(block.size, targets(block.labels), _columns.encode_known(block.X, columns))
 
 
 def _narrow_codes(block: Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
@@ -283,7 +271,7 @@ def _summarise_columns(
         return [_Part()] * len(names)
     parts = []
     for name, values, categorical in zip(names, block.X, mask, strict=True):
-        numeric = is_numeric(values)
+        numeric = _columns.is_numeric(values)
         floats = values.dtype.kind == "f" or (
             values.dtype == object and any(isinstance(value, float) for value in values)
         )
@@ -292,10 +280,11 @@ def _summarise_columns(
             pass
         elif not numeric if categorical is None else categorical:
             distinct = values if values.dtype == object else np.unique(values)
-            part = replace(part, values=dict.fromkeys(plain_values(distinct)))
+            part = replace(part, values=dict.fromkeys(_columns.plain_values(distinct)))
         else:
             part = replace(
-                part, sketch=QuantileSketch.from_numbers(as_numbers(values, name)).compress(max_cells)
+                part,
+                sketch=QuantileSketch.from_numbers(_columns.as_numbers(values, name)).compress(max_cells),
             )
         parts.append(part)
     return parts
@@ -320,7 +309,7 @@ def _categories(part: _Part) -> tuple[Any, ...]:
     values = list(part.values or {})
     if part.numeric and part.floats:  # a whole column of numbers would be one of floats
         values = [None if value is None else float(value) for value in values]
-    return tuple(in_order(dict.fromkeys(values)))
+    return tuple(_columns.in_order(dict.fromkeys(values)))
 
 
 def _edges(
@@ -354,7 +343,7 @@ def _sketch_within(
     block: Table, *, names: Sequence[str], within: dict[int, Interval], max_cells: int
 ) -> list[QuantileSketch]:
     return [
-        QuantileSketch.from_numbers(as_numbers(block.X[j], names[j]), interval).compress(max_cells)
+        QuantileSketch.from_numbers(_columns.as_numbers(block.X[j], names[j]), interval).compress(max_cells)
         for j, interval in within.items()
     ]
 

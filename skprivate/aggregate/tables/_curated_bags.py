@@ -12,23 +12,10 @@ import numpy as np
 
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables import _columns, _group_tables
 from skprivate.aggregate.tables._cells import BagTable, as_list
-from skprivate.aggregate.tables._columns import (
-    UNKNOWN,
-    BinnedColumn,
-    Column,
-    column_from_dict,
-    column_to_dict,
-)
-from skprivate.aggregate.tables._group_tables import (
-    GroupTable,
-    SumColumns,
-    check_sum_classes,
-    code_group_tables,
-    floats,
-    join_names,
-    read_group_tables,
-)
+from skprivate.aggregate.tables._columns import BinnedColumn, Column
+from skprivate.aggregate.tables._group_tables import GroupTable, SumColumns
 from skprivate.aggregate.tables._labels import are_labels, as_floats, bounds_of_outputs
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, Versioned
 
@@ -60,12 +47,14 @@ def tables_to_frame(
         )
     data: dict[str, list[Any]] = {name: [] for name in names}
     for table in tables:
-        rest = table.keys[:, 0] == UNKNOWN
-        data[TABLE] += [join_names(table.feature_set)] * table.n_bags
+        rest = table.keys[:, 0] == _columns.UNKNOWN
+        data[TABLE] += [_group_tables.join_names(table.feature_set)] * table.n_bags
         for column in used:
             if column.name in table.feature_set:
                 codes = table.keys[:, table.feature_set.index(column.name)].tolist()
-                data[column.name] += [None if code == UNKNOWN else _key(column, code) for code in codes]
+                data[column.name] += [
+                    None if code == _columns.UNKNOWN else _key(column, code) for code in codes
+                ]
             else:
                 data[column.name] += [None] * table.n_bags
         data[RARE] += rest.tolist()
@@ -153,7 +142,7 @@ def _noise_of(said: Any, groups: Sequence[GroupTable]) -> list[float]:
 
 
 def _sums(group: GroupTable, name: str) -> FloatArray:
-    numbers = floats(group.frame, name)
+    numbers = _group_tables.floats(group.frame, name)
     if numbers is None:
         raise ValueError(f"{group.title}: column {name!r} must hold numbers, the sums of labels.")
     if not np.all(np.isfinite(numbers)):
@@ -428,8 +417,8 @@ class CuratedBags(Versioned):
         """
         found = SumColumns.of(sums, classes)
         others = [*found.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
-        groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
-        coded = code_group_tables(groups, columns, bin_edges)
+        groups = _group_tables.read_group_tables(tables, count=count, others=others, table=table, rare=rare)
+        coded = _group_tables.code_group_tables(groups, columns, bin_edges)
         noise = _noise_of(noise_variance, groups)
         sums_of = [{name: _sums(group, name) for name in found.names} for group in groups]
         for group, values, own in zip(groups, sums_of, noise, strict=True):
@@ -454,7 +443,7 @@ class CuratedBags(Versioned):
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
         return {
-            "columns": [column_to_dict(column) for column in self.columns],
+            "columns": [_columns.column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
             "n_samples": self.n_samples,
             "classes": None if self.classes is None else [as_list(one) for one in self.classes],
@@ -485,10 +474,10 @@ class CuratedBags(Versioned):
         tables = tuple(BagTable.from_dict(table) for table in plain["tables"])
         _refuse_exact_sums(promise, tables)
         return cls(
-            columns=tuple(column_from_dict(column) for column in plain["columns"]),
+            columns=tuple(_columns.column_from_dict(column) for column in plain["columns"]),
             tables=tables,
             n_samples=int(plain["n_samples"]),
-            classes=None if classes is None else check_sum_classes(classes),
+            classes=None if classes is None else _group_tables.check_sum_classes(classes),
             square_sum=as_floats(plain.get("square_sum")),
             label_bounds=as_floats(plain.get("label_bounds")),
             guarantee=promise,

@@ -14,15 +14,10 @@ from numpy.typing import NDArray
 from skprivate._messages import must_be
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables import _columns
 from skprivate.aggregate.tables._blocks import learn_column
 from skprivate.aggregate.tables._cells import BagTable, IntArray
-from skprivate.aggregate.tables._columns import (
-    UNKNOWN,
-    BinnedColumn,
-    CodeArray,
-    Column,
-    encode_columns,
-)
+from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column
 from skprivate.aggregate.tables._labels import are_labels
 
 
@@ -195,7 +190,7 @@ def code_group_tables(
                 _check_one_type(name, learned.categories)
         else:
             coding[name] = given[name]
-        (part_codes,) = encode_columns([values], [coding[name]])
+        (part_codes,) = _columns.encode_columns([values], [coding[name]])
         if np.any(part_codes < 0):
             unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
             raise ValueError(
@@ -206,7 +201,7 @@ def code_group_tables(
         codes.update({(j, name): part for j, part in zip(places, np.split(part_codes, ends), strict=True)})
     all_keys, orders = [], []
     for j, table in enumerate(tables):
-        keys = np.full((table.counts.size, len(table.feature_set)), UNKNOWN, dtype=np.int32)
+        keys = np.full((table.counts.size, len(table.feature_set)), _columns.UNKNOWN, dtype=np.int32)
         keys[~table.rest] = np.stack([codes[j, name] for name in table.feature_set], axis=1)
         # The rest, of codes -1, is last.
         order = np.lexsort([*keys.T[::-1], table.rest])

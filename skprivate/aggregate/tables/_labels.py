@@ -19,27 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from skprivate import privacy
 from skprivate._messages import epsilon_number, unheard
 from skprivate._validation import ENCODED, encode_classes, read_numbers
 from skprivate.aggregate._losses import FloatArray
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    GaussianEvent,
-    LaplaceEvent,
-    PrivacyEvent,
-    PureEvent,
-    Release,
-    ZeroConcentratedEvent,
-    gaussian_noise_multiplier,
-    interval_contributions,
-    rho_of_epsilon,
-    upper_root,
-    warn_caller,
-)
+from skprivate.privacy import GaussianEvent, LaplaceEvent, PrivacyEvent, PureEvent, Release
 
 Bounds = tuple[float, float]
 #: The interval of a number has this many steps: 2³⁰.
-LABEL_STEPS = 1 << CONTRIBUTION_BITS
+LABEL_STEPS = 1 << privacy.CONTRIBUTION_BITS
 #: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
 _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 #: Standard errors of noise that are no more taken for noise.
@@ -122,7 +110,7 @@ def warn_of_absent(
     counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
     absent = [label for label, count in zip(classes, counts, strict=True) if count <= error]
     if absent:
-        warn_caller(
+        privacy.warn_caller(
             f"by the released counts no more rows than noise hides have labels among {absent!r} of classes="
             f"{list(classes)!r}: give the labels that y holds. {ENCODED}.",
             UserWarning,
@@ -158,7 +146,7 @@ def number_contributions(labels: NDArray[Any], low: float, high: float) -> Float
         base = float(base)
         offsets = labels.astype(np.float64, copy=False) - base
     bounds = (float(Fraction(bound) - Fraction(base)) for bound in (low, high))
-    return interval_contributions(offsets, *bounds, bits=CONTRIBUTION_BITS)
+    return privacy.interval_contributions(offsets, *bounds, bits=privacy.CONTRIBUTION_BITS)
 
 
 def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
@@ -176,7 +164,7 @@ def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
 def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:
     """Square `number_contributions`, in steps of (half the interval)²/`LABEL_STEPS`: from 0 to `LABEL_STEPS`."""
     whole = contributions.astype(np.int64)
-    return (whole * whole) >> (CONTRIBUTION_BITS - 2)
+    return (whole * whole) >> (privacy.CONTRIBUTION_BITS - 2)
 
 
 NoiseName = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
@@ -198,7 +186,7 @@ class LabelSensitivity:
 
     @property
     def l2(self) -> float:
-        return upper_root(self.moved * self.steps**2)
+        return privacy.upper_root(self.moved * self.steps**2)
 
 
 @dataclass(frozen=True)
@@ -240,7 +228,7 @@ class LabelNoise:
         if self.mechanism == "gaussian":
             return GaussianEvent(self.price, size)
         if self.mechanism == "discrete_gaussian":
-            return ZeroConcentratedEvent(self.price, "discrete Gaussian")
+            return privacy.ZeroConcentratedEvent(self.price, "discrete Gaussian")
         if self.mechanism == "discrete_laplace":
             return PureEvent(self.price, "discrete Laplace")
         return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
@@ -288,10 +276,12 @@ def plan_label_noise(
         name = "discrete_laplace" if sensitivity.steps < 1 << 20 else "laplace"
         candidates.append(LabelNoise(name, sensitivity, epsilon * share * margin))
     if mechanism == "gaussian" or (mechanism == "auto" and delta > 0):
-        multiplier = gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
+        multiplier = privacy.gaussian_noise_multiplier(epsilon, delta, size=size) / (
+            math.sqrt(share) * margin
+        )
         candidates.append(LabelNoise("gaussian", sensitivity, multiplier))
     if mechanism == "discrete_gaussian":
-        rho = share * margin * rho_of_epsilon(epsilon, delta)
+        rho = share * margin * privacy.rho_of_epsilon(epsilon, delta)
         candidates.append(LabelNoise("discrete_gaussian", sensitivity, rho))
     chosen = min(candidates, key=lambda noise: noise.variance)
     if "discrete" in chosen.mechanism and chosen.variance > _LARGEST_SCALE**2:
@@ -401,7 +391,7 @@ def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.concatenate([-cells, cells])
     if not cells.size:
         guess = _guess_largest(np.append(noisy[_CELLS], either), noise, n_rows)
-        warn_caller(
+        privacy.warn_caller(
             f"no interval of the labels exceeds the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
             UserWarning,
@@ -423,7 +413,7 @@ def is_far(bounds: Bounds) -> bool:
 def warn_of_far(bounds: Bounds) -> None:
     """Warn of labels that may spread much less than an interval far from 0."""
     low, high = bounds
-    warn_caller(
+    privacy.warn_caller(
         f"labels between {low:g} and {high:g} may spread much less than that, and the noise does not: give "
         "label_bounds, subtract a public number, or use more rows or a larger epsilon.",
         UserWarning,

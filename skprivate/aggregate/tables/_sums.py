@@ -16,36 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._labels import (
-    LABEL_STEPS,
-    RANGE_COUNTS,
-    Bounds,
-    LabelNoise,
-    LabelSensitivity,
-    NoiseName,
-    are_labels,
-    bounds_of_outputs,
-    draws_twice,
-    number_contributions,
-    plan_label_noise,
-    private_label_bounds,
-    range_counts,
-    range_share,
-    square_contributions,
-    warn_of_absent,
-)
+from skprivate.aggregate.tables import _labels
+from skprivate.aggregate.tables._labels import Bounds, LabelNoise, LabelSensitivity, NoiseName
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    Mechanism,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    Release,
-    exact_sum,
-    open_release,
-)
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
 
 OutputBounds = tuple[Bounds, ...]
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
@@ -88,7 +65,7 @@ def _split_squares(
     block: Any, _: FloatArray, *, bounds: OutputBounds | None, exponent: int
 ) -> NDArray[np.int64]:
     scaled = np.ldexp(_clipped(block.targets, bounds), -exponent)
-    return exact_sum(_integers(scaled * scaled).astype(np.int64))
+    return privacy.exact_sum(_integers(scaled * scaled).astype(np.int64))
 
 
 def _integers(numbers: FloatArray) -> FloatArray:
@@ -166,16 +143,16 @@ def _targets(block: Labelled) -> FloatArray:
 def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
     """Convert numbers to steps of the interval of their output."""
     return np.stack(
-        [number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)]
+        [_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)]
     )
 
 
 def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
-    return exact_sum(square_contributions(steps))
+    return privacy.exact_sum(_labels.square_contributions(steps))
 
 
 def _range_counts(block: Labelled, **terms: Any) -> NDArray[np.int64]:
-    return range_counts(block.targets, **terms)
+    return _labels.range_counts(block.targets, **terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +171,7 @@ class ReleasedSums:
 def outputs_of(classes: Sequence[Any]) -> tuple[int, int]:
     """Return the numbers of counts per bag (the second of two classes, or all), and of those that a row moves."""
     n = len(classes)
-    if are_labels(classes):
+    if _labels.are_labels(classes):
         return n, n
     return (1, 1) if n == 2 else (n, 2)
 
@@ -236,7 +213,7 @@ class ClassSums(Mechanism):
         """Plan counts; one label moves ``moved`` of them per bag by 1. ``epsilon=None`` for exact ones."""
         noise = None
         if epsilon is not None:
-            noise = plan_label_noise(
+            noise = _labels.plan_label_noise(
                 LabelSensitivity(bags.appearances() * moved),
                 bags.n_bags * n_outputs,
                 epsilon=epsilon,
@@ -267,7 +244,7 @@ class ClassSums(Mechanism):
         """Release noisy counts of indicators."""
         assert self.noise is not None
         sums = self.noise.draw(self.integers(rows), release)
-        warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
+        _labels.warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
         return ReleasedSums(sums, self.noise.variance)
 
 
@@ -316,18 +293,18 @@ class NumberSums(Mechanism):
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
-        bounds, twice = bounds_of_outputs(label_bounds, n_outputs), False
+        bounds, twice = _labels.bounds_of_outputs(label_bounds, n_outputs), False
         if epsilon is not None:
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
-            finding_share = 0.0 if bounds is not None else range_share(n_rows, epsilon)
-            twice = bounds is None and draws_twice(n_rows, epsilon)
-            counts = RANGE_COUNTS * (1 + twice) if bounds is None else 0
+            finding_share = 0.0 if bounds is not None else _labels.range_share(n_rows, epsilon)
+            twice = bounds is None and _labels.draws_twice(n_rows, epsilon)
+            counts = _labels.RANGE_COUNTS * (1 + twice) if bounds is None else 0
             size = n_outputs * (bags.n_bags + with_squares + counts)
             # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
             # one of squares by all steps at most.
-            noise = plan_label_noise(
-                LabelSensitivity((bags.appearances() + with_squares) * n_outputs, LABEL_STEPS),
+            noise = _labels.plan_label_noise(
+                LabelSensitivity((bags.appearances() + with_squares) * n_outputs, _labels.LABEL_STEPS),
                 size,
                 epsilon=epsilon,
                 delta=delta,
@@ -336,7 +313,7 @@ class NumberSums(Mechanism):
             )
             if bounds is None:
                 # Each number of a row may leave one of its output's counts and enter another one.
-                finding = plan_label_noise(
+                finding = _labels.plan_label_noise(
                     LabelSensitivity(2 * n_outputs),
                     size,
                     epsilon=epsilon,
@@ -353,14 +330,14 @@ class NumberSums(Mechanism):
         found = (
             []
             if self.finding is None
-            else [(self.finding.event(RANGE_COUNTS * self.n_outputs), 1 + self.twice)]
+            else [(self.finding.event(_labels.RANGE_COUNTS * self.n_outputs), 1 + self.twice)]
         )
         return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
 
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
-        return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
+        return 0.0 if self.noise is None else self.noise.variance / _labels.LABEL_STEPS**2
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Sum without noise, in float64, whatever the order of the rows."""
@@ -375,7 +352,7 @@ class NumberSums(Mechanism):
         if self.finding is not None:
             count = partial(_range_counts, nonnegative=self.nonnegative)
             bounds = tuple(
-                private_label_bounds(
+                _labels.private_label_bounds(
                     lambda far: rows.sum(partial(count, far=far)),
                     self.finding,
                     release,
@@ -394,13 +371,13 @@ class NumberSums(Mechanism):
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
         widths = [Fraction(high) - Fraction(low) for low, high in bounds]
         middle = np.array([float(Fraction(low) + w / 2) for (low, _), w in zip(bounds, widths, strict=True)])
-        step = np.array([float(width / LABEL_STEPS) for width in widths])
+        step = np.array([float(width / _labels.LABEL_STEPS) for width in widths])
         about = noisy[:size].reshape(shape) * step
         squares = None
         if self.with_squares:
             half = np.array([float(width / 2) for width in widths])
             totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / self.bags.n_samples)
-            squares = self._square_sums(noisy[size:] / LABEL_STEPS, half, middle, totals)
+            squares = self._square_sums(noisy[size:] / _labels.LABEL_STEPS, half, middle, totals)
         return self._released(
             about + self.bags.bag_sizes[:, np.newaxis] * middle,
             bounds,
@@ -450,7 +427,7 @@ def release_sums(
     label: str,
 ) -> tuple[Any, PrivacyGuarantee]:
     """Run a mechanism of label sums in a release of its own."""
-    with open_release(
+    with privacy.open_release(
         epsilon=epsilon,
         delta=delta,
         unit="label",

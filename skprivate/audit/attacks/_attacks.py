@@ -11,14 +11,8 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate.audit.attacks._membership import (
-    MembershipAttack,
-    ReferenceAttack,
-    has_classes,
-    residuals,
-    side_means,
-    true_label_probability,
-)
+from skprivate.audit.attacks import _membership
+from skprivate.audit.attacks._membership import MembershipAttack, ReferenceAttack
 from skprivate.privacy import in_one_order
 
 
@@ -104,7 +98,7 @@ class LiRAAttack(ReferenceAttack):
 
     def _compare(self, target, references, inside):
         observed, known = self._logit(target), self._logit(references)
-        mean_in, mean_out = side_means(known, inside)
+        mean_in, mean_out = _membership.side_means(known, inside)
         scale_in = self._scale(known, mean_in, inside)
         scale_out = self._scale(known, mean_out, ~inside)
         if not inside.any():  # offline: how unusually confident for an outsider
@@ -213,7 +207,7 @@ class RMIAAttack(ReferenceAttack):
         self.n_jobs = n_jobs
 
     def _compare(self, target, references, inside):
-        mean_in, mean_out = side_means(references, inside)
+        mean_in, mean_out = _membership.side_means(references, inside)
         base = np.nanmean(np.vstack([mean_in, mean_out]), axis=0)
         ratio = (target + self.smoothing) / (base + self.smoothing)
         return np.searchsorted(np.sort(ratio), ratio / self.gamma, side="right") / ratio.size
@@ -291,9 +285,9 @@ class LossThresholdAttack(MembershipAttack):
         """
         check_is_fitted(self)
         X, y = self._validate_pool(X, y, reset=False)
-        if has_classes(model):
-            return true_label_probability(model, X, y)
-        return -np.square(residuals(model, X, y))
+        if _membership.has_classes(model):
+            return _membership.true_label_probability(model, X, y)
+        return -np.square(_membership.residuals(model, X, y))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -18,15 +18,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import (
-    CallbackSupportMixin,
-    HasMethods,
-    Interval,
-    _fit_context,
-    _num_samples,
-    _safe_indexing,
-    gather,
-)
+from skprivate import _sklearn
+from skprivate._sklearn import CallbackSupportMixin, HasMethods, Interval
 from skprivate._validation import validate_data
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit.attacks._report import AttackReport, attack_report
@@ -154,8 +147,10 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
         if y is None:
             raise ValueError("A membership attack requires y to be passed, but the target y is None.")
         check_consistent_length(X, y)
-        if _num_samples(X) < 2:
-            raise ValueError(f"A membership attack needs at least 2 records; got {_num_samples(X)} sample.")
+        if _sklearn._num_samples(X) < 2:
+            raise ValueError(
+                f"A membership attack needs at least 2 records; got {_sklearn._num_samples(X)} sample."
+            )
         return X, np.asarray(y)
 
     def __sklearn_tags__(self):
@@ -180,7 +175,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         "n_jobs": [Integral, None],
     }
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @_sklearn._fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the reference models on random halves of the pool.
 
@@ -195,7 +190,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         """
         X, y = self._validate_pool(X, y, reset=True)
         rng = public_generator(self.random_state)
-        n = _num_samples(X)
+        n = _sklearn._num_samples(X)
         masks = []
         while len(masks) < self.n_references:
             mask = np.zeros(n, dtype=bool)
@@ -203,7 +198,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
             masks += [mask, ~mask]
         masks = masks[: self.n_references]
         seeds = [int(seed) for seed in rng.integers(2**31 - 1, size=len(masks))]
-        fitted = gather(
+        fitted = _sklearn.gather(
             "reference models",
             len(masks),
             Parallel(n_jobs=self.n_jobs, return_as="generator")(
@@ -277,7 +272,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         squares = []
         for model, mask in zip(self.reference_models_, self.reference_membership_, strict=True):
             unseen = np.flatnonzero(~mask)
-            squares.append(np.mean(residuals(model, _safe_indexing(X, unseen), y[unseen]) ** 2))
+            squares.append(np.mean(residuals(model, _sklearn._safe_indexing(X, unseen), y[unseen]) ** 2))
         return float(max(np.sqrt(np.mean(squares)), 1e-12))
 
     def _signal(self, model, X, y):
@@ -302,7 +297,7 @@ def _fit_reference(estimator, X, y, mask, seed):
     if "random_state" in model.get_params(deep=False):
         model.set_params(random_state=seed)
     rows = np.flatnonzero(mask)
-    return model.fit(_safe_indexing(X, rows), y[rows])
+    return model.fit(_sklearn._safe_indexing(X, rows), y[rows])
 
 
 def side_means(references, inside):

@@ -10,17 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
-from skprivate.audit.certificates._concentration import (
-    LN2,
-    chernoff_entropy_lower_bound,
-    squared_loss_lower_bound,
-)
+from skprivate.audit.certificates import _concentration, _variation
 from skprivate.audit.certificates._halfspaces import fit_halfspaces
-from skprivate.audit.certificates._variation import (
-    fit_bounded_variation,
-    fit_bounded_variation_log,
-    group_ties,
-)
 
 Array = npt.NDArray[np.float64]
 
@@ -93,7 +84,7 @@ def _certify_scalar(
     t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: Any
 ) -> AuditOutcome:
     """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
-    positions, y, w, _ = group_ties(t, s)
+    positions, y, w, _ = _variation.group_ties(t, s)
     within = float(1.0 - w @ (y * y))  # part of the squared loss that no function of t can remove
     if assumption == "monotone":
         directions = {True: [True], False: [False], "auto": [True, False]}[increasing]
@@ -114,9 +105,9 @@ def _certify_scalar(
         value = empirical(best)
         return AuditOutcome(_step_function(positions, best), value, value * (1.0 - 1e-12), t.size)
     if loss == "log":
-        fit = fit_bounded_variation_log(y, w, variation)
+        fit = _variation.fit_bounded_variation_log(y, w, variation)
         return AuditOutcome(_step_function(positions, fit.values), fit.loss, fit.lower_bound, t.size)
-    fit = fit_bounded_variation(y, w, variation)
+    fit = _variation.fit_bounded_variation(y, w, variation)
     return AuditOutcome(
         _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, t.size
     )
@@ -165,9 +156,9 @@ def certify_labels(codes: npt.NDArray[np.intp], s: Array, n_values: int, *, loss
 def confidence_bound(outcome: AuditOutcome, *, loss: str, confidence: float, concentration: str) -> float:
     """Lower bound on the loss of every adversary with the given confidence."""
     if loss == "squared" or outcome.converted:
-        bound = squared_loss_lower_bound(outcome.minimum, outcome.n, confidence, concentration)
-        return bound * LN2 if loss == "log" else bound
-    return chernoff_entropy_lower_bound(outcome.minimum, outcome.n, confidence)
+        bound = _concentration.squared_loss_lower_bound(outcome.minimum, outcome.n, confidence, concentration)
+        return bound * _concentration.LN2 if loss == "log" else bound
+    return _concentration.chernoff_entropy_lower_bound(outcome.minimum, outcome.n, confidence)
 
 
 def _cube(support: Any) -> tuple[float, float]:

@@ -22,13 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate._sklearn import steps
-from skprivate.audit.certificates._halfplanes import (
-    HalfspaceSum,
-    TurningLine,
-    best_offset,
-    largest_halfspace_sum,
-    power_of_two_scale,
-)
+from skprivate.audit.certificates import _halfplanes
+from skprivate.audit.certificates._halfplanes import HalfspaceSum, TurningLine
 
 Array = npt.NDArray[np.float64]
 
@@ -102,12 +97,12 @@ class _Directions:
         ]
 
     def _refine(self, normal: Array, r: Array, turns: int) -> HalfspaceSum:
-        offset, value = best_offset(self.points @ normal, r)
+        offset, value = _halfplanes.best_offset(self.points @ normal, r)
         reach = 0.05
         for _ in range(turns):
             turn = self._rng.normal(size=normal.size) / self._spread
             candidate = _unit((normal + reach * np.linalg.norm(normal) * _unit(turn[None])[0])[None])[0]
-            at, found = best_offset(self.points @ candidate, r)
+            at, found = _halfplanes.best_offset(self.points @ candidate, r)
             if found > value:
                 normal, offset, value = candidate, at, found
             else:
@@ -174,7 +169,7 @@ def fit_halfspaces(
         directions[:, varying], exponents[varying] = fit.directions, fit.exponents
         return fit._replace(directions=directions, exponents=exponents)
     n, q = points.shape
-    points, exponents = power_of_two_scale(points)
+    points, exponents = _halfplanes.power_of_two_scale(points)
     distinct, inverse = np.unique(points, axis=0, return_inverse=True)
     inverse = inverse.ravel()
     weight = np.bincount(inverse) / n
@@ -243,7 +238,9 @@ class _Bound:
         """Good half-spaces, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
         if self._line is None:
             for nodes in (_FEW_NODES,) if self._plane else (_FEW_NODES, self._max_nodes):
-                best = largest_halfspace_sum(self._points, r, enough=enough, refuted=refuted, max_nodes=nodes)
+                best = _halfplanes.largest_halfspace_sum(
+                    self._points, r, enough=enough, refuted=refuted, max_nodes=nodes
+                )
                 if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
                     return [best]
             if not self._plane:
@@ -253,5 +250,5 @@ class _Bound:
         return [
             HalfspaceSum(value, upper, direction, offset)
             for direction in directions
-            for offset, value in [best_offset(self._points @ direction, r)]
+            for offset, value in [_halfplanes.best_offset(self._points @ direction, r)]
         ]

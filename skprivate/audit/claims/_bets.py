@@ -27,15 +27,10 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 from sklearn.isotonic import isotonic_regression
 
+from skprivate import privacy
 from skprivate.audit._epsilon import _gaussian_parameter
 from skprivate.audit.claims._runs import Claim, Runs
-from skprivate.privacy import (
-    ApproximateEvent,
-    GaussianEvent,
-    PrivacyEvent,
-    ZeroConcentratedEvent,
-    compose_delta,
-)
+from skprivate.privacy import ApproximateEvent, GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
 from skprivate.privacy.accounting import gaussian_delta
 
 Array = npt.NDArray[np.float64]
@@ -89,7 +84,7 @@ def claimed_curve(claim: Claim, at: Array, units: int = 1) -> Array:
     deltas = delta + (1.0 - delta) * leak
     if claim.events:
         together = [(of_group(event, units), count) for event, count in claim.events]
-        deltas = np.minimum(deltas, [compose_delta(together, float(x)) for x in at])
+        deltas = np.minimum(deltas, [privacy.compose_delta(together, float(x)) for x in at])
     return np.asarray(deltas)
 
 

@@ -11,21 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skprivate import utils
 from skprivate.audit.claims._runs import Claim, Inputs
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
 from skprivate.privacy.accounting import compose_epsilon
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.utils import (
-    LawTape,
-    LawTest,
-    Neighbour,
-    Recording,
-    Replay,
-    categories_of,
-    excess,
-    law_tests_of,
-    uniforms,
-)
+from skprivate.utils import LawTape, LawTest, Neighbour, Recording, Replay
 
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
@@ -175,7 +166,7 @@ def pair_loss(
     complaints = []
     evaluations = _Evaluations()
     for number, (one, other, result) in enumerate(zip(first, second, results, strict=False)):
-        share, complaint = excess(one, other, distance)
+        share, complaint = utils.excess(one, other, distance)
         if complaint:
             complaints.append(f"draw {number} ({one.kind}) is not private: {complaint}")
         largest = max(largest, share)
@@ -240,8 +231,8 @@ def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[La
     """Test one number for each noisy number of the recorded fit, whatever draw it came from."""
     numbers = []
     for draw, output in zip(recording.draws, recording.outputs, strict=True):
-        result = categories_of(draw, output) if draw.kind.startswith("select") else output
+        result = utils.categories_of(draw, output) if draw.kind.startswith("select") else output
         if result is not None:
-            numbers += [part.ravel() for part in uniforms(draw, [result], rng)[:1]]
+            numbers += [part.ravel() for part in utils.uniforms(draw, [result], rng)[:1]]
     parts = [np.concatenate(numbers)[None, :]] if numbers else []
-    return law_tests_of("the whole transcript", parts, repeated=False)
+    return utils.law_tests_of("the whole transcript", parts, repeated=False)

@@ -13,29 +13,11 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from skprivate._messages import must_be
+from skprivate.audit.claims import _neighbours, _runs
 from skprivate.audit.claims._bets import Game
-from skprivate.audit.claims._neighbours import (
-    Pair,
-    Surroundings,
-    halves,
-    measured,
-    metric_pair,
-    names_norm,
-    read_pairs,
-    setting_variants,
-    with_distance,
-)
+from skprivate.audit.claims._neighbours import Pair, Surroundings
 from skprivate.audit.claims._recipes import Recipes
-from skprivate.audit.claims._runs import (
-    Claim,
-    Inputs,
-    Runs,
-    Subject,
-    layout_of,
-    numbers_of,
-    plain_inputs,
-    row_features,
-)
+from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import public_generator
 from skprivate.utils import Recording, Replay, excess
 
@@ -297,7 +279,7 @@ def find_violation(
     )
     target = Subject(estimator, statistic, simulate)
     search = Search(target, given, distance, confidence, max_seconds, max_pairs, random_state)
-    own = read_pairs(pairs or ())
+    own = _neighbours.read_pairs(pairs or ())
     search.prepare(example, make_data, settings, own)
     return search.go(own)
 
@@ -346,7 +328,7 @@ class Search:
             name in self.subject.accepts or name in example.params for name in ("user_ids", "private")
         )
         # Inputs of the caller come first: some subjects take no others.
-        candidates = [pair.first for pair in own[:1]] + [*plain_inputs(example, labels, has_target)]
+        candidates = [pair.first for pair in own[:1]] + [*_runs.plain_inputs(example, labels, has_target)]
         claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
         if claim.unit == "row" and users and self.given["unit"] is None:
             claim = replace(claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
@@ -355,7 +337,7 @@ class Search:
         self.metric = claim.adjacency == "metric"
         if not isinstance(settings, list):
             parameters = {**self.subject.parameters, **self.settings[0]}
-            variants = setting_variants(self.subject.subject, parameters, self.metric)
+            variants = _neighbours.setting_variants(self.subject.subject, parameters, self.metric)
             self.settings = [{**self.settings[0], **variant} for variant in variants]
         bounds = self.subject.parameters.get("bounds")
         if self.metric and bounds is not None:  # distances may be relative to them
@@ -418,7 +400,7 @@ class Search:
                     self.subject.many_rows(side.X[:1], n, pair.settings, self._seed())
                     for side in (pair.first, pair.second)
                 )
-                features = row_features(np.vstack([first, second]), pair.first.X[:1], pair.second.X[:1])
+                features = _runs.row_features(np.vstack([first, second]), pair.first.X[:1], pair.second.X[:1])
                 return separation(features[:n], features[n:], False) / (1.25 * allowed + 0.12)
             runs = self._runs(pair, n_seeds)
         except Exception as error:  # what a subject does not take is no neighbour; the side is noted
@@ -426,7 +408,7 @@ class Search:
             return None
         if runs is None:
             return 0.0
-        values = numbers_of(runs, layout_of(runs))
+        values = _runs.numbers_of(runs, _runs.layout_of(runs))
         found = separation(values[0::2], values[1::2], self.subject.seeded)
         return found / (1.25 * allowed + (0.8 if n_seeds > _FIRST else 1.0))
 
@@ -522,8 +504,11 @@ class Search:
     def go(self, pairs: Iterable[Pair]) -> ViolationReport:
         """Search until a violation is found or the time is over."""
         claim = self.place.claim
-        own = [measured(replace(pair, settings=self.settings[0]), claim, self.distance) for pair in pairs]
-        builds = not self.metric or self.distance is not None or names_norm(claim.metric)
+        own = [
+            _neighbours.measured(replace(pair, settings=self.settings[0]), claim, self.distance)
+            for pair in pairs
+        ]
+        builds = not self.metric or self.distance is not None or _neighbours.names_norm(claim.metric)
         if not builds and not own:
             raise ValueError(
                 f"The metric {claim.metric!r} names no norm of rows: pass distance= (and pairs= where rows are not "
@@ -545,12 +530,12 @@ class Search:
     def _propose(self) -> Pair:
         if self.recipes is None:
             k = 0 if self.rng.random() < 0.5 else int(self.rng.integers(len(self.settings)))
-            pair = metric_pair(self.place, self.settings[k], self.subject.row_wise, self.rng)
+            pair = _neighbours.metric_pair(self.place, self.settings[k], self.subject.row_wise, self.rng)
             try:
                 claim = self._claim(pair)
             except Exception:  # refused: the look notes it
                 claim = self.place.claim
-            return with_distance(pair, claim, self.distance)
+            return _neighbours.with_distance(pair, claim, self.distance)
         return self.recipes.pair()
 
     def _try(self, pair: Pair) -> _Tested | None:
@@ -578,7 +563,7 @@ class Search:
         for _ in range(70):
             steps = [
                 (self.look(step, _FIRST) or 0.0, step)
-                for step in halves(pair, self._claim(pair), self.distance)
+                for step in _neighbours.halves(pair, self._claim(pair), self.distance)
             ]
             self.n_pairs += len(steps)
             if not steps or self._over(0.75):

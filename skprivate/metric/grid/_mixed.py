@@ -13,18 +13,8 @@ from numpy.typing import NDArray
 from skprivate._validation import all_differ, code_numbers, column_label
 from skprivate.metric._domains import Box, Norm
 from skprivate.metric._tables import numbers, refuse_missing
-from skprivate.metric.grid._measure import (
-    COLOURS,
-    GridMeasure,
-    assignment_cost,
-    axes_or_current,
-    distances,
-    draw_density,
-    even_draws,
-    label,
-    plotted_columns,
-    some_rows,
-)
+from skprivate.metric.grid import _measure
+from skprivate.metric.grid._measure import GridMeasure, label
 from skprivate.privacy import Versioned, public_generator
 from skprivate.privacy.noise import FloatArray, IntArray
 
@@ -160,7 +150,7 @@ class MixedMeasure(Versioned):
     def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
         """Draw numeric columns and combinations of rows, spread evenly over the measure, in random order."""
         mass = self.weights.reshape(self.shape[0], -1).sum(axis=1)
-        combination = even_draws(mass, n_samples, rng)
+        combination = _measure.even_draws(mass, n_samples, rng)
         numeric = np.empty((n_samples, self.lower.size))
         if self.lower.size:
             for group in np.unique(combination):
@@ -182,22 +172,22 @@ class MixedMeasure(Versioned):
     ) -> float:
         """Compute W1 to up to 1000 rows by assignment: in fractions of the bounds, plus ``weight`` per category."""
         rng = public_generator(0)
-        X = some_rows(X, weights, rng)
+        X = _measure.some_rows(X, weights, rng)
         box = Box(self.lower, self.upper)
         (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
         cost = np.zeros((here.size, there.size))
         if self.lower.size:
-            cost += distances(box.to_unit(first), box.to_unit(second), ground)
+            cost += _measure.distances(box.to_unit(first), box.to_unit(second), ground)
         sizes = self.columns.sizes
         for one, other in zip(np.unravel_index(here, sizes), np.unravel_index(there, sizes), strict=True):
             cost += weight * (one[:, None] != other[None])
-        return assignment_cost(cost)
+        return _measure.assignment_cost(cost)
 
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
         """Plot columns as `GridMeasure.plot` does: bars for categories, one line per category beside a number."""
         names, numeric = self.columns.names, self.columns.numeric
-        chosen = plotted_columns(columns, self.n_features, names)
-        ax = axes_or_current(ax)
+        chosen = _measure.plotted_columns(columns, self.n_features, names)
+        ax = _measure.axes_or_current(ax)
         labels = [label(j, names) for j in chosen]
         listed = [j for j in chosen if j in self.columns.values]
         if not listed:
@@ -215,7 +205,7 @@ class MixedMeasure(Versioned):
                 ax.bar(range(len(values[0])), table)
                 labels.append("probability")
             else:
-                ax.imshow(table.T, origin="lower", aspect="auto", cmap=COLOURS, vmin=0)
+                ax.imshow(table.T, origin="lower", aspect="auto", cmap=_measure.COLOURS, vmin=0)
                 ax.set_yticks(range(len(values[1])), [str(value) for value in values[1]])
             ax.set_xticks(range(len(values[0])), [str(value) for value in values[0]])
         else:
@@ -224,7 +214,7 @@ class MixedMeasure(Versioned):
             by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
             for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
                 grid = GridMeasure(self.lower, self.upper, weights, self.kind)
-                draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
+                _measure.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
             ax.legend(title=label(listed[0], names))
             labels = [label(number, names), "density × probability"]
         ax.set_xlabel(labels[0])

@@ -34,15 +34,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from skprivate._messages import at_least, delta_number, number, positive
-from skprivate.privacy._events import (
-    ApproximateEvent,
-    Events,
-    GaussianEvent,
-    PrivacyEvent,
-    PureEvent,
-    ZeroConcentratedEvent,
-    count_events,
-)
+from skprivate.privacy import _events
+from skprivate.privacy._events import ApproximateEvent, Events, GaussianEvent, PrivacyEvent, PureEvent
 from skprivate.privacy.accounting._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skprivate.privacy.accounting._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
 from skprivate.privacy.accounting._zcdp import delta_of_rho, epsilon_of_rho
@@ -52,7 +45,7 @@ _ULP = 2.0**-50
 
 def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
     """Return the probability that something is revealed, rounded up, and the events where nothing is."""
-    counts = count_events(events)
+    counts = _events.count_events(events)
     failing = {
         event: count
         for event, count in counts.items()
@@ -64,13 +57,13 @@ def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
     rest += [(PureEvent(event.epsilon), count) for event, count in failing.items() if event.epsilon > 0]
     if len(failing) == 1 and sum(failing.values()) == 1:
         (event,) = failing
-        return event.delta, count_events(rest)
+        return event.delta, _events.count_events(rest)
     logs = [count * math.log1p(-event.delta) for event, count in failing.items()]
     failure = -math.expm1(math.fsum(logs) * (1 + _ULP)) * (1 + _ULP)
     union = sum(Fraction(event.delta) * count for event, count in failing.items())
     # Two tiny δ must not cost more than their sum: the sum is exact, the product is not.
     bound = float(union) if Fraction(float(union)) >= union else math.nextafter(float(union), math.inf)
-    return min(max(failure, 5e-324), bound, 1.0), count_events(rest)
+    return min(max(failure, 5e-324), bound, 1.0), _events.count_events(rest)
 
 
 def delta_beside(failure: float, delta: float) -> float:
@@ -131,7 +124,7 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     4.887
     """
     delta_number(delta)
-    return _compose_epsilon(frozenset(count_events(events).items()), float(delta))
+    return _compose_epsilon(frozenset(_events.count_events(events).items()), float(delta))
 
 
 def compose_delta(events: Events, epsilon: float) -> float:
@@ -160,17 +153,17 @@ def compose_delta(events: Events, epsilon: float) -> float:
     0.0
     """
     at_least("epsilon", epsilon, 0)
-    return _compose_delta(frozenset(count_events(events).items()), float(epsilon), sharp=True)
+    return _compose_delta(frozenset(_events.count_events(events).items()), float(epsilon), sharp=True)
 
 
 def rough_delta(events: Events, epsilon: float) -> float:
     """Compute a bound up to 1e-5 above `compose_delta`, ten times as fast."""
-    return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
+    return _compose_delta(frozenset(_events.count_events(events).items()), float(epsilon))
 
 
 def within_budget(events: Events, epsilon: float, delta: float) -> bool:
     """Check that the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
-    counts = frozenset(count_events(events).items())
+    counts = frozenset(_events.count_events(events).items())
     return (
         _pure_sum(counts) <= epsilon
         or _cheap_epsilon(counts, delta) <= epsilon
@@ -218,13 +211,13 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     1.0
     """
     delta_number(delta)
-    counts = frozenset(count_events(events).items())
+    counts = frozenset(_events.count_events(events).items())
     return min(_pure_sum(counts), epsilon_of_rho(_rho_sum(counts), delta))
 
 
 def rho_total(events: Events) -> float:
     """Sum the zCDP prices; ``inf`` if an event has none."""
-    return _rho_sum(frozenset(count_events(events).items()))
+    return _rho_sum(frozenset(_events.count_events(events).items()))
 
 
 @lru_cache(maxsize=256)
@@ -274,7 +267,7 @@ def gaussian_noise_multiplier(
     at_least("n_draws", n_draws, 1)
 
     def counts(multiplier: float) -> Counts:
-        return frozenset(count_events([(GaussianEvent(multiplier, size), n_draws), *other]).items())
+        return frozenset(_events.count_events([(GaussianEvent(multiplier, size), n_draws), *other]).items())
 
     def fits(multiplier: float) -> bool:
         return _compose_epsilon.__wrapped__(counts(multiplier), delta) <= epsilon
@@ -419,7 +412,7 @@ def _kinds(counts: Counts) -> list[tuple[PrivacyEvent, int]]:
 
 def _has_loss(counts: Counts) -> bool:
     """Check that every event is pure or Gaussian, and that there are not too many to convolve."""
-    known = all(not isinstance(event, ZeroConcentratedEvent) for event, _ in counts)
+    known = all(not isinstance(event, _events.ZeroConcentratedEvent) for event, _ in counts)
     return known and sum(count for _, count in counts) <= _MOST_EVENTS
 
 

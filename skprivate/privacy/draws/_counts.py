@@ -14,15 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from skprivate.privacy._contributions import (
-    FloatArray,
-    IntegerLattice,
-    add_exactly,
-    check_positive,
-    integer_gaussian_lattice,
-    integer_laplace_lattice,
-    integers,
-)
+from skprivate.privacy import _contributions
+from skprivate.privacy._contributions import FloatArray, IntegerLattice
 from skprivate.privacy._events import (
     ApproximateEvent,
     Draw,
@@ -52,7 +45,11 @@ def count_events_of(
 
 def count_lattice(noise: CountNoise, sensitivity: float, level: float, size: int) -> IntegerLattice:
     """Compute the lattice of the noise; ``level`` is a noise multiplier, or ε."""
-    make = integer_gaussian_lattice if noise == "gaussian" else integer_laplace_lattice
+    make = (
+        _contributions.integer_gaussian_lattice
+        if noise == "gaussian"
+        else _contributions.integer_laplace_lattice
+    )
     return make(sensitivity, level, size)
 
 
@@ -146,11 +143,13 @@ class CountDraws:
             Their noisy numbers, in units of ``step``.
         """
         self._require_delta("a threshold")
-        check_positive(sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size)
+        _contributions.check_positive(
+            sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size
+        )
         lattice = count_lattice(noise, sensitivity, level, size)
         limit = count_threshold(noise, lattice, own=own, most_keys=most_keys, delta=threshold_delta)
         keys = sorted(counts)
-        numbers = integers(
+        numbers = _contributions.integers(
             np.array([counts[key] for key in keys], dtype=object).reshape(len(keys), n_numbers)
         )
         events = count_events_of(noise, level, size=size, threshold_delta=threshold_delta)
@@ -165,7 +164,9 @@ class CountDraws:
         def sample(sums: NDArray[Any]) -> tuple[list[Any], FloatArray]:
             if self.dry_run:
                 return [], np.empty((0, n_numbers))
-            total = add_exactly(lattice.place(sums), self._integer_noise(noise, scale, sums.shape))
+            total = _contributions.add_exactly(
+                lattice.place(sums), self._integer_noise(noise, scale, sums.shape)
+            )
             passed = total[:, 0] >= least
             shown = [key for key, kept in zip(keys, passed, strict=True) if kept]
             return shown, lattice.to_steps(total)[passed] * step

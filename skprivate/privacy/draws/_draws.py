@@ -19,36 +19,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import (
-    WIDER,
-    FloatArray,
-    IntArray,
-    IntegerLattice,
-    Lattice,
-    add_exactly,
-    as_integers,
-    check_positive,
-    finite,
-    gaussian_lattice,
-    integer_gaussian_lattice,
-    integer_laplace_lattice,
-    integers,
-    laplace_lattice,
-    rational,
-    selection_costs,
-    selection_rate,
-    snap,
-)
-from skprivate.privacy._events import (
-    BoundedRangeEvent,
-    Draw,
-    GaussianEvent,
-    LaplaceEvent,
-    PrivacyEvent,
-    PureEvent,
-    Tape,
-    ZeroConcentratedEvent,
-)
+from skprivate.privacy import _contributions, _events
+from skprivate.privacy._contributions import FloatArray, IntArray, IntegerLattice, Lattice
+from skprivate.privacy._events import BoundedRangeEvent, Draw, LaplaceEvent, PrivacyEvent, PureEvent, Tape
 from skprivate.privacy.draws._counts import CountDraws
 from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.noise import _samplers, _selection
@@ -105,8 +78,8 @@ class Draws(MetricDraws, CountDraws):
         """
         if norm not in ("l1", "linf"):
             raise ValueError(f"norm must be 'l1' or 'linf', got {norm!r}.")
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        exact = as_integers(value)
+        _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        exact = _contributions.as_integers(value)
         size = np.size(value)
         coordinates = size if norm == "l1" else 1
         if norm == "linf":
@@ -114,9 +87,11 @@ class Draws(MetricDraws, CountDraws):
         else:
             events = {LaplaceEvent(epsilon) if size == 1 else PureEvent(epsilon, "Laplace"): 1}
         if exact is None:
-            lattice = laplace_lattice(sensitivity, epsilon, coordinates)
-            return self._noisy_reals(Draw("laplace", finite(value), sensitivity, norm, events), lattice)
-        fine = integer_laplace_lattice(sensitivity, epsilon, coordinates)
+            lattice = _contributions.laplace_lattice(sensitivity, epsilon, coordinates)
+            return self._noisy_reals(
+                Draw("laplace", _contributions.finite(value), sensitivity, norm, events), lattice
+            )
+        fine = _contributions.integer_laplace_lattice(sensitivity, epsilon, coordinates)
         return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, events, step), fine)
 
     def gaussian(
@@ -151,17 +126,19 @@ class Draws(MetricDraws, CountDraws):
             The noisy value, of the same shape.
         """
         self._require_delta("Gaussian noise")
-        check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
-        exact = as_integers(value)
+        _contributions.check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
+        exact = _contributions.as_integers(value)
         if size is None:
             size = np.size(value)
         elif np.size(value) > size:
             raise ValueError(f"value must have at most size = {size} numbers, got {np.size(value)}.")
-        events: dict[PrivacyEvent, int] = {GaussianEvent(noise_multiplier, max(size, 1)): 1}
+        events: dict[PrivacyEvent, int] = {_events.GaussianEvent(noise_multiplier, max(size, 1)): 1}
         if exact is None:
-            lattice = gaussian_lattice(sensitivity, noise_multiplier, size)
-            return self._noisy_reals(Draw("gaussian", finite(value), sensitivity, "l2", events), lattice)
-        fine = integer_gaussian_lattice(sensitivity, noise_multiplier, size)
+            lattice = _contributions.gaussian_lattice(sensitivity, noise_multiplier, size)
+            return self._noisy_reals(
+                Draw("gaussian", _contributions.finite(value), sensitivity, "l2", events), lattice
+            )
+        fine = _contributions.integer_gaussian_lattice(sensitivity, noise_multiplier, size)
         return self._noisy_integers(Draw("gaussian", exact, sensitivity, "l2", events, step), fine)
 
     def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
@@ -180,9 +157,9 @@ class Draws(MetricDraws, CountDraws):
         ndarray of int64, same shape
             Python integers where int64 does not hold them.
         """
-        array = integers(counts)
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        scale = rational(sensitivity) / rational(epsilon) * WIDER
+        array = _contributions.integers(counts)
+        _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        scale = _contributions.rational(sensitivity) / _contributions.rational(epsilon) * _contributions.WIDER
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "discrete Laplace"): 1}
         return self._noisy_counts(Draw("discrete_laplace", array, sensitivity, "l1", events, 1.0), scale)
 
@@ -203,10 +180,10 @@ class Draws(MetricDraws, CountDraws):
             Python integers where int64 does not hold them.
         """
         self._require_delta("discrete Gaussian noise")
-        array = integers(counts)
-        check_positive(sensitivity=sensitivity, rho=rho)
-        scale = rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * WIDER
-        events: dict[PrivacyEvent, int] = {ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}
+        array = _contributions.integers(counts)
+        _contributions.check_positive(sensitivity=sensitivity, rho=rho)
+        scale = _contributions.rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * _contributions.WIDER
+        events: dict[PrivacyEvent, int] = {_events.ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}
         return self._noisy_counts(Draw("discrete_gaussian", array, sensitivity, "l2", events, 1.0), scale)
 
     def select(
@@ -246,8 +223,8 @@ class Draws(MetricDraws, CountDraws):
         int, or (int, int) with ``multiplicity``, or what ``locate`` returns
             The index, or (category, member), or the candidate.
         """
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        costs, steps = selection_costs(scores, sensitivity, epsilon)
+        _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        costs, steps = _contributions.selection_costs(scores, sensitivity, epsilon)
         if costs.ndim != 1 or costs.size == 0:
             raise ValueError(f"scores must have shape (n_candidates,), got {costs.shape}.")
         if rule == "exponential":
@@ -258,7 +235,7 @@ class Draws(MetricDraws, CountDraws):
         else:
             raise ValueError(f"rule must be 'exponential' or 'permute-and-flip', got {rule!r}.")
         _selection.check_selection(costs, multiplicity, rule)
-        rate = selection_rate(epsilon, steps, monotone)
+        rate = _contributions.selection_rate(epsilon, steps, monotone)
         if multiplicity is None and locate is not None:
             raise ValueError("multiplicity must be given with locate, got None.")
         options = {
@@ -314,19 +291,19 @@ class Draws(MetricDraws, CountDraws):
         list
             A candidate for each part.
         """
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
         if not scores or len(scores) != len(multiplicity):
             raise ValueError(
                 f"scores and multiplicity must have one entry for each part, got {len(scores)} and {len(multiplicity)}."
             )
         parts = []
         for part, counts in zip(scores, multiplicity, strict=True):
-            if as_integers(part) is None:
+            if _contributions.as_integers(part) is None:
                 raise TypeError("scores must be integers.")
-            costs, steps = selection_costs(part, sensitivity, epsilon)
+            costs, steps = _contributions.selection_costs(part, sensitivity, epsilon)
             _selection.check_selection(costs, counts, "exponential")
             parts.append(costs)
-        rate = selection_rate(epsilon, steps, False)
+        rate = _contributions.selection_rate(epsilon, steps, False)
         options = {"monotone": False, "multiplicity": np.concatenate(list(multiplicity))}
         options |= {"parts": [int(np.sum(counts)) for counts in multiplicity], "located": True}
 
@@ -393,19 +370,22 @@ class Draws(MetricDraws, CountDraws):
     def _noisy_counts(self, draw: Draw, scale: Fraction) -> IntArray:
         kind, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
         noisy: IntArray = self._perform(
-            draw, lambda counts: add_exactly(counts, self._integer_noise(kind, scale, counts.shape))
+            draw,
+            lambda counts: _contributions.add_exactly(counts, self._integer_noise(kind, scale, counts.shape)),
         )
         return noisy
 
     def _noisy_integers(self, draw: Draw, lattice: IntegerLattice) -> Any:
         step: Any = draw.step
-        check_positive(step=step)
+        _contributions.check_positive(step=step)
         if math.frexp(step)[0] != 0.5:
             raise ValueError(f"step must be a power of two, got {step!r}.")
         scale = _samplers.drawable(lattice.scale)
 
         def sample(sums: NDArray[Any]) -> Any:
-            total = add_exactly(lattice.place(sums), self._integer_noise(draw.kind, scale, sums.shape))
+            total = _contributions.add_exactly(
+                lattice.place(sums), self._integer_noise(draw.kind, scale, sums.shape)
+            )
             noisy = lattice.to_steps(total) * step
             return float(noisy) if sums.ndim == 0 else noisy
 
@@ -419,7 +399,7 @@ class Draws(MetricDraws, CountDraws):
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
             # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
             noise = self._integer_noise(draw.kind, scale, array.shape)
-            noisy = snap(array, lattice.step) + noise.astype(np.float64) * lattice.step
+            noisy = _contributions.snap(array, lattice.step) + noise.astype(np.float64) * lattice.step
             return float(noisy) if array.ndim == 0 else noisy
 
         return self._perform(draw, sample)

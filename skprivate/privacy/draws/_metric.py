@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import (
-    WIDER,
-    FloatArray,
-    IntArray,
-    Lattice,
-    add_exactly,
-    check_positive,
-    finite,
-    integers,
-    rational,
-)
+from skprivate.privacy import _contributions
+from skprivate.privacy._contributions import FloatArray, IntArray, Lattice
 from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
@@ -68,7 +59,7 @@ def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
     bits = min(_FINE_BITS + cell, room)
     assert bits - cell >= _LEAST_FINE_BITS
     step = lattice_step(epsilon, bits)
-    return Lattice(step, _ROUNDED / (rational(epsilon) * Fraction(step)))
+    return Lattice(step, _ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
 
 
 def lattice_step(epsilon: float, bits: int) -> float:
@@ -258,7 +249,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
         raise ValueError(f"bounds must have finite widths, got {width!r} for the widest.")
     step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
-    return Lattice(step, 2 * units * _ROUNDED / (rational(epsilon) * Fraction(step)))
+    return Lattice(step, 2 * units * _ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
 
 
 def net_costs(
@@ -361,7 +352,7 @@ class MetricDraws:
         """
         self._require_metric("k_norm", norm)
         array = _rows(rows)
-        check_positive(epsilon=epsilon)
+        _contributions.check_positive(epsilon=epsilon)
         lattice = norm_lattice(norm, array.shape[1], epsilon)
 
         def sample(rows: FloatArray) -> FloatArray:
@@ -409,8 +400,8 @@ class MetricDraws:
         """
         self._require_metric("nearest", norm)
         array, net = _rows(rows), _rows(points, "points")
-        check_positive(epsilon=epsilon)
-        lower, upper = (finite(end) for end in bounds)
+        _contributions.check_positive(epsilon=epsilon)
+        lower, upper = (_contributions.finite(end) for end in bounds)
         if not (array.shape[1] == net.shape[1] and lower.shape == upper.shape == array.shape[1:]):
             raise ValueError(
                 f"rows, points and bounds must have the same number of columns, got {array.shape[1]}, {net.shape[1]} "
@@ -470,8 +461,8 @@ class MetricDraws:
             If the release is not metric, or if the channel costs more than ``epsilon``; nothing is drawn or spent.
         """
         self._require_metric("channel")
-        index = integers(states)
-        check_positive(epsilon=epsilon)
+        index = _contributions.integers(states)
+        _contributions.check_positive(epsilon=epsilon)
         weights = quantise_channel(channel)
         if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < weights.shape[0])):
             raise ValueError(f"states must be row numbers below {weights.shape[0]}.")
@@ -526,8 +517,8 @@ class MetricDraws:
         ndarray of int64, same shape
             Python integers where int64 does not hold them. May be negative.
         """
-        array = integers(mass)
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        array = _contributions.integers(mass)
+        _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
         self._require_metric("flow_laplace")
         if len(stars) > array.ndim or not all(
             isinstance(star, Fraction | int) and star > 0 for star in stars
@@ -539,7 +530,12 @@ class MetricDraws:
         if array.size == 0 or array.ndim == 0:
             raise ValueError(f"mass must have one axis per dimension of the grid, got shape {array.shape}.")
         kinds = [*stars, *[sensitivity] * (array.ndim - len(stars))]
-        scales = [_samplers.drawable(rational(kind) / rational(epsilon) * WIDER) for kind in kinds]
+        scales = [
+            _samplers.drawable(
+                _contributions.rational(kind) / _contributions.rational(epsilon) * _contributions.WIDER
+            )
+            for kind in kinds
+        ]
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
 
         def sample(total: NDArray[Any]) -> NDArray[Any]:
@@ -549,13 +545,15 @@ class MetricDraws:
                 flow = noise.reshape(edges)
                 if axis < len(stars):
                     moved = np.moveaxis(flow, axis, 0)
-                    first = reduce(add_exactly, moved, np.zeros(moved.shape[1:], dtype=np.int64))
+                    first = reduce(
+                        _contributions.add_exactly, moved, np.zeros(moved.shape[1:], dtype=np.int64)
+                    )
                     change = np.concatenate([-first[np.newaxis], moved])
-                    total = add_exactly(total, np.moveaxis(change, 0, axis))
+                    total = _contributions.add_exactly(total, np.moveaxis(change, 0, axis))
                     continue
                 ends = [(0, 0)] * array.ndim
                 ends[axis] = (1, 1)
-                total = add_exactly(total, -np.diff(np.pad(flow, ends), axis=axis))
+                total = _contributions.add_exactly(total, -np.diff(np.pad(flow, ends), axis=axis))
             return total
 
         options = {"stars": tuple(Fraction(star) for star in stars)} if stars else {}
@@ -565,7 +563,7 @@ class MetricDraws:
 
 
 def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:
-    array = finite(rows)
+    array = _contributions.finite(rows)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must have shape (n_units, n_features), got {array.shape}.")
     return array

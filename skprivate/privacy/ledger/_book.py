@@ -15,27 +15,10 @@ from typing import Any
 from skprivate._messages import BudgetExceededError, must_be, positive
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy.ledger import _prices, _store
 from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, require_noise, today
-from skprivate.privacy.ledger._prices import (
-    NOTHING,
-    Account,
-    Price,
-    Rule,
-    Totals,
-    conversion,
-    converted,
-    stays_apart,
-)
-from skprivate.privacy.ledger._store import (
-    DamagedLedgerError,
-    FileJournal,
-    FileStore,
-    MemoryJournal,
-    MemoryStore,
-    Record,
-    follow,
-    record,
-)
+from skprivate.privacy.ledger._prices import Account, Price, Rule, Totals
+from skprivate.privacy.ledger._store import DamagedLedgerError, FileJournal, FileStore, MemoryStore, Record
 
 #: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
 Scope = int | tuple[int, int] | None
@@ -84,7 +67,7 @@ class LedgerState:
             self.unit, self.adjacency = content.pop("account")
             if content.pop("sums_only") or _scales(self.adjacency):
                 self.rule = self._sums
-            self._enter(NOTHING, LedgerEntry.read(content))
+            self._enter(_prices.NOTHING, LedgerEntry.read(content))
         elif kind != "checkpoint" or found.number % _CHECKPOINT_EVERY:
             self._change(content)
 
@@ -114,7 +97,7 @@ class LedgerState:
 
     def spent_of(self, reservation: int) -> Price:
         """Sum what a reservation has paid for; of disjoint parts, the most of each kind of price that one has paid."""
-        spent = NOTHING
+        spent = _prices.NOTHING
         for scope in _scopes(reservation, self.entry(reservation).parts):
             if scope in self.totals:
                 spent = self.totals[scope].price().no_lower_than(spent)
@@ -124,7 +107,7 @@ class LedgerState:
         """Check that a reservation has enough left for a price, in those of its parts."""
         reserved = self.entry(reservation)
         scopes = _scopes(reservation, parts or reserved.parts)
-        totals = [self.totals.get(scope, Totals()).changed(NOTHING, price) for scope in scopes]
+        totals = [self.totals.get(scope, Totals()).changed(_prices.NOTHING, price) for scope in scopes]
         return reserved.closed is None and all(total.within(reserved.price) for total in totals)
 
     @property
@@ -154,7 +137,7 @@ class LedgerState:
     ) -> bool:
         """Refuse a price that does not fit; true where the ledger must from now on count sums only."""
         rule, sums = self.rule_for(self.adjacency or adjacency), self._sums
-        before = NOTHING if old is None else old.price
+        before = _prices.NOTHING if old is None else old.price
         totals = [
             self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)
         ]
@@ -225,7 +208,7 @@ def _scopes(reservation: int | None, parts: tuple[int, ...]) -> list[Scope]:
 
 
 Events = Sequence[dict[str, Any]]
-Journal = FileJournal | MemoryJournal
+Journal = FileJournal | _store.MemoryJournal
 
 
 class Book:
@@ -260,9 +243,9 @@ class Book:
         """Copy all records into memory, for a dry run."""
         with self.transaction(write=False) as (journal, _):
             terms, *rest = [json.loads(one.text) for one in journal.since(0)]
-        records = [record(None, terms | {"dry_run": True})]
+        records = [_store.record(None, terms | {"dry_run": True})]
         for content in rest:
-            records.append(record(records[-1], content))
+            records.append(_store.record(records[-1], content))
         return Book(MemoryStore(*records))
 
     @contextmanager
@@ -311,7 +294,7 @@ class Book:
         elif not records:
             raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
         seen = self._seen
-        for found in follow(last, records, where):
+        for found in _store.follow(last, records, where):
             if seen is not None and found.number == seen.number and found != seen:
                 raise DamagedLedgerError(
                     f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
@@ -332,7 +315,9 @@ class Book:
                 state, label, own, unit, adjacency, content["events"], adaptive, reach
             )
             # Only the parts that it sees are charged, where that is enough.
-            if not (content["parts"] and stays_apart(unit, adjacency, account.unit, account.adjacency)):
+            if not (
+                content["parts"] and _prices.stays_apart(unit, adjacency, account.unit, account.adjacency)
+            ):
                 reservation = content["reservation"]
                 content["parts"] = () if reservation is None else state.entry(reservation).parts
             return _open(journal, state, label, account, own, price, converted=text, **content)
@@ -464,12 +449,12 @@ def _counted(
         price = Price(own.epsilon * positive("reach", reach) * (1 + 2.0**-50), 0.0)
         unit, adjacency, events = str(PrivacyUnit.ROW), str(Adjacency.REPLACE_ONE), []
     try:
-        steps, text = conversion(unit, adjacency, account)
+        steps, text = _prices.conversion(unit, adjacency, account)
         pairs = [
             (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
             for event in (events if steps > 1 else ())
         ]
-        price = Price.checked(*converted(price, pairs, steps, adaptive=adaptive))
+        price = Price.checked(*_prices.converted(price, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
             f"{label} protects a {protected}, but this ledger is a budget per {account.unit} "
@@ -504,7 +489,7 @@ def _open(
         "opened": today(),
         **content,
     }
-    journal.append(record(state.last, opened))
+    journal.append(_store.record(state.last, opened))
     return entry
 
 
@@ -532,4 +517,4 @@ def _change(
     }
     if close:
         content["closed"] = old.opened
-    journal.append(record(state.last, {"kind": "close" if close else "charge", **content}))
+    journal.append(_store.record(state.last, {"kind": "close" if close else "charge", **content}))

@@ -12,15 +12,8 @@ from numbers import Integral
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from skprivate._messages import (
-    SimulatedNoiseError,
-    delta_number,
-    member,
-    must_be,
-    one_of,
-    positive,
-    rounded_up,
-)
+from skprivate import _messages
+from skprivate._messages import SimulatedNoiseError
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Price, Totals, stays_apart
 
@@ -138,7 +131,7 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     rows = [("#", "release", "ε", "δ", "unit", "day (UTC)", "by", "for", "state")]
     for entry in entries[-shown:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
-        price = (rounded_up(entry.epsilon, 4), rounded_up(entry.delta, 4))
+        price = (_messages.rounded_up(entry.epsilon, 4), _messages.rounded_up(entry.delta, 4))
         kind = f"{entry.unit}, {entry.adjacency}" + (" (converted)" if entry.converted else "")
         rows.append((str(entry.id), entry.label, *price, kind, entry.opened, entry.user, entry.note, state))
     head, *rest = (
@@ -205,31 +198,31 @@ def checked_terms(
     dry_run: Any,
 ) -> Terms:
     """Make the terms of a new ledger, or raise an error that names what is not allowed."""
-    delta = delta_number(delta)
-    epsilon = positive("epsilon", epsilon)
+    delta = _messages.delta_number(delta)
+    epsilon = _messages.positive("epsilon", epsilon)
     if composition not in COMPOSITIONS:
-        raise ValueError(must_be("composition", one_of(COMPOSITIONS), composition))
+        raise ValueError(_messages.must_be("composition", _messages.one_of(COMPOSITIONS), composition))
     if composition == "zcdp" and delta == 0:
         why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
-        raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
+        raise ValueError(_messages.must_be("delta", "positive with composition='zcdp'", delta, why))
     for name, value in (
         ("simulation", simulation),
         ("public_features", public_features),
         ("dry_run", dry_run),
     ):
         if not isinstance(value, bool):
-            raise TypeError(must_be(name, "True or False", value))
+            raise TypeError(_messages.must_be(name, "True or False", value))
     if rows_per_user is not None and (
         isinstance(rows_per_user, bool) or not isinstance(rows_per_user, Integral) or rows_per_user < 1
     ):
-        raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
+        raise ValueError(_messages.must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
     return Terms(
         identity=uuid.uuid4().hex,
         created=today(),
         epsilon=epsilon,
         delta=delta,
         account=Account(
-            unit=None if unit is None else str(member(PrivacyUnit, "unit", unit)),
+            unit=None if unit is None else str(_messages.member(PrivacyUnit, "unit", unit)),
             adjacency=None if adjacency is None else checked_relation(adjacency),
             rows_per_user=None if rows_per_user is None else int(rows_per_user),
             public_features=public_features,
@@ -248,7 +241,7 @@ def checked_relation(adjacency: Any) -> str:
     ):
         return text
     allowed = "'replace-one', 'add-remove', 'metric: ' and the name of the distance, or None"
-    raise ValueError(must_be("adjacency", allowed, adjacency))
+    raise ValueError(_messages.must_be("adjacency", allowed, adjacency))
 
 
 def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool) -> None:
@@ -301,14 +294,15 @@ class Quote:
     def __str__(self) -> str:
         count = len(self.entries)
         then = (
-            f"the ledger would then count epsilon {rounded_up(self.spent[0])}, delta {rounded_up(self.spent[1])}"
+            f"the ledger would then count epsilon {_messages.rounded_up(self.spent[0])}, "
+            f"delta {_messages.rounded_up(self.spent[1])}"
             if self.admitted
             else "more than the ledger has left"
         )
         most = "" if self.exact else "at most "
         return (
             f"{count} release{'s' * (count != 1)} for one {self.unit} ({self.adjacency}), {most}epsilon "
-            f"{rounded_up(self.epsilon)} and delta {rounded_up(self.delta)} as a sum: {then}."
+            f"{_messages.rounded_up(self.epsilon)} and delta {_messages.rounded_up(self.delta)} as a sum: {then}."
         )
 
 
@@ -358,5 +352,5 @@ class DisjointParts:
     def _checked(self, part: Any) -> int:
         whole = isinstance(part, Integral) and not isinstance(part, bool)
         if not (whole and 0 <= int(part) < self.n_parts):
-            raise ValueError(must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
+            raise ValueError(_messages.must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
         return int(part)

@@ -15,17 +15,9 @@ from typing import Any, NoReturn, TypeVar
 
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
 from skprivate.privacy._guarantee import PrivacyUnit
+from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
-from skprivate.privacy.ledger._entries import (
-    DisjointParts,
-    LedgerEntry,
-    Quote,
-    Terms,
-    checked_relation,
-    checked_terms,
-    entries_frame,
-    entries_html,
-)
+from skprivate.privacy.ledger._entries import DisjointParts, LedgerEntry, Quote, Terms
 from skprivate.privacy.ledger._prices import Price
 from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
 
@@ -175,7 +167,7 @@ class PrivacyLedger:
         simulation: bool = False,
         dry_run: bool = False,
     ) -> None:
-        terms = checked_terms(
+        terms = _entries.checked_terms(
             epsilon=epsilon,
             delta=delta,
             unit=unit,
@@ -344,7 +336,7 @@ class PrivacyLedger:
         frame : pandas.DataFrame
             One row for each entry, indexed by its number. Needs pandas.
         """
-        return entries_frame(self.entries())
+        return _entries.entries_frame(self.entries())
 
     @property
     def _terms(self) -> Terms:
@@ -573,7 +565,7 @@ class PrivacyLedger:
             adaptive,
             reach,
             unit=str(unit),  # members of enumerations are their values
-            adjacency=checked_relation(str(adjacency)),
+            adjacency=_entries.checked_relation(str(adjacency)),
             events=list(events),
             simulated=bool(simulated),
             reservation=self._reservation,
@@ -612,7 +604,7 @@ class PrivacyLedger:
         )
 
     def _repr_html_(self) -> str:
-        return f"<div><p>{html.escape(repr(self))}</p>{entries_html(self.entries())}</div>"
+        return f"<div><p>{html.escape(repr(self))}</p>{_entries.entries_html(self.entries())}</div>"
 
     def __sklearn_clone__(self) -> PrivacyLedger:
         return self

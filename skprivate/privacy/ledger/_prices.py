@@ -32,15 +32,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from skprivate._messages import delta_number, number, rounded_up
-from skprivate.privacy._events import (
-    ApproximateEvent,
-    BoundedRangeEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    PrivacyEvent,
-    PureEvent,
-    ZeroConcentratedEvent,
-)
+from skprivate.privacy import _events
+from skprivate.privacy._events import ApproximateEvent, GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.accounting._composition import compose_epsilon, rho_total
 from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
@@ -362,7 +355,7 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
     """Convert an event to inputs that differ in ``steps`` units: its noise stays, its sensitivity grows."""
     if isinstance(event, GaussianEvent):
         return GaussianEvent(event.noise_multiplier / steps * (1 - _ULP), event.size)
-    if isinstance(event, LaplaceEvent | BoundedRangeEvent | PureEvent):
+    if isinstance(event, _events.LaplaceEvent | _events.BoundedRangeEvent | _events.PureEvent):
         # Losses of neighbours in a row add up, and so do the lengths of their intervals.
         return replace(event, epsilon=event.epsilon * steps * (1 + _ULP))
     if isinstance(event, ZeroConcentratedEvent):
