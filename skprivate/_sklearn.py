@@ -49,6 +49,59 @@ MOST_STEPS = 1000
 Task = Any
 Step = Callable[..., None]
 T = TypeVar("T")
+#: The task under way, innermost last.
+_TASKS: ContextVar[list[_Steps] | None] = ContextVar("skprivate_tasks", default=None)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+#: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
+#: guarantee.
+_MISSING = (
+    "Missing values are not accepted. scikit-learn's imputers would look at private rows without a guarantee: leave "
+    "incomplete rows out by a public rule, fill in a public constant (SimpleImputer(strategy='constant', "
+    "keep_empty_features=True)), or impute within the budget (skprivate.preprocessing.PrivateImputer)."
+)
+_RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
+#: What is said instead of other libraries' words about data that hold one of these.
+_INSTEAD = {
+    "Input y contains NaN": "Input y contains NaN.",
+    "contains NaN": f"Input X contains NaN.\n{_MISSING}",
+    "Input y contains infinity": "Input y contains infinity or a value too large for dtype('float64').",
+    "contains infinity": "Input X contains infinity or a value too large for dtype('float64').",
+    "got 1D array": f"Expected 2D array, got 1D array instead.\n{_RESHAPE}",
+    "2-dimensional container": f"Expected 2D array, got 1D array instead.\n{_RESHAPE} Of pandas, X.to_frame().",
+    "got scalar": f"Expected 2D array, got scalar array instead.\n{_RESHAPE}",
+    "shape ()": "y should be a 1d array, got None or a single value. Pass the column: X['name'].",
+    "Complex data not supported": "Complex data not supported.",
+    "sparse matri": "Sparse data, or sparse data of such indices, are not supported here. Use X.toarray().",
+    "unknown categories": "Found unknown categories. Give all of them by what is publicly known.",
+    "unseen labels": "y holds labels that are not among the known ones.",
+    "could not convert string to float": "could not convert a string to float.",
+    "argument must be a string": "An argument must be a string that reads as a number, or a number.",
+    "cannot convert i128": "Integers of 128 bits are no numbers of NumPy. Cast them to 64 bits, identifiers to text.",
+}
+#: Functions of scikit-learn whose words quote data, or advise what has no guarantee, but for these beginnings.
+_QUOTING = (
+    "check_array", "_ensure_no_complex_data", "_assert_all_finite_element_wise", "_num_samples", "column_or_1d",
+    "type_of_target", "unique_labels",
+)  # fmt: skip
+_PUBLIC = re.compile(
+    r"Found array with|y should be a 1d array, got an array of shape \(\d|Expected sequence|Mix type"
+)
+_WORDS_THAT_STAY = (
+    "sklearn.base", "sklearn.callback", "sklearn.compose", "sklearn.pipeline", "sklearn.utils._available_if",
+    "sklearn.utils._metadata_requests", "sklearn.utils._param_validation", "sklearn.utils._tags",
+    "sklearn.utils.metaestimators", "sklearn.utils.multiclass", "sklearn.utils.validation",
+)  # fmt: skip
+_DATA_ERRORS = ("narwhals.exceptions", "polars.exceptions", "pyarrow.lib")
+#: joblib raises errors of other processes as its own.
+_LIBRARIES = (
+    "decimal", "joblib", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "skprivate", "sklearn"
+)  # fmt: skip
+#: Without NumPy's warnings: sums of labels, by which scikit-learn looks for NaN, overflow by somebody's label.
+_check_y = np.errstate(all="ignore")(_sklearn_check_y)
+#: Fits under way here, innermost last.
+_FITTING: ContextVar[tuple[Any, ...]] = ContextVar("skprivate_fitting", default=())
+#: Attribute with the names of those that the last fit set.
+LEARNT = "_skprivate_learnt"
 
 
 class _Steps:
@@ -77,10 +130,6 @@ class _Steps:
                 return None
             self.detailed = True
             return _Steps(self.task.begin(name, min(n_steps, MOST_STEPS)), n_steps)
-
-
-#: The task under way, innermost last.
-_TASKS: ContextVar[list[_Steps] | None] = ContextVar("skprivate_tasks", default=None)
 
 
 def _no_progress(count: int = 1) -> None:
@@ -155,53 +204,6 @@ except ImportError:  # before scikit-learn 1.9
         """Empty mixin where scikit-learn has none: nobody can listen."""
 
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-#: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
-#: guarantee.
-_MISSING = (
-    "Missing values are not accepted. scikit-learn's imputers would look at private rows without a guarantee: leave "
-    "incomplete rows out by a public rule, fill in a public constant (SimpleImputer(strategy='constant', "
-    "keep_empty_features=True)), or impute within the budget (skprivate.preprocessing.PrivateImputer)."
-)
-_RESHAPE = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
-#: What is said instead of other libraries' words about data that hold one of these.
-_INSTEAD = {
-    "Input y contains NaN": "Input y contains NaN.",
-    "contains NaN": f"Input X contains NaN.\n{_MISSING}",
-    "Input y contains infinity": "Input y contains infinity or a value too large for dtype('float64').",
-    "contains infinity": "Input X contains infinity or a value too large for dtype('float64').",
-    "got 1D array": f"Expected 2D array, got 1D array instead.\n{_RESHAPE}",
-    "2-dimensional container": f"Expected 2D array, got 1D array instead.\n{_RESHAPE} Of pandas, X.to_frame().",
-    "got scalar": f"Expected 2D array, got scalar array instead.\n{_RESHAPE}",
-    "shape ()": "y should be a 1d array, got None or a single value. Pass the column: X['name'].",
-    "Complex data not supported": "Complex data not supported.",
-    "sparse matri": "Sparse data, or sparse data of such indices, are not supported here. Use X.toarray().",
-    "unknown categories": "Found unknown categories. Give all of them by what is publicly known.",
-    "unseen labels": "y holds labels that are not among the known ones.",
-    "could not convert string to float": "could not convert a string to float.",
-    "argument must be a string": "An argument must be a string that reads as a number, or a number.",
-    "cannot convert i128": "Integers of 128 bits are no numbers of NumPy. Cast them to 64 bits, identifiers to text.",
-}
-#: Functions of scikit-learn whose words quote data, or advise what has no guarantee, but for these beginnings.
-_QUOTING = (
-    "check_array", "_ensure_no_complex_data", "_assert_all_finite_element_wise", "_num_samples", "column_or_1d",
-    "type_of_target", "unique_labels",
-)  # fmt: skip
-_PUBLIC = re.compile(
-    r"Found array with|y should be a 1d array, got an array of shape \(\d|Expected sequence|Mix type"
-)
-_WORDS_THAT_STAY = (
-    "sklearn.base", "sklearn.callback", "sklearn.compose", "sklearn.pipeline", "sklearn.utils._available_if",
-    "sklearn.utils._metadata_requests", "sklearn.utils._param_validation", "sklearn.utils._tags",
-    "sklearn.utils.metaestimators", "sklearn.utils.multiclass", "sklearn.utils.validation",
-)  # fmt: skip
-_DATA_ERRORS = ("narwhals.exceptions", "polars.exceptions", "pyarrow.lib")
-#: joblib raises errors of other processes as its own.
-_LIBRARIES = (
-    "decimal", "joblib", "narwhals", "numpy", "pandas", "polars", "pyarrow", "scipy", "skprivate", "sklearn"
-)  # fmt: skip
-
-
 def in_public_words(error):
     """Make an error of fixed words in place of another library's about data, which may quote it; None if it stays."""
     about_data = isinstance(error, ArithmeticError | TypeError | ValueError)
@@ -268,10 +270,6 @@ def as_listed(columns):
     return columns.data if isinstance(columns, UserList) else columns
 
 
-#: Without NumPy's warnings: sums of labels, by which scikit-learn looks for NaN, overflow by somebody's label.
-_check_y = np.errstate(all="ignore")(_sklearn_check_y)
-
-
 def check_class_labels(y):
     """Check classification targets without scikit-learn's warning, which tells how many labels differ."""
     with warnings.catch_warnings():
@@ -331,12 +329,6 @@ def _quote_no_table(estimator, error):
             r"Got .* instead\.$", f"Got {type(value).__name__} instead.", str(error), flags=re.DOTALL
         )
         raise InvalidParameterError(message) from None
-
-
-#: Fits under way here, innermost last.
-_FITTING: ContextVar[tuple[Any, ...]] = ContextVar("skprivate_fitting", default=())
-#: Attribute with the names of those that the last fit set.
-LEARNT = "_skprivate_learnt"
 
 
 def _fit_anew(method, estimator, args, kwargs):

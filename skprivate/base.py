@@ -42,6 +42,10 @@ PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
 }
 #: Constraint of ``delta`` for estimators whose mechanism is approximate.
 DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
+# Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So
+# an entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, widths of layers).
+# Of everything else it keeps the kind and the size only.
+_MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
 
 
 def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Method], _Method]:
@@ -320,12 +324,6 @@ class BestModelMixin(OverBlocks):
         if tags.regressor_tags is not None:
             tags.regressor_tags.poor_score = True
         return tags
-
-
-# Parameters are public by contract, but people do pass rows: as bounds, as first centres, as a list of categories. So
-# an entry keeps numbers, short strings and collections of at most four numbers (a pair of bounds, widths of layers).
-# Of everything else it keeps the kind and the size only.
-_MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
 
 
 def shown_parameters(estimator: Any) -> dict[str, str]:

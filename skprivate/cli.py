@@ -42,6 +42,8 @@ _WORDS = {
     **dict.fromkeys(("0", "0.0", "false", "no"), False),
 }
 _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
+#: Controls of a terminal, line breaks among them.
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def add_audit(groups: Any) -> None:
@@ -157,10 +159,6 @@ def _decoded(data: bytes) -> str:
         )
     except UnicodeDecodeError:
         raise ValueError("the file must be encoded in UTF-8, or in UTF-16 with a byte order mark.") from None
-
-
-#: Controls of a terminal, line breaks among them.
-_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

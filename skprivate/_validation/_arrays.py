@@ -28,6 +28,11 @@ TIMES = {
     "date", "datetime", "time", "timedelta", "Timestamp", "Timedelta", "Period", "datetime64", "timedelta64",
 }  # fmt: skip
 _SHOWN = 5
+Pairs: TypeAlias = tuple[tuple[float, float], ...]
+#: No range is wider, so that its square is a float, too.
+WIDEST = 1e150
+#: What a parameter of this kind may be.
+SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or of arrays with one number per column"
 
 
 def is_frame(X: Any) -> bool:
@@ -215,14 +220,6 @@ def _no_floats(column: npt.NDArray[Any]) -> set[str]:
         kinds = {type(value).__name__ for value in column.tolist()}
         return kinds - {"float", "int", "bool", "NoneType", "NAType"} or kinds
     return set()
-
-
-Pairs: TypeAlias = tuple[tuple[float, float], ...]
-
-#: No range is wider, so that its square is a float, too.
-WIDEST = 1e150
-#: What a parameter of this kind may be.
-SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or of arrays with one number per column"
 
 
 def check_bounds(

@@ -47,6 +47,9 @@ BagLoss = Literal["auto", "log", "squared", "poisson"]
 LOSSES = ("auto", "log", "squared", "poisson")
 #: Probabilities and Poisson means are kept away from 0 by this.
 _SMALLEST = float(np.finfo(np.float64).eps)
+BagLossName = Literal["likelihood", "log", "squared", "debiased", "easyllp"]
+#: Labels vary by no less than this share of what bag means vary by, most of which may be noise.
+_LEAST_SHARE = 0.01
 
 
 def bag_score(
@@ -310,11 +313,6 @@ def easy_loss(
         free, mean = 0.5 * scores**2, scores
     values, slope = RowProducts.of(bags).values(labels, bags.add(scores) / bags.sizes)
     return bags.add(free) / total - values, mean / total - (slope / bags.sizes)[bags.bag_of_member]
-
-
-BagLossName = Literal["likelihood", "log", "squared", "debiased", "easyllp"]
-#: Labels vary by no less than this share of what bag means vary by, most of which may be noise.
-_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,16 @@ from skprivate.audit.certificates._concentration import (
 )
 from skprivate.privacy import in_one_order, public_generator
 
+#: Entries of a report that are attributes, too.
+_KEPT = (
+    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
+    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
+)
+_SEVERAL = (
+    "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
+    "guessing the value. All of it, and by_value_, holds together."
+)
+
 
 @dataclass(frozen=True)
 class AuditReport:
@@ -76,17 +86,6 @@ class AuditReport:
             f"  information I(S;T) up to      {self.mutual_information_upper_bound:.4f} nats",
         ]
         return "\n".join(lines + [f"  note: {caveat}" for caveat in self.caveats])
-
-
-#: Entries of a report that are attributes, too.
-_KEPT = (
-    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
-    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
-)
-_SEVERAL = (
-    "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
-    "guessing the value. All of it, and by_value_, holds together."
-)
 
 
 class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimator):

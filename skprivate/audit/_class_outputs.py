@@ -13,6 +13,9 @@ from skprivate._messages import must_be
 Array = npt.NDArray[np.float64]
 #: Rounded probabilities need not add up to one.
 _ROUNDING = 0.05
+_GAPS = (
+    "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
+)
 
 
 def output_summary(
@@ -149,11 +152,6 @@ def as_labels(values: Any, name: str = "X") -> npt.NDArray[Any]:
     if kinds == ["text"]:
         return np.array([v.decode() if isinstance(v, bytes) else v for v in plain], dtype=str)
     return np.array(plain) if kinds and kinds[0] in ("booleans", "numbers") else array.astype(str)
-
-
-_GAPS = (
-    "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
-)
 
 
 def is_labels(outputs: Any) -> bool:

@@ -45,6 +45,10 @@ from skprivate.privacy import public_generator
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 _MAX_EPSILON = 50.0
+Counts = npt.NDArray[np.integer[Any]]
+#: Memberships that are less likely than this were not drawn with the stated probability.
+_IMPOSSIBLE = 1e-9
+_METHODS = ("clopper-pearson", "one-run", "one-run-fdp")
 
 
 def _unfair_p_value(epsilon: float, p_member: float, guesses: tuple[int, int], correct: int) -> float:
@@ -129,12 +133,6 @@ def _largest_refuted(refuted: Callable[[float], bool]) -> float:
         else:
             high = middle
     return low
-
-
-Counts = npt.NDArray[np.integer[Any]]
-#: Memberships that are less likely than this were not drawn with the stated probability.
-_IMPOSSIBLE = 1e-9
-_METHODS = ("clopper-pearson", "one-run", "one-run-fdp")
 
 
 # -- independent runs --------------------

@@ -71,6 +71,23 @@ CODES_LABELS = Demand(
     "any other one outside: use it without OutputCodeClassifier",
     lambda g: g.unit is not PrivacyUnit.PRIVATE_ROW,
 )
+#: Never: what they learn from private rows besides their members, and what to do instead.
+_REFUSED: dict[type | UnionType, str] = {
+    # The base of all searches, experimental ones included.
+    BaseSearchCV: "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on "
+    "folds are not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for "
+    "models that are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
+    CalibratedClassifierCV: "fits its calibrators to private targets without noise: calibrate on public rows",
+    TunedThresholdClassifierCV: "scores on private rows choose the threshold, without noise: use "
+    "FixedThresholdClassifier with a public one",
+    AdaBoostClassifier
+    | AdaBoostRegressor: "weighs or repeats rows by the errors of members on them, and keeps those "
+    "errors, without noise",
+    SelfTrainingClassifier: "keeps the training targets (transduction_), and fits whose guarantees are lost",
+    RFE: "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
+    "(and RFECV chooses by scores without noise). Use SelectFromModel, or read the total in a ledger",
+    SequentialFeatureSelector: "scores on private rows choose the features, without noise",
+}
 
 
 def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
@@ -209,25 +226,6 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield _outer(model, place)
     with_targets = place.with_rows(released=False, target=True)
     yield from _members(with_targets, model, walk, None, SEES_OTHER_TARGETS)
-
-
-#: Never: what they learn from private rows besides their members, and what to do instead.
-_REFUSED: dict[type | UnionType, str] = {
-    # The base of all searches, experimental ones included.
-    BaseSearchCV: "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on "
-    "folds are not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for "
-    "models that are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
-    CalibratedClassifierCV: "fits its calibrators to private targets without noise: calibrate on public rows",
-    TunedThresholdClassifierCV: "scores on private rows choose the threshold, without noise: use "
-    "FixedThresholdClassifier with a public one",
-    AdaBoostClassifier
-    | AdaBoostRegressor: "weighs or repeats rows by the errors of members on them, and keeps those "
-    "errors, without noise",
-    SelfTrainingClassifier: "keeps the training targets (transduction_), and fits whose guarantees are lost",
-    RFE: "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
-    "(and RFECV chooses by scores without noise). Use SelectFromModel, or read the total in a ledger",
-    SequentialFeatureSelector: "scores on private rows choose the features, without noise",
-}
 
 
 def why_refused(model: Any) -> str:

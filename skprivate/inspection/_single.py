@@ -48,28 +48,6 @@ from skprivate.preprocessing import (
 from skprivate.privacy import TO_THE_LAST_BIT, PrivacyGuarantee
 from skprivate.user_level import UserLevelSGDClassifier, UserLevelSGDRegressor
 
-
-def speaks_of_rows(encoder: Any) -> str:
-    """Explain why an encoder of scikit-learn would report a row whose category is not listed; empty if it would not."""
-    silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
-    if encoder.handle_unknown != silent:
-        return (
-            f"handle_unknown={encoder.handle_unknown!r} warns, or raises an error, where a row has a category that is "
-            f"not listed: set handle_unknown={silent!r}, or use a public encoder of skprivate.preprocessing"
-        )
-    if getattr(encoder, "drop", None) is not None:
-        return "warns, with drop, where a row has a category that is not listed: set drop=None"
-    listed = (
-        getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
-    )
-    if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
-        return (
-            "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
-            "its column become floats, which merge some of them. Use a public encoder of skprivate.preprocessing"
-        )
-    return ""
-
-
 #: Exact classes, and with which parameters. Each has its property test in tests/inspection/test_by_row.py: results do
 #: not change with the other rows, their number and order, or the layout of memory. `Normalizer` fails it with sums.
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
@@ -90,9 +68,53 @@ BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     # With an integer, whether a column has a missing entry would decide its type. A float does not go into integers.
     SimpleImputer: lambda model: model.strategy == "constant" and isinstance(model.fill_value, float),
 }  # fmt: skip
-
 #: Of scikit-learn: ``transform`` iterates over all rows together.
 _COUPLING = ("LatentDirichletAllocation", "MiniBatchNMF", "NMF")
+#: What a class may define, besides ``predict…`` and names that Python itself adds, that no fit calls.
+_HARMLESS = frozenset(("__init__", "score", "_abc_impl", "__annotate__", "__annotate_func__"))
+_DESCRIPTORS = (property, classmethod, staticmethod)
+#: Methods that see rows.
+_LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
+_NOTHING_ELSE = "knows nothing else that is private"
+_SCALE = (
+    "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
+    "budget"
+)
+_PLAIN = "its fit takes statistics of private rows without noise"
+#: scikit-learn's estimators that learn from X and ignore y.
+_FEATURES_ONLY: dict[str, str] = {
+    **dict.fromkeys((
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
+    ), _SCALE),
+    **dict.fromkeys((
+        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
+        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
+        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
+        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
+        "TruncatedSVD", "VarianceThreshold",
+    ), _PLAIN),
+}  # fmt: skip
+
+
+def speaks_of_rows(encoder: Any) -> str:
+    """Explain why an encoder of scikit-learn would report a row whose category is not listed; empty if it would not."""
+    silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
+    if encoder.handle_unknown != silent:
+        return (
+            f"handle_unknown={encoder.handle_unknown!r} warns, or raises an error, where a row has a category that is "
+            f"not listed: set handle_unknown={silent!r}, or use a public encoder of skprivate.preprocessing"
+        )
+    if getattr(encoder, "drop", None) is not None:
+        return "warns, with drop, where a row has a category that is not listed: set drop=None"
+    listed = (
+        getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
+    )
+    if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
+        return (
+            "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
+            "its column become floats, which merge some of them. Use a public encoder of skprivate.preprocessing"
+        )
+    return ""
 
 
 def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
@@ -163,14 +185,6 @@ def _couples(model: Any) -> bool:
     )
 
 
-#: What a class may define, besides ``predict…`` and names that Python itself adds, that no fit calls.
-_HARMLESS = frozenset(("__init__", "score", "_abc_impl", "__annotate__", "__annotate_func__"))
-_DESCRIPTORS = (property, classmethod, staticmethod)
-#: Methods that see rows.
-_LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
-_NOTHING_ELSE = "knows nothing else that is private"
-
-
 def _encoder(model: Any) -> str:
     if isinstance(model.categories, str):
         return "learns the categories that occur: give them by categories=[...], from what is publicly known"
@@ -204,25 +218,6 @@ _NO_DATA: dict[type, Callable[[Any], str]] = {
     OneHotEncoder: _encoder,
     OrdinalEncoder: _encoder,
     SimpleImputer: _imputer,
-}  # fmt: skip
-
-_SCALE = (
-    "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
-    "budget"
-)
-_PLAIN = "its fit takes statistics of private rows without noise"
-#: scikit-learn's estimators that learn from X and ignore y.
-_FEATURES_ONLY: dict[str, str] = {
-    **dict.fromkeys((
-        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
-    ), _SCALE),
-    **dict.fromkeys((
-        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
-        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
-        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
-        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
-        "TruncatedSVD", "VarianceThreshold",
-    ), _PLAIN),
 }  # fmt: skip
 
 

@@ -24,6 +24,11 @@ LABELS_ONLY = (
     RandomBagClassifier,
     aggregate.RandomBagRegressor,
 )
+_PLAIN = (type, str, bytes, int, float, complex, FunctionType, BuiltinFunctionType, ModuleType, type(None))
+#: What composites of scikit-learn fit for themselves: the set of labels, and functions that were given.
+_HELPERS = (FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer)
+#: How an object was found: by a parameter, an attribute of a composite, or one of a single estimator.
+_PARAMETER, _COMPOSITE, _SINGLE = "parameter", "composite", "single"
 
 
 class Role(StrEnum):
@@ -176,13 +181,6 @@ def check_widths(steps: Iterable[Step]) -> None:
 
 #: From a model and its place to its steps.
 Walk = Callable[[Any, Place], Iterator[Step]]
-
-
-_PLAIN = (type, str, bytes, int, float, complex, FunctionType, BuiltinFunctionType, ModuleType, type(None))
-#: What composites of scikit-learn fit for themselves: the set of labels, and functions that were given.
-_HELPERS = (FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer)
-#: How an object was found: by a parameter, an attribute of a composite, or one of a single estimator.
-_PARAMETER, _COMPOSITE, _SINGLE = "parameter", "composite", "single"
 
 
 class Tally:

@@ -22,6 +22,18 @@ from skprivate.privacy.noise import FloatArray
 
 OutOfBounds: TypeAlias = Literal["clip", "raise"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
+_ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
+# Rounding may move a projected row outside by this factor; it is not refused.
+_EDGE_FACTOR = 1 + 2.0**-40
+# Beyond this error over ε rows are clipped, not projected (docs/theory/metric.md, Theorem 10).
+_MOST_ERROR = 2.0**-33
+#: Mean radius of the Earth in km (IUGG).
+EARTH_RADIUS = 6371.0088
+#: Up to this angle from its centre the flat map lengthens noise, on the way back, less than the third dimension of
+#: space, which costs 3π/8 = 1.18.
+_MAX_FLAT_ANGLE = math.radians(40.0)
+_LATITUDE, _LONGITUDE = {"lat", "latitude"}, {"lon", "long", "lng", "longitude"}
+METRIC = "great-circle distance in km"
 
 
 def lengths(X: FloatArray, norm: Norm) -> FloatArray:
@@ -73,13 +85,6 @@ class Box:
 def block_to_unit(block: tuple[FloatArray, Any], box: Box) -> tuple[FloatArray, Any]:
     """Scale the numeric rows of a block to the unit cube."""
     return box.to_unit(block[0]), block[1]
-
-
-_ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
-# Rounding may move a projected row outside by this factor; it is not refused.
-_EDGE_FACTOR = 1 + 2.0**-40
-# Beyond this error over ε rows are clipped, not projected (docs/theory/metric.md, Theorem 10).
-_MOST_ERROR = 2.0**-33
 
 
 @dataclass(frozen=True)
@@ -227,16 +232,6 @@ def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -
     if not bool(np.all((lower < center) & (center < upper))):
         raise ValueError(f"the radius of bounds, {radius:g}, is lost beside its center in float64.")
     return Box(lower, upper) if bounds.norm == "linf" else BallBox(lower, upper, center, radius, bounds.norm)
-
-
-#: Mean radius of the Earth in km (IUGG).
-EARTH_RADIUS = 6371.0088
-#: Up to this angle from its centre the flat map lengthens noise, on the way back, less than the third dimension of
-#: space, which costs 3π/8 = 1.18.
-_MAX_FLAT_ANGLE = math.radians(40.0)
-
-_LATITUDE, _LONGITUDE = {"lat", "latitude"}, {"lon", "long", "lng", "longitude"}
-METRIC = "great-circle distance in km"
 
 
 class DegreesWarning(UserWarning):

@@ -23,6 +23,10 @@ MOST_ENTRIES = 2**26
 
 #: A family over rows in memory, whose enumeration comes in parts that do not depend on the rows.
 Family: TypeAlias = CutIntersections | Intersections
+#: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.
+MOST_PAIRS = 20_000
+#: Largest number of hypotheses times rows for strategy "auto".
+MOST_WORK = 10**12
 
 
 def cuts_of(
@@ -118,12 +122,6 @@ def _width(make: Callable[..., Family]) -> int:
     """Count the candidates that each row is compared with."""
     options = make.keywords  # type: ignore[attr-defined]
     return len(options["pairs"]) if "pairs" in options else len(options["cuts"].thresholds)
-
-
-#: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.
-MOST_PAIRS = 20_000
-#: Largest number of hypotheses times rows for strategy "auto".
-MOST_WORK = 10**12
 
 
 def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -> tuple[int, int]:

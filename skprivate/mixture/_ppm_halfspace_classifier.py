@@ -36,6 +36,8 @@ MOST_HALFSPACES = 5
 #: "auto" takes a descent if the largest principal variances, as many as a search has halfspaces, hold less than the
 #: first part of all (in 10 columns or fewer they hold more), and if it loses less than the second part.
 SEEN, LOST = 0.5, 0.9
+#: Part of a constraint's largest coefficient below which others are rounding errors.
+_NEGLIGIBLE = 1e-9
 
 
 def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
@@ -529,10 +531,6 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         # that encloses the public training rows exactly need not do that.
         tags.classifier_tags.poor_score = True
         return tags
-
-
-#: Part of a constraint's largest coefficient below which others are rounding errors.
-_NEGLIGIBLE = 1e-9
 
 
 def export_text(classifier: Any, *, feature_names: Any = None, digits: int = 4) -> str:

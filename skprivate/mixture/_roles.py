@@ -23,6 +23,10 @@ from skprivate.privacy import warn_caller
 
 #: Pairs of labels whose larger one is private by custom (0 == False, 1 == True).
 _CUSTOMARY = ({0, 1}, {-1, 1})
+#: Largest number of labels that is collected from a block; two are allowed.
+MOST_LABELS = 20
+#: Numbers of rows of each label, among those that are marked private and others.
+LabelCounts = dict[tuple[Any, bool], int]
 
 
 class ProtectedLabelWarning(UserWarning):
@@ -199,10 +203,6 @@ def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeigh
     )
 
 
-#: Largest number of labels that is collected from a block; two are allowed.
-MOST_LABELS = 20
-
-
 def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem, Roles]:
     """Make the problem of all rows, and their roles; the estimator learns the columns."""
     assign = partial(
@@ -277,10 +277,6 @@ def _read_block(block: SplitBlock, blank: Any, names: Any, public: dict[str, Any
         blank, block.X, _validation.read_labels(y, **public), dtype=np.float64, reset=False
     )
     return LabelledRows(X, y, None if private is None else check_mask(private, y))
-
-
-#: Numbers of rows of each label, among those that are marked private and others.
-LabelCounts = dict[tuple[Any, bool], int]
 
 
 def label_counts(rows: LabelledRows) -> LabelCounts:

@@ -35,6 +35,26 @@ from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 WORDS = 254
 #: Number of rows that are compared with all cuts of a direction at a time.
 ROWS = 16 * 8 * WORDS
+#: Least number of directions of the joint draw.
+FEWEST_DIRECTIONS = 32
+#: Largest number of directions in one move, and of public points for its quantiles.
+MOVE_DIRECTIONS = 768
+MOVE_POINTS = 10_000
+#: Largest number of public points for the quantiles of the joint draw.
+CUT_POINTS = 100_000
+#: Steps to a neighbouring direction, in units of its largest coordinate.
+MOVE_STEPS = (0.5, 1.0, 0.25)
+#: Largest number of rows times groups of directions in the joint draw (public rows).
+MOST_WORK = 4 * 10**9
+#: Planned bounds on the expected loss of a draw, as a fraction of the rows of a class. They hold if the best hypothesis
+#: is the only good one; on real data losses are smaller.
+JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.087, 0.0525, 0.25
+MOST_MOVES = 4
+MOST_JOINT = 3
+#: Least and largest part of ε for joint draw and moves where turns follow them.
+LEAST_SHARE, LARGEST_SHARE = 0.25, 0.5
+#: Weight of staying in a turn before the last, over that of all turned halfspaces.
+STAY = 0.1
 
 
 class Fan(NamedTuple):
@@ -108,28 +128,6 @@ def fans(directions: Floats) -> list[Fan]:
         if not left.any():
             break
     return found
-
-
-#: Least number of directions of the joint draw.
-FEWEST_DIRECTIONS = 32
-#: Largest number of directions in one move, and of public points for its quantiles.
-MOVE_DIRECTIONS = 768
-MOVE_POINTS = 10_000
-#: Largest number of public points for the quantiles of the joint draw.
-CUT_POINTS = 100_000
-#: Steps to a neighbouring direction, in units of its largest coordinate.
-MOVE_STEPS = (0.5, 1.0, 0.25)
-#: Largest number of rows times groups of directions in the joint draw (public rows).
-MOST_WORK = 4 * 10**9
-#: Planned bounds on the expected loss of a draw, as a fraction of the rows of a class. They hold if the best hypothesis
-#: is the only good one; on real data losses are smaller.
-JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.087, 0.0525, 0.25
-MOST_MOVES = 4
-MOST_JOINT = 3
-#: Least and largest part of ε for joint draw and moves where turns follow them.
-LEAST_SHARE, LARGEST_SHARE = 0.25, 0.5
-#: Weight of staying in a turn before the last, over that of all turned halfspaces.
-STAY = 0.1
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,14 @@ from skprivate.model_selection._scoring import Rows
 from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
 from skprivate.privacy.draws import run_tape
 
+#: Output, filters of warnings and records are of the whole process: two threads would give them back in disorder.
+_ALONE = threading.RLock()
+#: A budget that refuses nothing, for trials.
+_UNBOUNDED = (1e300, 1.0 - 2.0**-53)
+#: More than the rounding error of floating-point sums of a few prices.
+_ROUNDING = 1 + 2.0**-40
+_Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
+
 
 @dataclass(frozen=True)
 class FitPrice:
@@ -119,10 +127,6 @@ def fit_price(
     )
 
 
-#: Output, filters of warnings and records are of the whole process: two threads would give them back in disorder.
-_ALONE = threading.RLock()
-
-
 class _Nowhere(io.TextIOBase):
     """A file that keeps nothing."""
 
@@ -150,13 +154,6 @@ def unseen() -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
-
-
-#: A budget that refuses nothing, for trials.
-_UNBOUNDED = (1e300, 1.0 - 2.0**-53)
-#: More than the rounding error of floating-point sums of a few prices.
-_ROUNDING = 1 + 2.0**-40
-_Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
 
 
 @dataclass

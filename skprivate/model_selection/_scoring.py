@@ -25,6 +25,17 @@ from skprivate.preprocessing import PrivatePipeline
 from skprivate.privacy import Adjacency, LaplaceEvent, PrivacyEvent, PureEvent, Repetitions, SearchPlan
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+#: Steps of a score's range, and what one unit counts for in the noisy number of units beside the sum, as powers of two.
+_BITS, _COUNT_BITS = 30, 27
+#: Names of scores, and their bounds where they have some by themselves.
+SCORES: dict[str, tuple[float, float] | None] = {
+    "accuracy": (0.0, 1.0),
+    "neg_brier_score": (-2.0, 0.0),
+    "neg_log_loss": None,
+    "neg_mean_absolute_error": None,
+    "neg_mean_squared_error": None,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,19 +120,6 @@ def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> 
     return Parts(
         rows.take(train), rows.take(held_out), sizes, ids is not None, int(codes.max()) + 1 if by_user else n
     )
-
-
-FloatArray = NDArray[np.float64]
-#: Steps of a score's range, and what one unit counts for in the noisy number of units beside the sum, as powers of two.
-_BITS, _COUNT_BITS = 30, 27
-#: Names of scores, and their bounds where they have some by themselves.
-SCORES: dict[str, tuple[float, float] | None] = {
-    "accuracy": (0.0, 1.0),
-    "neg_brier_score": (-2.0, 0.0),
-    "neg_log_loss": None,
-    "neg_mean_absolute_error": None,
-    "neg_mean_squared_error": None,
-}
 
 
 def _of_probabilities(name: str, classes: Any, p: FloatArray, y: NDArray[Any]) -> FloatArray:

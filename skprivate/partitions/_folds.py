@@ -42,6 +42,10 @@ READ_LABELS = (StratifiedKFold, StratifiedGroupKFold, StratifiedShuffleSplit, Re
 READ_POSITIONS = (KFold, RepeatedKFold, ShuffleSplit, LeaveOneOut, LeavePOut, TimeSeriesSplit)
 READ_THE_SET_OF_GROUPS = (GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
 UNITS = (PrivacyUnit.USER, PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW, PrivacyUnit.LABEL)
+#: No empty fold of a smaller probability is chance.
+_NO_CHANCE = 1e-6
+#: Users of blocks are counted up to this number.
+_SOME = 1 << 12
 
 
 class UserKFold(BaseCrossValidator):
@@ -259,12 +263,6 @@ class UserKFold(BaseCrossValidator):
             raise ValueError(
                 must_be("key", "another one than that of the folds around these", self.key, advice)
             )
-
-
-#: No empty fold of a smaller probability is chance.
-_NO_CHANCE = 1e-6
-#: Users of blocks are counted up to this number.
-_SOME = 1 << 12
 
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:

@@ -20,6 +20,7 @@ Contribution = Callable[[Any], NDArray[Any]]
 #: Keys in ascending order, and how often each occurs.
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 Part = TypeVar("Part")
+FloatArray = NDArray[np.float64]
 
 
 class Partitions(ABC):
@@ -272,9 +273,6 @@ class InMemory(Partitions):
         beside: Sequence[Any] | None = None,
     ) -> Part:
         return part(self.block, *beside_block(beside, 0))
-
-
-FloatArray = NDArray[np.float64]
 
 
 def linear_rows(X: FloatArray, coef: FloatArray, intercept: FloatArray | float = 0.0) -> FloatArray:

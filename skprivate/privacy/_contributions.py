@@ -42,6 +42,14 @@ _FINEST_BITS, _COARSEST_BITS = 33, 48
 _SCORE_BITS = 20
 _INTEGER_LIMIT = 2**60
 _SCORE_LIMIT = float(_INTEGER_LIMIT)
+#: A contribution of norm 1 has 2³⁰ steps: squares of norms fit into int64, and 2³² units add up in int64.
+CONTRIBUTION_BITS = 30
+#: The step of unit contributions.
+CONTRIBUTION_STEP = 2.0**-CONTRIBUTION_BITS
+_SAFE = 2**62
+# Between these, squares of a vector's entries neither overflow nor lose anything that counts by underflow: what is
+# lost is below n·2⁻¹⁰⁷⁵, and n·2⁻¹⁷⁵ of the whole.
+_LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**900
 
 
 class Lattice(NamedTuple):
@@ -226,16 +234,6 @@ def _step(scale: float, coordinates: int) -> float:
     if step < 2.0**-1000:
         raise ValueError("the noise scale is too small for float64: rescale the statistic.")
     return step
-
-
-#: A contribution of norm 1 has 2³⁰ steps: squares of norms fit into int64, and 2³² units add up in int64.
-CONTRIBUTION_BITS = 30
-#: The step of unit contributions.
-CONTRIBUTION_STEP = 2.0**-CONTRIBUTION_BITS
-_SAFE = 2**62
-# Between these, squares of a vector's entries neither overflow nor lose anything that counts by underflow: what is
-# lost is below n·2⁻¹⁰⁷⁵, and n·2⁻¹⁷⁵ of the whole.
-_LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**900
 
 
 def exact_sum(

@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 GAUSSIAN_LATTICE_TV = 2.0**-66
 #: Float64 has fewer digits below about 2⁻¹⁰²².
 _LEAST_EXACT = 2.0**-1000
+#: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
+Tape = Any
+_RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
 
 
 @dataclass(frozen=True)
@@ -311,12 +314,6 @@ class Draw:
     options: dict[str, Any] = field(default_factory=dict)
     categories: Callable[[], list[int]] | None = None
     keys: tuple[Any, ...] | None = None
-
-
-#: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
-Tape = Any
-
-_RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
 
 
 def running_tape() -> Tape | None:

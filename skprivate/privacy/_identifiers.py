@@ -47,6 +47,21 @@ KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("bytes", (bytes,)),
     ("uuid", (UUID,)),
 )
+#: Number of kinds of identifiers.
+N_KINDS = len(KINDS) + 1
+#: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
+_DIGITS = 10
+#: Of an estimator: what does not decide how it maps rows.
+_OF_SKLEARN = ("_skl", "_metadata", "_skprivate_learnt")
+_BESIDE = (
+    "feature_names_in_",
+    "ledger",
+    "n_features_in_",
+    "n_jobs",
+    "privacy_guarantee_",
+    "random_state",
+    "verbose",
+)
 
 
 def encode_identifiers(
@@ -207,10 +222,6 @@ def several_kinds(found: str, name: str = "user_ids") -> TypeError:
     return TypeError(_refusal(name, found, is_float=False))
 
 
-#: Number of kinds of identifiers.
-N_KINDS = len(KINDS) + 1
-
-
 def _instants(ids: Any) -> Any:
     """Convert times of pandas with a time zone to instants; NumPy converts those of others by itself."""
     times = getattr(ids, "dt", ids)
@@ -315,21 +326,6 @@ def _missing(name: str) -> ValueError:
 def _refusal(name: str, got: str, *, is_float: bool) -> str:
     gaps = f" pandas makes floats of integers with gaps. {_NOBODY}, and convert identifiers to integers or strings."
     return f"{name} must hold {ALLOWED}, got entries of type {got}.{gaps if is_float else ''}"
-
-
-#: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
-_DIGITS = 10
-#: Of an estimator: what does not decide how it maps rows.
-_OF_SKLEARN = ("_skl", "_metadata", "_skprivate_learnt")
-_BESIDE = (
-    "feature_names_in_",
-    "ledger",
-    "n_features_in_",
-    "n_jobs",
-    "privacy_guarantee_",
-    "random_state",
-    "verbose",
-)
 
 
 def fingerprint(*values: Any) -> str:

@@ -17,6 +17,13 @@ _SHOWN = (
     "closed", "simulated", "reservation", "note",
 )  # fmt: skip
 _DETAILS = ("data", "parameters", "user", "host", "process_id")
+_THEOREMS = {
+    "basic": "sums of (ε, δ) are a fully adaptive filter (Rogers, Roth, Ullman and Vadhan 2016)",
+    "zcdp": "zero-concentrated privacy is a fully adaptive filter (Feldman and Zrnic 2021)",
+    "filter": "sums of (ε, δ) and of ρ are fully adaptive filters, with half of δ each (Rogers et al. 2016; Feldman "
+    "and Zrnic 2021)",
+}
+Audit = EstimatorAudit | ViolationReport
 
 
 def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, float]]:
@@ -85,14 +92,6 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
     )
 
 
-_THEOREMS = {
-    "basic": "sums of (ε, δ) are a fully adaptive filter (Rogers, Roth, Ullman and Vadhan 2016)",
-    "zcdp": "zero-concentrated privacy is a fully adaptive filter (Feldman and Zrnic 2021)",
-    "filter": "sums of (ε, δ) and of ρ are fully adaptive filters, with half of δ each (Rogers et al. 2016; Feldman "
-    "and Zrnic 2021)",
-}
-
-
 def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, Any]:
     """Convert a ledger to plain data; accounts, machines, parameters and its file only with ``details``."""
     steps = spent_after_each(ledger)
@@ -120,9 +119,6 @@ def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, A
         ],
         "entries": entries,
     }
-
-
-Audit = EstimatorAudit | ViolationReport
 
 
 def audit_facts(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> dict[str, Any]:

@@ -15,6 +15,23 @@ from skprivate.report._style import items
 
 #: With more entries the table is folded on the screen.
 _FOLDED = 25
+_SIGN = (
+    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
+    "<div>Released by, date</div></section>"
+)
+_NO_LEDGER = (
+    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
+    "here.</p>"
+)
+_NO_AUDIT = (
+    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
+    "show that a guarantee is wrong, and never that it is right.</p>"
+)
+_VERDICTS = {
+    "holds": "The guarantee holds under the assumptions below.",
+    "caution": "Look at this before you sign.",
+    "stop": "NOT VALID FOR RELEASE",
+}
 
 
 def page(facts: Mapping[str, Any]) -> str:
@@ -45,25 +62,6 @@ def page(facts: Mapping[str, Any]) -> str:
         "holds its own data as JSON.",
         f'<script type="application/json" id="privacy-report">{twin}</script>',
     )
-
-
-_SIGN = (
-    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
-    "<div>Released by, date</div></section>"
-)
-_NO_LEDGER = (
-    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
-    "here.</p>"
-)
-_NO_AUDIT = (
-    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
-    "show that a guarantee is wrong, and never that it is right.</p>"
-)
-_VERDICTS = {
-    "holds": "The guarantee holds under the assumptions below.",
-    "caution": "Look at this before you sign.",
-    "stop": "NOT VALID FOR RELEASE",
-}
 
 
 def _head(facts: Mapping[str, Any]) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 from skprivate._messages import rounded_down, rounded_up, visible
 
 STYLE = "\n" + resources.files("skprivate.report").joinpath("report_style.css").read_text(encoding="utf-8")
+Points = Sequence[tuple[float, float]]
+_WIDTH, _HEIGHT, _BAR = 400, 330, 560
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 46
 
 
 def document(title: str, body: str, footer: str, more: str = "") -> str:
@@ -90,12 +93,6 @@ def table(
     top = "".join(f"<th{kinds.get(k, '')}>{text(name)}</th>" for k, name in enumerate(head))
     body = "".join("<tr>" + "".join(cell(k, value) for k, value in enumerate(row)) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-Points = Sequence[tuple[float, float]]
-
-_WIDTH, _HEIGHT, _BAR = 400, 330, 560
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 46
 
 
 def trade_off_chart(

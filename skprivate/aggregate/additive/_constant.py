@@ -20,6 +20,13 @@ from skprivate.aggregate._losses import FloatArray, Interval, SquaredLoss
 from skprivate.aggregate.additive._design import CellDesign, constant_start
 from skprivate.privacy import public_generator, warn_caller
 
+#: Standard errors by which a fit must seem better than the constant. One whose penalties were estimated from the same
+#: noise is conservative already.
+ESTIMATED_PENALTY_MARGIN, GIVEN_PENALTY_MARGIN = 0.0, 1.0
+#: A fit that is worse than the constant by this number of standard errors warns.
+_WARNING_MARGIN = 3.0
+_SHARES = np.linspace(0.0, 1.0, 21)
+
 
 @dataclass(frozen=True, eq=False)
 class LabelSums:
@@ -120,14 +127,6 @@ class LabelSums:
         rows = scale * rng.standard_normal(scale.shape)
         sampled: FloatArray = self.design.scatter(rows)[:, :-1]
         return sampled + np.sqrt(self.noise) * rng.standard_normal(sampled.shape)
-
-
-#: Standard errors by which a fit must seem better than the constant. One whose penalties were estimated from the same
-#: noise is conservative already.
-ESTIMATED_PENALTY_MARGIN, GIVEN_PENALTY_MARGIN = 0.0, 1.0
-#: A fit that is worse than the constant by this number of standard errors warns.
-_WARNING_MARGIN = 3.0
-_SHARES = np.linspace(0.0, 1.0, 21)
 
 
 def share_to_keep(

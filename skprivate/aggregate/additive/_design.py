@@ -36,6 +36,13 @@ _ROWS_PER_JOINT_VALUE = 16
 _BLOCK = 1 << 14
 #: Rows looked at to decide whether merging equal rows can pay.
 _MERGE_SAMPLE = 1 << 16
+#: Rough costs that decide whether a dense factor pays: one floating-point operation of a Cholesky factorisation, one
+#: gather and scatter of a row, and the passes over the rows that the factor saves.
+_SECONDS_PER_FLOP = 1e-10
+_SECONDS_PER_GATHER = 1e-8
+_PASSES_SAVED = 100
+#: Most cells of a factor that leaves others out.
+_PART_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,15 +346,6 @@ def _sum_by_code(codes: NDArray[Any], values: FloatArray, span: int) -> FloatArr
     for rows in _blocks(codes.size, block):
         out += np.bincount(codes[rows], weights=values[rows], minlength=span)
     return out
-
-
-#: Rough costs that decide whether a dense factor pays: one floating-point operation of a Cholesky factorisation, one
-#: gather and scatter of a row, and the passes over the rows that the factor saves.
-_SECONDS_PER_FLOP = 1e-10
-_SECONDS_PER_GATHER = 1e-8
-_PASSES_SAVED = 100
-#: Most cells of a factor that leaves others out.
-_PART_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)

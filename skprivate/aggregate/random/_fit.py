@@ -35,6 +35,12 @@ _SMALLEST_PROBABILITY = 1e-4
 _EXACT_SIZE = 64
 #: Variance of rounding to whole numbers: counts with less noise than that are as good as exact.
 _ROUNDING = 1 / 12
+Likelihood = Literal["likelihood", "log", "easyllp"]
+#: Updates of the penalty by marginal likelihood.
+_PENALTY_UPDATES = 6
+LARGEST_ALPHA = 1e6
+#: Prior log-odds of standard deviation 3, in place of a free intercept where the labels are noisy.
+_NOISY_INTERCEPT_PENALTY = 1 / 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,14 +151,6 @@ def noisy_count_likelihood(
     by_variance = 0.5 * (1 / total - (residual / total) ** 2)
     member = bags.bag_of_member
     return values, spread * (by_mean[member] + by_variance[member] * (1 - 2 * positive))
-
-
-Likelihood = Literal["likelihood", "log", "easyllp"]
-#: Updates of the penalty by marginal likelihood.
-_PENALTY_UPDATES = 6
-LARGEST_ALPHA = 1e6
-#: Prior log-odds of standard deviation 3, in place of a free intercept where the labels are noisy.
-_NOISY_INTERCEPT_PENALTY = 1 / 9
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,13 @@ from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
 from skprivate.aggregate.tables._columns import QuantileSketch
 
 Quadratic = Literal["squared", "debiased"]
+#: Buckets of a column, about.
+_N_BUCKETS = 16
+#: Buckets are tried where all columns together, and all their numbers, are no more than this.
+_MOST_COLUMNS = 600
+_MOST_NUMBERS = 5e7
+#: Directions of less than this share of the largest variance are left out of the prior that follows variance.
+_LEAST_VARIANCE_SHARE = 1e-9
 
 
 def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
@@ -184,15 +191,6 @@ class _Ridge:
         error = 2.0 * math.sqrt(noise) * math.sqrt(explained + optimism)
         advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
         return _constant.share_to_keep(estimate, error, gain, margin=margin, advice=advice)
-
-
-#: Buckets of a column, about.
-_N_BUCKETS = 16
-#: Buckets are tried where all columns together, and all their numbers, are no more than this.
-_MOST_COLUMNS = 600
-_MOST_NUMBERS = 5e7
-#: Directions of less than this share of the largest variance are left out of the prior that follows variance.
-_LEAST_VARIANCE_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,12 @@ _ROWS_FOR_CROSSES = 300
 _MOST_PAIRS = 100
 #: Rows of a cross's bag for each unit of noise variance, at least: bags below say nothing one by one.
 _ROWS_FOR_BAG = 0.1
+#: More different integers than this are numbers.
+_MOST_CLASSES = 20
+#: What ``classes="auto"`` finds beside the set of labels.
+_CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
+#: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
+_LabelSummary = tuple[frozenset[str], frozenset[Any]]
 
 
 def _cell_sums(
@@ -328,12 +334,6 @@ def _list_some(values: Sequence[str]) -> str:
     return ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
 
 
-#: More different integers than this are numbers.
-_MOST_CLASSES = 20
-#: What ``classes="auto"`` finds beside the set of labels.
-_CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
-
-
 def make_curated_bags(
     X: Any,
     y: Any,
@@ -521,10 +521,6 @@ def _is_auto(classes: Any) -> bool:
     if isinstance(classes, str) and classes != "auto":
         raise ValueError(f"classes must be 'auto', None or a sequence of labels, got {classes!r}.")
     return isinstance(classes, str)
-
-
-#: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
-_LabelSummary = tuple[frozenset[str], frozenset[Any]]
 
 
 def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:

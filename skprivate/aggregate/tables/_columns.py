@@ -26,6 +26,10 @@ _SIGN = np.uint64(1 << 63)
 
 KeyArray = NDArray[np.uint64]
 Interval = tuple[KeyArray, KeyArray]
+CodeArray = NDArray[np.int32]
+#: Code of a value that was not there when the column was learned.
+UNKNOWN = -1
+_EXACT_TYPES = (str, bool, int, float, type(None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +140,6 @@ def _merge_cells(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple
 
 def _numbers(keys: KeyArray) -> NDArray[np.float64]:
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
-
-
-CodeArray = NDArray[np.int32]
-#: Code of a value that was not there when the column was learned.
-UNKNOWN = -1
-
-_EXACT_TYPES = (str, bool, int, float, type(None))
 
 
 @dataclass(frozen=True)

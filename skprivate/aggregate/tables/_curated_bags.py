@@ -24,6 +24,23 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 TABLE, RARE, COUNT, SUM, NOISE = "table", "rare", "count", "label_sum", "noise_variance"
 #: Sums of the same labels in another order differ by rounding only.
 _ROUNDING = 1e-9
+NO_PRIVACY = "labels are released in aggregates without noise"
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
+    "post-processing of the bags (Theorem 1)"
+)
+STATED_ASSUMPTION = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED_ASSUMPTION = "the supplier of the tables stated no guarantee: none is promised"
+ASSUMPTIONS = (
+    "features, and with them bag membership and counts, are public",
+    PUBLIC_LABELS,
+    "labels of different rows belong to different people",
+)
+_FROM_FRAMES = (
+    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
+)
+#: Of numbers, which have no classes.
+NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def tables_to_frame(
@@ -178,25 +195,6 @@ def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums
 
 def _describe(names: Sequence[str]) -> str:
     return f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
-
-
-NO_PRIVACY = "labels are released in aggregates without noise"
-THEOREM = (
-    "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
-    "post-processing of the bags (Theorem 1)"
-)
-STATED_ASSUMPTION = "the guarantee is stated by the supplier of the tables, not computed here"
-NOTHING_STATED_ASSUMPTION = "the supplier of the tables stated no guarantee: none is promised"
-ASSUMPTIONS = (
-    "features, and with them bag membership and counts, are public",
-    PUBLIC_LABELS,
-    "labels of different rows belong to different people",
-)
-_FROM_FRAMES = (
-    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
-)
-#: Of numbers, which have no classes.
-NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:

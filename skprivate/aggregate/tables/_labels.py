@@ -34,6 +34,30 @@ _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 _SIGNIFICANT_ERRORS = 4.0
 #: Integers are subtracted as integers in intervals up to this width.
 _WIDEST_EXACT = 1 << 62
+NoiseName = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
+MECHANISMS = ("auto", "laplace", "gaussian", "discrete_gaussian")
+#: Integer noise beyond this scale is not sampled.
+_LARGEST_SCALE = 2.0**51
+#: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
+_EXPONENTS = np.arange(-30, 41)
+_CELLS = _EXPONENTS.size
+#: Number of counts that find an interval, and of those that narrow it where its ends differ by at most this factor.
+RANGE_COUNTS = 2 * _CELLS + 1
+_NARROW, _FAR = 64, 8.0
+#: Standard deviations of a normal law that a narrowed interval spans on each side.
+_REACH = 3.0
+#: Labels of which less than this share is outside one cell may all lie in a part of it.
+_WITHIN = 0.25
+#: Probability that noise alone makes any count significant.
+_FALSE_POSITIVE_RATE = 1e-3
+#: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
+_HIDDEN_SHARE = 0.05
+#: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
+_PRIOR_DECAY = 0.75
+#: A guessed interval is too wide with about this probability, at most.
+_GUESS_QUANTILE = 0.1
+#: Share of the budget: the first number divided by n·ε, within limits. Few rows need a larger share.
+_SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
@@ -167,12 +191,6 @@ def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:
     return (whole * whole) >> (privacy.CONTRIBUTION_BITS - 2)
 
 
-NoiseName = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
-MECHANISMS = ("auto", "laplace", "gaussian", "discrete_gaussian")
-#: Integer noise beyond this scale is not sampled.
-_LARGEST_SCALE = 2.0**51
-
-
 @dataclass(frozen=True)
 class LabelSensitivity:
     """One label moves at most ``moved`` sums by at most ``steps`` each; public."""
@@ -287,28 +305,6 @@ def plan_label_noise(
     if "discrete" in chosen.mechanism and chosen.variance > _LARGEST_SCALE**2:
         raise ValueError(f"epsilon={epsilon!r} is too small for mechanism={mechanism!r}: use a larger one.")
     return chosen
-
-
-#: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
-_EXPONENTS = np.arange(-30, 41)
-_CELLS = _EXPONENTS.size
-#: Number of counts that find an interval, and of those that narrow it where its ends differ by at most this factor.
-RANGE_COUNTS = 2 * _CELLS + 1
-_NARROW, _FAR = 64, 8.0
-#: Standard deviations of a normal law that a narrowed interval spans on each side.
-_REACH = 3.0
-#: Labels of which less than this share is outside one cell may all lie in a part of it.
-_WITHIN = 0.25
-#: Probability that noise alone makes any count significant.
-_FALSE_POSITIVE_RATE = 1e-3
-#: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
-_HIDDEN_SHARE = 0.05
-#: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
-_PRIOR_DECAY = 0.75
-#: A guessed interval is too wide with about this probability, at most.
-_GUESS_QUANTILE = 0.1
-#: Share of the budget: the first number divided by n·ε, within limits. Few rows need a larger share.
-_SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
 def range_share(n_rows: int, epsilon: float) -> float:

@@ -29,6 +29,8 @@ OutputBounds = tuple[Bounds, ...]
 _BITS, _PARTS = 30, 3
 #: Of zeros, in 0 = 0·2ᵉ.
 _LEAST_EXPONENT = -1100
+#: Rows that are added up in float64 at a time: 2²² integers of at most 2³⁰ stay below 2⁵³.
+_EXACT_ROWS = 1 << 22
 
 
 def exact_number_sums(
@@ -86,10 +88,6 @@ def _join(sums: NDArray[Any], exponent: int) -> FloatArray:
         total = (total + part) / (1 << _BITS)
     with np.errstate(over="ignore"):
         return np.asarray(np.ldexp(total, exponent))
-
-
-#: Rows that are added up in float64 at a time: 2²² integers of at most 2³⁰ stay below 2⁵³.
-_EXACT_ROWS = 1 << 22
 
 
 def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) -> NDArray[np.int64]:

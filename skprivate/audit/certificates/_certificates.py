@@ -14,6 +14,11 @@ from skprivate.audit.certificates import _concentration, _variation
 from skprivate.audit.certificates._halfspaces import fit_halfspaces
 
 Array = npt.NDArray[np.float64]
+#: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
+#: serve only where there are too many points for an exact bound.
+_BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
+#: A duality gap from which on a caveat is reported.
+_LOOSE = 0.02
 
 
 class Adversary(Protocol):
@@ -53,13 +58,6 @@ class AuditOutcome(NamedTuple):
     n: int
     converted: bool = False  # a squared-loss minimum that stands for a log loss
     caveats: tuple[str, ...] = ()
-
-
-#: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
-#: serve only where there are too many points for an exact bound.
-_BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
-#: A duality gap from which on a caveat is reported.
-_LOOSE = 0.02
 
 
 def _loose_caveat(gap: float, q: int) -> str:

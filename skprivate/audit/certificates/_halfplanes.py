@@ -42,6 +42,18 @@ Ints = npt.NDArray[np.int64]
 _SURE_TURN = 1e-13
 #: With at most this number of bits in a coordinate, products of four of them are far from the ends of float64's range.
 _MOST_BITS = 240
+#: Directions are compared as 1 − cos/(|cos| + sin), which float64 gets wrong by less than 1e-15.
+_SURE = 1e-14
+#: Entries of a block of pivots, for the processor's cache.
+_BLOCK = 2**17
+#: Up to this number of points, orders are kept as index arrays: twice the memory, half the time.
+_FAST = 2000
+#: Points times boxes of a batch, and its most boxes.
+_BATCH = 2**14
+_MOST_BOXES = 16
+#: Bins of projections, for boxes in which their intervals are many bins wide: no order has to be found. A few points
+#: are ordered as fast.
+_BINS, _COARSE, _FEW = 1024, 8.0, 256
 
 
 def power_of_two_scale(points: Array) -> tuple[Array, npt.NDArray[np.intp]]:
@@ -154,14 +166,6 @@ class Turns:
             if wrong[start:stop].any():
                 members = slice(start, stop + 1)
                 order[members] = sorted(order[members].tolist(), key=cmp_to_key(turn))
-
-
-#: Directions are compared as 1 − cos/(|cos| + sin), which float64 gets wrong by less than 1e-15.
-_SURE = 1e-14
-#: Entries of a block of pivots, for the processor's cache.
-_BLOCK = 2**17
-#: Up to this number of points, orders are kept as index arrays: twice the memory, half the time.
-_FAST = 2000
 
 
 class TurningLine:
@@ -288,14 +292,6 @@ class TurningLine:
         return np.asarray(
             np.ldexp(normal, -self._exponents - exponents.max(where=normal != 0.0, initial=-5000))
         )
-
-
-#: Points times boxes of a batch, and its most boxes.
-_BATCH = 2**14
-_MOST_BOXES = 16
-#: Bins of projections, for boxes in which their intervals are many bins wide: no order has to be found. A few points
-#: are ordered as fast.
-_BINS, _COARSE, _FEW = 1024, 8.0, 256
 
 
 class HalfspaceSum(NamedTuple):

@@ -34,6 +34,14 @@ _LEAST_SHARE = 0.02
 #: About the sum of the integer weights of all levels.
 _WEIGHTS = 1000
 _BLOCK = 1 << 18
+#: Share of the budget for private bounds.
+RANGE_SHARE = 0.1
+#: Share of the budget for the number of rows, which sets the depth and scales nothing else.
+SIZE_SHARE = 0.05
+#: Share of the budget for coarse counts, which estimate how much of the cube the rows fill.
+PILOT_SHARE = 0.1
+#: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
+LEAST_EPSILON = 2.0**-41
 
 
 @dataclass(frozen=True)
@@ -273,16 +281,6 @@ def extra_depth(pilot: FloatArray, n_features: int, group_bits: int = 0) -> int:
     deficit = math.log2(pilot.size) + float(share @ np.log2(share))
     constant = FURTHER_SPLITS[min(max(n_features, 1), 3)] + GROUP_SHARE * group_bits
     return max(round(0.6 * deficit + constant), 0)
-
-
-#: Share of the budget for private bounds.
-RANGE_SHARE = 0.1
-#: Share of the budget for the number of rows, which sets the depth and scales nothing else.
-SIZE_SHARE = 0.05
-#: Share of the budget for coarse counts, which estimate how much of the cube the rows fill.
-PILOT_SHARE = 0.1
-#: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
-LEAST_EPSILON = 2.0**-41
 
 
 @dataclass(frozen=True)

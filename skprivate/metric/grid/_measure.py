@@ -25,6 +25,11 @@ MOST_NUMBERS = 62
 #: Cells per side, and colours, of plots.
 _CELLS = 128
 COLOURS = "magma_r"
+#: Cells per side of the grid on which transport is solved, by number of features.
+GRID_CELLS = {2: 32, 3: 10}
+_LINE_CELLS = 4096
+_SAMPLES = 1000
+_CDIST: dict[str, Any] = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,12 +232,6 @@ def aspect_of(measure: GridMeasure) -> Any:
     return "equal" if same else "auto"
 
 
-#: Cells per side of the grid on which transport is solved, by number of features.
-GRID_CELLS = {2: 32, 3: 10}
-_LINE_CELLS = 4096
-_SAMPLES = 1000
-
-
 def distance_to_rows(
     measure: GridMeasure, rows: FloatArray, ground: Norm, weights: FloatArray | None = None
 ) -> float:
@@ -279,9 +278,6 @@ def even_draws(mass: FloatArray, n_samples: int, rng: np.random.Generator) -> In
     last = int(np.flatnonzero(mass)[-1])
     positions: IntArray = np.minimum(np.searchsorted(cumulated, points, side="right"), last)
     return positions
-
-
-_CDIST: dict[str, Any] = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}
 
 
 def distances(x: FloatArray, y: FloatArray, ground: Norm) -> FloatArray:

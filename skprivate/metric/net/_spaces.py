@@ -16,6 +16,9 @@ from scipy.sparse.csgraph import connected_components
 from skprivate.privacy.draws import channel_price, quantise_channel
 from skprivate.privacy.noise import FloatArray, IntArray
 
+#: Share of the uniform law that a channel has at least.
+_LEAST_MIXING = 2.0**-40
+
 
 def distance_matrix(space: ArrayLike) -> FloatArray:
     """Copy a matrix of distances; refuse one that is no (pseudo)metric, naming the entry or triangle that fails."""
@@ -114,10 +117,6 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     distances: FloatArray = np.power(float(base), -edges.astype(np.float64))
     distances[(table[:, None, :] == table[None, :, :]).all(axis=2)] = 0.0
     return distances
-
-
-#: Share of the uniform law that a channel has at least.
-_LEAST_MIXING = 2.0**-40
 
 
 def make_affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:

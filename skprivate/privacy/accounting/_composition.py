@@ -41,6 +41,17 @@ from skprivate.privacy.accounting._loss_distribution import LARGE, TiltedLoss, c
 from skprivate.privacy.accounting._zcdp import delta_of_rho, epsilon_of_rho
 
 _ULP = 2.0**-50
+Counts = frozenset[tuple[PrivacyEvent, int]]
+FloatArray = NDArray[np.float64]
+#: Events of smaller ε are added up beside the others.
+_TINY = 1e-100
+#: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
+_MOST_EVENTS = 10**9
+_LARGEST_MULTIPLIER = 1e150
+#: A gain in ε below this share of it is not looked for.
+_GAIN = 1e-6
+#: How much more of δ is held back for the lattice than was needed last, and how often that is looked at.
+_RESERVED, _RESERVES = 1.001, 40
 
 
 def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
@@ -79,20 +90,6 @@ def delta_with(failure: float, delta: float) -> float:
     if failure == 0 or delta == 0:
         return failure + delta
     return min((failure + (1 - failure) * delta) * (1 + _ULP), 1.0)
-
-
-Counts = frozenset[tuple[PrivacyEvent, int]]
-FloatArray = NDArray[np.float64]
-
-#: Events of smaller ε are added up beside the others.
-_TINY = 1e-100
-#: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
-_MOST_EVENTS = 10**9
-_LARGEST_MULTIPLIER = 1e150
-#: A gain in ε below this share of it is not looked for.
-_GAIN = 1e-6
-#: How much more of δ is held back for the lattice than was needed last, and how often that is looked at.
-_RESERVED, _RESERVES = 1.001, 40
 
 
 def compose_epsilon(events: Events, delta: float = 0.0) -> float:

@@ -42,6 +42,14 @@ _LEAST_DEVIATION = 4
 _INTEGER_LIMIT = 2**61
 # Coordinates drawn at a time.
 _BLOCK = 1 << 16
+_NET_BITS = 32
+#: Bits of a coordinate, chosen so that squares are good in float64 and costs stay in int64.
+_COORDINATE_BITS = 48
+_MAX_COLUMNS = 2**12
+#: Scores under ℓ2 are counted in this fraction of a step.
+_SIXTEENTH = 16
+# Scores held at a time by the draws from a net.
+_DRAWN_AT_ONCE = 1 << 20
 
 
 def cell_diameter(norm: Norm, d: int) -> int:
@@ -226,14 +234,6 @@ def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
     return result
 
 
-_NET_BITS = 32
-#: Bits of a coordinate, chosen so that squares are good in float64 and costs stay in int64.
-_COORDINATE_BITS = 48
-_MAX_COLUMNS = 2**12
-#: Scores under ℓ2 are counted in this fraction of a step.
-_SIXTEENTH = 16
-
-
 def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
     """Compute step g of the coordinates, and the number of score units over which P falls by a factor e.
 
@@ -292,10 +292,6 @@ def _rounding_steps(norm: Norm, d: int) -> int:
     """
     cell = cell_diameter(norm, d)
     return 2 * cell + (cell * (d + 3) // 16 + 2 if norm == "l2" else 0)
-
-
-# Scores held at a time by the draws from a net.
-_DRAWN_AT_ONCE = 1 << 20
 
 
 class MetricDraws:

@@ -26,6 +26,14 @@ from skprivate.privacy._guarantee import Adjacency
 #: Smallest and largest magnitude that are distinguished, as powers of two.
 _LEAST, _MOST = -64, 64
 _MANTISSA = 52
+#: Number of positions in a cell, over which its weight is spread: equal numbers may lie on both sides of a
+#: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
+POSITIONS = 16
+ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
+#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
+_DECAY, _MANY = 1 / 24, 1 << 36
+#: Most bins of `private_quantiles`: their costs stay far from overflow.
+MOST_BINS = 1024
 
 
 @dataclass(frozen=True)
@@ -145,14 +153,6 @@ FINE, UNIT_WEIGHT = Grid(16), 1 << 20
 OCTAVES, EIGHTHS = Grid(1), Grid(3)
 #: Quantiles are found relative to their distance from a median.
 COARSE = Grid(8)
-#: Number of positions in a cell, over which its weight is spread: equal numbers may lie on both sides of a
-#: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
-POSITIONS = 16
-ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
-#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
-_DECAY, _MANY = 1 / 24, 1 << 36
-#: Most bins of `private_quantiles`: their costs stay far from overflow.
-MOST_BINS = 1024
 
 
 class Runs(NamedTuple):

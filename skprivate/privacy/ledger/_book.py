@@ -24,6 +24,8 @@ from skprivate.privacy.ledger._store import DamagedLedgerError, FileJournal, Fil
 Scope = int | tuple[int, int] | None
 #: Earlier versions wrote what the records add up to as every thousandth record; it is passed over.
 _CHECKPOINT_EVERY = 1000
+Events = Sequence[dict[str, Any]]
+Journal = FileJournal | _store.MemoryJournal
 
 
 class LedgerState:
@@ -205,10 +207,6 @@ def _scales(adjacency: str | None) -> bool:
 def _scopes(reservation: int | None, parts: tuple[int, ...]) -> list[Scope]:
     """List the sums that a release is added to: one, or those of all parts of a reservation that it sees."""
     return [reservation] if reservation is None or not parts else [(reservation, part) for part in parts]
-
-
-Events = Sequence[dict[str, Any]]
-Journal = FileJournal | _store.MemoryJournal
 
 
 class Book:

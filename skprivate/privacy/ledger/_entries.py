@@ -19,6 +19,14 @@ from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Pri
 
 #: The label of a price for several releases.
 RESERVATION = "reservation"
+#: Names and order of what an entry holds, in tables and files.
+ENTRY_COLUMNS = (
+    "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "rho_delta", "converted", "own_epsilon",
+    "own_delta", "events", "opened", "closed", "simulated", "reservation", "note", "data", "parameters", "user",
+    "host", "process_id", "parts",
+)  # fmt: skip
+#: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
+_METRIC = f"{Adjacency.METRIC}: "
 
 
 class Claim(NamedTuple):
@@ -111,14 +119,6 @@ class LedgerEntry:
         return {name: deepcopy(getattr(self, name)) for name in ENTRY_COLUMNS}
 
 
-#: Names and order of what an entry holds, in tables and files.
-ENTRY_COLUMNS = (
-    "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "rho_delta", "converted", "own_epsilon",
-    "own_delta", "events", "opened", "closed", "simulated", "reservation", "note", "data", "parameters", "user",
-    "host", "process_id", "parts",
-)  # fmt: skip
-
-
 def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
     """Make a data frame with one row for each entry."""
     import pandas as pd  # type: ignore[import-untyped, unused-ignore]
@@ -140,10 +140,6 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     )
     caption = f"<caption>the last {shown} of {len(entries)}</caption>" if len(entries) > shown else ""
     return f"<table>{caption}{head}{''.join(rest)}</table>"
-
-
-#: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
-_METRIC = f"{Adjacency.METRIC}: "
 
 
 class Terms(NamedTuple):

@@ -40,6 +40,10 @@ from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
 
 #: How prices may add up.
 COMPOSITIONS = ("filter", "basic", "zcdp")
+#: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
+_ULP = 2.0**-50
+_REPLACE, _ADD = str(Adjacency.REPLACE_ONE), str(Adjacency.ADD_REMOVE)
 
 
 class Price(NamedTuple):
@@ -208,10 +212,6 @@ def _parts(price: Price) -> tuple[float, float, float, float]:
     return (price.epsilon, price.delta, *price.concentrated)
 
 
-#: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
-_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
-
-
 @lru_cache(maxsize=1024, typed=True)
 def exact(value: float) -> Decimal:
     """Return the decimal number that a float prints as: 0.1 is one tenth. −0.0, which equals 0.0, is 0, too."""
@@ -233,10 +233,6 @@ def round_up(value: Decimal) -> float:
 
 def _less(budget: float, total: Decimal) -> float:
     return round_down(_EXACT.subtract(exact(budget), total))
-
-
-_ULP = 2.0**-50
-_REPLACE, _ADD = str(Adjacency.REPLACE_ONE), str(Adjacency.ADD_REMOVE)
 
 
 class Account(NamedTuple):

@@ -23,6 +23,23 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+#: How long an operation waits for the other processes' transactions (seconds).
+BUSY_TIMEOUT = 60.0
+_APPLICATION_ID = 0x736B7076  # "skpv"
+_FORMAT = 4
+#: What SQLite writes beside the file: the pages as they were before the transaction that is running.
+JOURNAL = "-journal"
+_SCHEMA = "CREATE TABLE journal (number INTEGER PRIMARY KEY, text TEXT NOT NULL, seal TEXT NOT NULL)"
+#: Errors of the disk and its permissions, and not of what was read.
+_OUT_OF_REACH = {
+    sqlite3.SQLITE_PERM: "opened",
+    sqlite3.SQLITE_CANTOPEN: "written (its folder must be writable too)",
+    sqlite3.SQLITE_READONLY: "written: it may only be read",
+    sqlite3.SQLITE_FULL: "written",
+    sqlite3.SQLITE_IOERR: "read or written",
+    sqlite3.SQLITE_NOMEM: "read",
+}
+
 
 class Record(NamedTuple):
     """One line of a ledger: its number from 0, JSON of what happened, and the SHA-256 of both and the seal before."""
@@ -64,26 +81,6 @@ def _seal(before: Record | None, number: int, text: str) -> str:
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
-
-
-#: How long an operation waits for the other processes' transactions (seconds).
-BUSY_TIMEOUT = 60.0
-_APPLICATION_ID = 0x736B7076  # "skpv"
-_FORMAT = 4
-#: What SQLite writes beside the file: the pages as they were before the transaction that is running.
-JOURNAL = "-journal"
-
-_SCHEMA = "CREATE TABLE journal (number INTEGER PRIMARY KEY, text TEXT NOT NULL, seal TEXT NOT NULL)"
-
-#: Errors of the disk and its permissions, and not of what was read.
-_OUT_OF_REACH = {
-    sqlite3.SQLITE_PERM: "opened",
-    sqlite3.SQLITE_CANTOPEN: "written (its folder must be writable too)",
-    sqlite3.SQLITE_READONLY: "written: it may only be read",
-    sqlite3.SQLITE_FULL: "written",
-    sqlite3.SQLITE_IOERR: "read or written",
-    sqlite3.SQLITE_NOMEM: "read",
-}
 
 
 class FileJournal:

@@ -26,6 +26,16 @@ from skprivate.privacy.noise._bits import BitSource
 
 #: Decimal digits that are computed and not trusted.
 _GUARD = 20
+#: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
+_BLOCK = 1 << 15
+#: Scales up to here are inverted in one step; larger ones split off their low binary digits.
+_DIRECT = 2**34
+#: A draw at this scale leaves int64 with probability e^-2048.
+_MAX_SCALE = 2**52
+_MIN_SCALE = Fraction(1, 2**20)
+_MASK_63 = np.uint64(2**63 - 1)
+Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
 
 
 def _context(digits: int) -> decimal.Context:
@@ -168,20 +178,6 @@ def enclose_product(numerator: int, denominators: Iterable[int], bits: int) -> t
 def _around(value: Decimal, relative: Decimal, context: decimal.Context) -> tuple[int, int]:
     margin = context.multiply(value, relative)
     return int(context.subtract(value, margin)), int(context.add(value, margin)) + 1
-
-
-#: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
-_BLOCK = 1 << 15
-#: Scales up to here are inverted in one step; larger ones split off their low binary digits.
-_DIRECT = 2**34
-#: A draw at this scale leaves int64 with probability e^-2048.
-_MAX_SCALE = 2**52
-_MIN_SCALE = Fraction(1, 2**20)
-
-_MASK_63 = np.uint64(2**63 - 1)
-
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
 
 
 def _check_scale(value: float | int | Fraction, name: str) -> Fraction:

@@ -41,6 +41,13 @@ FloatArray = NDArray[np.float64]
 _FAMILIES = ("poisson", "negative-binomial")
 #: A search that evaluates more often than this on average is not meant.
 _MOST = 1e6
+Plan = tuple[tuple[PrivacyEvent, int], ...]
+#: Values of δ₁ for the testing region, points on its edge, corners of Φ.
+_LINES, _POINTS, _CORNERS = 32, 1500, 20
+#: Share of the chances that matter at which the testing region may be coarse.
+_COARSE = 1e-4
+_ULP = 2.0**-48
+_LARGEST = 700.0
 
 
 @dataclass(frozen=True)
@@ -180,16 +187,6 @@ class Repetitions:
             growth = ratio if shape is None else multiply(ratio, add(Decimal(k - 1), shape))
             weight = divide(multiply(weight, growth), Decimal(k))
             reached = add(reached, weight)
-
-
-Plan = tuple[tuple[PrivacyEvent, int], ...]
-
-#: Values of δ₁ for the testing region, points on its edge, corners of Φ.
-_LINES, _POINTS, _CORNERS = 32, 1500, 20
-#: Share of the chances that matter at which the testing region may be coarse.
-_COARSE = 1e-4
-_ULP = 2.0**-48
-_LARGEST = 700.0
 
 
 @dataclass(frozen=True)
