@@ -68,6 +68,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
     _only_labels: ClassVar[bool] = True
     _most_fit_tasks: ClassVar[int] = 3
+    penalties_: Any
+    n_iter_: int
 
     def _loss(self, n_outputs: int) -> SquaredLoss:
         raise NotImplementedError
@@ -246,7 +248,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         loss = self._loss(len(sums))
         if networks is None:
             networks = self._networks(indexes, loss, len(sums))
-        fits = []
+        fits: list[tuple[FloatArray, Any, int]] = []
         for problem in _problems(design, loss, sums, noise, report):
             if networks is not None:
                 own = self._fit_networks(problem, indexes, networks)
@@ -282,17 +284,19 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
         if isinstance(networks, Factors):
             decays = check_options(self.submodel_options, FACTOR_DEFAULTS)["weight_decays"]
-            ways = [partial(networks.fit, decay=decay, random_state=seed) for decay in decays]
+            learners: list[Callable[[LabelSums, float], tuple[FloatArray, int]]] = [
+                partial(networks.fit, decay=decay, random_state=seed) for decay in decays
+            ]
         else:
 
-            def learn(scaled: LabelSums, _: float) -> tuple[FloatArray, int]:
+            def by_networks(scaled: LabelSums, _: float) -> tuple[FloatArray, int]:
                 return fit_submodels(
                     scaled, indexes, networks=networks, options=self.submodel_options, random_state=seed
                 )
 
-            ways = [learn]
+            learners = [by_networks]
         self.penalties_ = None
-        return guarded_fit([partial(train, learn=way) for way in ways], problem)
+        return guarded_fit([partial(train, learn=learn) for learn in learners], problem)
 
     def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
@@ -383,7 +387,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
     def _check_penalty(self) -> None:
         if isinstance(self.penalty, tuple) and not (
-            len(self.penalty) == 2 and all(isinstance(p, Real) and p >= 0 for p in self.penalty)
+            len(self.penalty) == 2 and all(isinstance(p, Real) and float(p) >= 0 for p in self.penalty)
         ):
             raise ValueError(f"penalty must be 'evidence', a number or (main, cross), got {self.penalty!r}.")
 

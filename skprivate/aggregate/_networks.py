@@ -91,7 +91,9 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return (
+        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0
+    )
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -171,7 +173,7 @@ def _adam(groups: Sequence[Any], options: dict[str, Any]) -> tuple[Any, Any]:
 def _embedded_mlp() -> Callable[..., Any]:
     torch = import_torch()
 
-    class EmbeddedMLP(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class EmbeddedMLP(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self, embeddings: list[Any], head: Any) -> None:
             super().__init__()
             self.embeddings = torch.nn.ModuleList(embeddings)
@@ -253,7 +255,7 @@ def aggregate_loss(
     torch = import_torch()
     linear, free = np.column_stack([sums, total]), np.zeros(design.n_cells + 1)
 
-    class Objective(torch.autograd.Function):
+    class Objective(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx: Any, tables: Any, constant: Any) -> Any:
             coef = np.ascontiguousarray(torch.cat([tables, constant[None]]).detach().numpy().T)
@@ -265,7 +267,7 @@ def aggregate_loss(
         def backward(ctx: Any, slope: Any) -> Any:
             return slope * ctx.gradient[:-1], slope * ctx.gradient[-1]
 
-    return Objective.apply(outputs, intercept)  # type: ignore[no-untyped-call]
+    return Objective.apply(outputs, intercept)
 
 
 def fit_submodels(

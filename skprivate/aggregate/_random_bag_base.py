@@ -148,7 +148,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         coef = features.coef(fit.coef)
         shift = coef @ features.scaling.centre if self.fit_intercept else 0.0
         n_columns = X.shape[1]
-        self.prior_ = "ridge" if features.turn is None else "spread"
+        self.prior_: str | None = "ridge" if features.turn is None else "spread"
         self.bucket_edges_ = list(features.edges)
         sizes = [one.size + 1 if one.size else 0 for one in features.edges]
         self.bucket_coef_ = np.split(coef[:, n_columns:], np.cumsum(sizes)[:-1], axis=1)
@@ -159,8 +159,8 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 "bags.",
                 UserWarning,
             )
-        self.alpha_ = fit.alpha
-        self.condition_number_ = fit.condition
+        self.alpha_: FloatArray | None = fit.alpha
+        self.condition_number_: float | None = fit.condition
         self.n_iter_ = max(fit.n_iter, 1)
         self.networks_: list[Any] = []
         self.network_weight_ = 0.0

@@ -222,7 +222,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         return fit_quadratic(
             bags,
             X,
-            loss=self.loss,
+            loss="squared" if self.loss == "squared" else "debiased",
             alpha=self._alpha(),
             fit_intercept=self.fit_intercept,
             label_bounds=self._bounds(bags),

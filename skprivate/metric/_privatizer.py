@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -299,28 +299,36 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             self._map = _domains.sphere_map(
                 _domains.latitude_column(self.coordinates, n_features, names), self.bounds, names
             )
-            self._box, norm = self._map.box, "l2"
+            self._box = self._map.box
         else:
             _domains.warn_of_degrees(names, self.metric, self.epsilon)
-            self._box, norm = None, self.metric
-            if self.bounds is not None:
-                self._box = _domains.check_domain(self.bounds, n_features, names)
+            self._box = None if self.bounds is None else _domains.check_domain(self.bounds, n_features, names)
         if mechanism == "exponential":
             self.net_ = self._grid(self._box)
         rows = check_prior_rows(self.prior, self._box, n_features)
-        if rows is not None:
+        if rows is not None and self._box is not None:
             self._remap, self.expected_loss_ = best_remap(
-                rows, self._box, norm, self.epsilon, self._points, self._rows, self._lengths
+                rows,
+                self._box,
+                self._norm(),
+                self.epsilon,
+                place=self._points,
+                answer=self._rows,
+                distance=self._lengths,
             )
         elif self._box is not None:
-            self._warn_if_noise_fills_bounds()
+            self._warn_if_noise_fills_bounds(self._box)
 
-    def _warn_if_noise_fills_bounds(self):
-        columns = self._points(self._box.lower[None, :]).shape[1]
+    def _norm(self) -> _domains.Norm:
+        """Name the norm of the noise; places are points on the sphere."""
+        return "l2" if self.metric == "haversine" else cast(_domains.Norm, self.metric)
+
+    def _warn_if_noise_fills_bounds(self, box):
+        columns = self._points(box.lower[None, :]).shape[1]
         if self.metric == "haversine":
             radius = self._map.radius
         else:
-            radius = self._box.diameter(self.metric, "raise", self.epsilon) / 2
+            radius = box.diameter(self._norm(), "raise", self.epsilon) / 2
         if columns / self.epsilon >= radius:
             warn_caller(
                 f"epsilon = {self.epsilon:g} per unit of distance is too small to say much about a row: noise moves it "
@@ -337,14 +345,14 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         """Turn points into rows within bounds, or of the net: post-processing."""
         if self.metric == "haversine":
             return self._map.to_degrees(points)
-        if hasattr(self, "net_"):
-            return self._nearest_of_net(points)
+        if hasattr(self, "net_") and self._box is not None:
+            return self._nearest_of_net(points, self._box)
         return points if self._box is None else self._box.nearest(points)
 
     def _lengths(self, X, Y):
         if self.metric == "haversine":
             return self._map.distances(X, Y)
-        return _domains.lengths(X - Y, self.metric)
+        return _domains.lengths(X - Y, self._norm())
 
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
@@ -379,10 +387,10 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         axes = [(np.arange(self.resolution) + 0.5) / self.resolution] * d
         return box.from_unit(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d))
 
-    def _nearest_of_net(self, noisy):
+    def _nearest_of_net(self, noisy, box):
         """Round to the nearest point of the grid, in all three norms: post-processing."""
         shape = (self.resolution,) * noisy.shape[1]
-        unit = self._box.to_unit(self._box.nearest(noisy))
+        unit = box.to_unit(box.nearest(noisy))
         cells = np.minimum((unit * self.resolution).astype(np.int64), self.resolution - 1)
         return self.net_[np.ravel_multi_index(tuple(cells.T), shape)]
 
@@ -390,18 +398,20 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         if self.metric == "tree":
             if self.parents is None:
                 raise ValueError("metric='tree' needs parents, the parent of every node.")
-            states = leaves_of(self.parents) if self.states is None else list(self.states)
+            states = (
+                leaves_of(self.parents) if self.states is None else list(cast(Sequence[Any], self.states))
+            )
             return np.array(states), _spaces.tree_distances(self.parents, states)
         if self.distances is None:
             raise ValueError("metric='precomputed' needs distances between the states.")
         distances = _spaces.distance_matrix(self.distances)
-        states = np.arange(len(distances)) if self.states is None else np.array(self.states)
-        if states.shape != (len(distances),):
+        names = np.arange(len(distances)) if self.states is None else np.array(self.states)
+        if names.shape != (len(distances),):
             raise ValueError(
-                f"states must have one entry per row of distances ({len(distances)}), got shape {states.shape}."
+                f"states must have one entry per row of distances ({len(distances)}), got shape {names.shape}."
             )
         # Of two entries that differ by rounding, the smaller one means more privacy.
-        return states, np.minimum(distances, distances.T)
+        return names, np.minimum(distances, distances.T)
 
     def _channel(self, mechanism):
         n, distances = len(self.states_), self._distances
@@ -439,7 +449,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             if self._box is not None:
                 if self.out_of_bounds == "raise":
                     self._box.refuse_outside(X)
-                X = self._box.inward(X, self.metric, self.epsilon)
+                X = self._box.inward(X, self._norm(), self.epsilon)
         else:
             index = state_numbers(X[:, 0], self.states_)
         release = open_release(
@@ -455,8 +465,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             reach=self._diameter(),
         )
         if self.metric in _NUMERIC:
-            norm = "l2" if self.metric == "haversine" else self.metric
-            points = release.k_norm(self._points(X), norm=norm, epsilon=self.epsilon)
+            points = release.k_norm(self._points(X), norm=self._norm(), epsilon=self.epsilon)
             result = self._rows(self._remap(points) if hasattr(self, "_remap") else points)
         else:
             drawn = release.channel(
@@ -479,7 +488,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             return float(self._distances.max()) or 1.0  # all states are one: the channel ignores its input
         if self.metric == "haversine" or self._box is None:  # places outside of bounds are not moved
             return None
-        return self._box.diameter(self.metric, self.out_of_bounds, self.epsilon)
+        return self._box.diameter(self._norm(), self.out_of_bounds, self.epsilon)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

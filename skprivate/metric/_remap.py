@@ -69,6 +69,7 @@ def best_remap(
     domain: Box,
     norm: Norm,
     epsilon: float,
+    *,
     place: Callable[[FloatArray], FloatArray],
     answer: Callable[[FloatArray], FloatArray],
     distance: Callable[[FloatArray, FloatArray], FloatArray],

@@ -196,16 +196,16 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if box is not None and self.out_of_bounds == "raise":
             rows = rows.map(partial(_inside, box=box))
         n_rows = rows.n_rows  # in blocks all rows are read and checked before anything is paid
-        assumptions = ("bounds are public",) if box is not None and n_features else ()
+        assumptions: tuple[str, ...] = ("bounds are public",) if box is not None and n_features else ()
         assumptions += ("categories are public",) if mixed else ()
         assumptions += (_DECLARED,) if len(columns.values) > len(self.categories or ()) else ()
         if self.metric == "rows":
-            kind, mechanism = "cells", self._hierarchy(n_features, box, resolution, columns)
-            terms = {"unit": "row", "adjacency": "add-remove"}
+            mechanism = self._hierarchy(n_features, box, resolution, columns)
+            terms: dict[str, Any] = {"unit": "row", "adjacency": "add-remove"}
         elif n_rows == 0:
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
-            kind, mechanism = "nodes", self._flow((n_rows, n_features), resolution, columns.sizes)
+            mechanism = self._flow((n_rows, n_features), resolution, columns.sizes)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
             rows = rows.map(partial(block_to_unit, box=box))
@@ -219,6 +219,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 _warn_of_bounds(mechanism.box, box.unseen, size, columns)
         else:
             weights = released
+        kind: Literal["cells", "nodes"] = "cells" if self.metric == "rows" else "nodes"
+        self.measure_: GridMeasure | MixedMeasure
         if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
             self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, kind)
@@ -283,7 +285,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             if resolution is None
             else resolution
         )
-        return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
+        n_rows, n_features = shape
+        weight = float(self.category_weight)
+        return LaplaceFlow(self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight)
 
     def _check_box(self, columns):
         """Check the public box of the numeric columns; None if it is to be found privately."""
@@ -369,8 +373,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             blocks = self.measure_.sample_blocks(*sizes, rng)
             return (self._schema.rows(list(block.T), {}) for block in blocks)
         columns = self.measure_.columns
-        blocks = self.measure_.draw_blocks(*sizes, rng)
-        return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
+        drawn = self.measure_.draw_blocks(*sizes, rng)
+        return (self._schema.rows(columns.decode(*block), columns.values) for block in drawn)
 
     @privacy.in_one_order
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:

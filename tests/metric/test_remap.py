@@ -43,7 +43,7 @@ def test_never_worse_than_the_centre(domain, epsilon):
     assert error(model, far, metric) <= np.linalg.norm(far[0], ORDER[metric]) * 1.02
     assert model.expected_loss_ == pytest.approx(found, rel=0.05)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MetricPrivatizer, "_warn_if_noise_fills_bounds", lambda self: None)
+        patch.setattr(MetricPrivatizer, "_warn_if_noise_fills_bounds", lambda self, box: None)
         plain = MetricPrivatizer(epsilon, metric=metric, bounds=bounds, random_state=0).fit(rows)
     assert found <= error(plain, rows, metric) * 1.02
     if epsilon <= 0.5 and domain in ("square", "ball"):

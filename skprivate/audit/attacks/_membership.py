@@ -135,7 +135,7 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
     def _validate_pool(self, X, y, *, reset):
         validate_data(self, X, skip_check_array=True, reset=reset)
         if issparse(X):
-            X = X.tocsr()
+            X = X.tocsr()  # type: ignore[attr-defined]
         if len(np.shape(X)) != 2:
             raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)}. Reshape your data.")
         if np.shape(X)[1] == 0:
@@ -191,7 +191,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         X, y = self._validate_pool(X, y, reset=True)
         rng = public_generator(self.random_state)
         n = _sklearn._num_samples(X)
-        masks = []
+        masks: list[npt.NDArray[np.bool_]] = []
         while len(masks) < self.n_references:
             mask = np.zeros(n, dtype=bool)
             mask[rng.permutation(n)[: n // 2]] = True
