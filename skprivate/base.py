@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -151,7 +152,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         if getattr(self, "random_state", None) is None and _sklearn.is_key_of_cache(sys._getframe(1)):
             raise ValueError(  # joblib takes a TypeError for keys that have no order
                 f"{type(self).__name__} must not be fitted within a cache (memory= of a pipeline), which "
@@ -240,7 +241,7 @@ def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
 def _best_has(name: str) -> Callable[[Any], bool]:
     """Make a check for a method of the best model, or before fitting of every candidate."""
 
-    def check(search: Any) -> bool:
+    def check(search: object) -> bool:
         if hasattr(search, "best_estimator_"):
             return hasattr(search.best_estimator_, name)
         return all(hasattr(model, name) for model in search._models())
@@ -326,19 +327,19 @@ class BestModelMixin(OverBlocks):
         return tags
 
 
-def shown_parameters(estimator: Any) -> dict[str, str]:
+def shown_parameters(estimator: BaseEstimator) -> dict[str, str]:
     """Show the parameters of an estimator but its ledger."""
     found = estimator.get_params(deep=False)
     return {name: shown(value) for name, value in found.items() if name != "ledger"}
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Show one parameter in at most 200 characters."""
     text = _shown(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     kind = type(value).__name__
     if (number := _number(value)) is not None:
         return number
@@ -362,7 +363,7 @@ def _shown(value: Any) -> str:
     return kind
 
 
-def _number(value: Any) -> str | None:
+def _number(value: object) -> str | None:
     """Return the text of a number, True, False or None; None where it is none of these."""
     if value is None or isinstance(value, bool):
         return str(value)

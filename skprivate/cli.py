@@ -46,7 +46,7 @@ _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def add_audit(groups: Any) -> None:
+def add_audit(groups: object) -> None:
     """Add ``audit`` to the subcommands."""
     text = "what scores with known membership prove of epsilon"
     parser = groups.add_parser("audit", help=text, description=f"{text.capitalize()}, against a claim.")

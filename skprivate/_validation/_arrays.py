@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
 from skprivate._sklearn import in_public_words
@@ -81,7 +82,7 @@ def refuse_no_table(X: Any) -> None:
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def validate_data(
-    estimator: Any, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
+    estimator: BaseEstimator, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
 ) -> Any:
     """Validate data as `sklearn.utils.validation.validate_data`, in the same words for all estimators here.
 
@@ -108,7 +109,7 @@ def validate_data(
     return result
 
 
-def learn_columns(estimator: Any, empty: Any) -> tuple[Any, tuple[Any, ...] | None]:
+def learn_columns(estimator: BaseEstimator, empty: object) -> tuple[Any, tuple[Any, ...] | None]:
     """Let an estimator learn the columns of rows in blocks from a block without rows.
 
     Returns a blank estimator of its class that knows the columns alone, and travels to the blocks; and the names of the
@@ -122,7 +123,7 @@ def learn_columns(estimator: Any, empty: Any) -> tuple[Any, tuple[Any, ...] | No
     return blank, _all_names(empty)
 
 
-def refuse_other_columns(block: Any, names: tuple[Any, ...] | None) -> None:
+def refuse_other_columns(block: object, names: tuple[Any, ...] | None) -> None:
     """Refuse a block whose columns are not those of the first one; scikit-learn compares names that are text."""
     if _all_names(block) != names:
         raise ValueError(
@@ -259,7 +260,7 @@ def check_bounds(
 def in_order(
     values: Mapping[Any, Any],
     columns: int | Sequence[int],
-    names: Any = None,
+    names: object = None,
     *,
     parameter: str,
     entry: str = "an entry",
@@ -288,7 +289,7 @@ def _is_range(low: float, high: float) -> bool:
 
 
 def _by_column(
-    bounds: Mapping[Any, Any], positions: list[int], names: Any, parameter: str
+    bounds: Mapping[Any, Any], positions: list[int], names: object, parameter: str
 ) -> list[tuple[float, float]]:
     pairs = []
     found = in_order(bounds, positions, names, parameter=parameter, entry="a pair (low, high)")

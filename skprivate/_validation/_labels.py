@@ -11,6 +11,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import check_class_labels
 from skprivate._validation._arrays import DATES, TIMES
@@ -67,7 +68,7 @@ def read_labels(y: Any, **public: Any) -> Any:
     return labels
 
 
-def public_labels(estimator: Any) -> dict[str, Any]:
+def public_labels(estimator: BaseEstimator) -> dict[str, Any]:
     """Collect the labels among an estimator's parameters, by their names."""
     given = {name: getattr(estimator, name, None) for name in ("classes", "class_weight")}
     given = {name: labels for name, labels in given.items() if not isinstance(labels, str)}
@@ -117,7 +118,7 @@ def read_numbers(y: Any) -> Any:
     return numbers
 
 
-def read_targets(y: Any, *, numbers: bool = False, **public: Any) -> Any:
+def read_targets(y: Any, *, numbers: bool = False, **public: object) -> Any:
     """Read labels for models of any origin: numbers as float64, and text where ``numbers`` does not refuse it."""
     labels = read_labels(y, **public)
     if isinstance(labels, np.ndarray) and (numbers or kind_of(labels) == _NUMBERS):
@@ -170,7 +171,7 @@ def label_array(labels: Sequence[Any]) -> Labels:
     return array if array.tolist() == list(labels) else np.array(labels, dtype=object)
 
 
-def plain(label: Any) -> Any:
+def plain(label: object) -> Any:
     """Convert a label to a Python object."""
     return label.item() if isinstance(label, np.generic) else label
 

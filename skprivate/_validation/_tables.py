@@ -12,6 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array
 
 from skprivate._validation._arrays import columns_in_words, is_frame, refuse_elsewhere, validate_data
@@ -24,7 +25,7 @@ _NAIVE, _ZONED = "times without a zone", "times with a zone"
 TIME_KINDS = {"dates", "durations", "times of day", _NAIVE, _ZONED}
 
 
-def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
+def any_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
     """Validate a table of entries of any kind, which may be missing: numbers of one type, or objects (`entries`)."""
     if not is_frame(X):
         rows = np.array(X, dtype=object) if isinstance(X, list | tuple) else X
@@ -88,7 +89,7 @@ def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
     return plain.reshape(values.shape)
 
 
-def plain_entry(value: Any) -> Any:
+def plain_entry(value: object) -> Any:
     """Convert an entry to Python; None where it is missing (NaN, NaT, pandas.NA), UTC for a time with a zone."""
     if type(value) in _EXACT:
         return value
@@ -114,7 +115,7 @@ def plain_entry(value: Any) -> Any:
     return value
 
 
-def _in_utc(value: Any) -> Any:
+def _in_utc(value: object) -> Any:
     """Set the zone of NumPy's time in UTC; those finer than microseconds have none."""
     return value.replace(tzinfo=datetime.UTC) if isinstance(value, datetime.datetime) else value
 
@@ -131,7 +132,7 @@ def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int6
     numbers = {form: k for k, value in enumerate(listed) for form in _forms(value)}
     rest = len(listed)
 
-    def number(value: Any) -> int:
+    def number(value: object) -> int:
         try:
             return numbers.get(value, rest)
         except TypeError:  # not hashable, hence not listed
@@ -149,7 +150,7 @@ def all_differ(listed: Sequence[Any]) -> bool:
     return len(set().union(*forms)) == sum(map(len, forms))
 
 
-def _forms(value: Any) -> set[Any]:
+def _forms(value: object) -> set[Any]:
     """List what is one public value among objects: a float, and the decimal that is written like it."""
     value = plain_entry(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -159,7 +160,7 @@ def _forms(value: Any) -> set[Any]:
     return {value}
 
 
-def public_values(given: Any) -> list[Any] | None:
+def public_values(given: object) -> list[Any] | None:
     """List the values of a sequence of any library; None for text, sets, tables and what could not be an entry."""
     arrow, array = hasattr(given, "to_pylist"), hasattr(given, "__array__")
     in_order = isinstance(given, Sequence | KeysView | ValuesView) or arrow or array
@@ -213,7 +214,7 @@ def in_own_type(
 
 
 @np.errstate(all="ignore")
-def _in_type(value: Any, dtype: str) -> Any:
+def _in_type(value: object, dtype: str) -> Any:
     """Convert a number; what its column could not hold stays as it is, and is found nowhere."""
     if not isinstance(value, Number):
         return value
@@ -239,12 +240,12 @@ def filled_frame(X: Any, fill: Sequence[Any]) -> Any:
     return filled.cast(X.schema) if hasattr(X, "schema") else filled  # polars widens decimals
 
 
-def _kinds_of(values: Any) -> set[str]:
+def _kinds_of(values: object) -> set[str]:
     """List kinds of the values that are not missing."""
     return {_kind(value) for value in values if plain_entry(value) is not None}
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, np.datetime64):
         return _time_kind(value.dtype)
     if isinstance(value, datetime.datetime):
@@ -260,7 +261,7 @@ def _kind(value: Any) -> str:
     return next((name for kind, name in known.items() if isinstance(value, kind)), type(value).__name__)
 
 
-def _time_kind(dtype: Any) -> str:
+def _time_kind(dtype: object) -> str:
     return "dates" if np.datetime_data(dtype)[0] in "YMWD" else _NAIVE
 
 
@@ -322,7 +323,7 @@ def _type_kind(column: nw.Series[Any]) -> str | None:
     return next((name for kind, name in known.items() if dtype == kind), None)
 
 
-def _zone(dtype: Any) -> bool:
+def _zone(dtype: object) -> bool:
     return getattr(dtype, "time_zone", None) is not None
 
 

@@ -32,6 +32,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import BaseEstimator
 
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.random._bags import BagSums, RandomBags, as_random_bags
@@ -53,7 +54,12 @@ _LEAST_SHARE = 0.01
 
 
 def bag_score(
-    model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto", level: Literal["bags", "rows"] = "bags"
+    model: BaseEstimator,
+    X: Any,
+    bags: object,
+    *,
+    loss: BagLoss = "auto",
+    level: Literal["bags", "rows"] = "bags",
 ) -> float:
     """Minus the loss of a fitted model against label sums: the greater, the better.
 
@@ -128,7 +134,7 @@ def bag_score(
     return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
 
 
-def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -> float:
+def bag_loss(bags: object, y_pred: object, X: Any = None, *, loss: BagLoss = "auto") -> float:
     """Average the loss of predictions over every bag, against label sums; of several tables, over tables."""
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {LOSSES}, got {loss!r}.")
@@ -183,7 +189,7 @@ class _Part:
         return float(np.sum(total)) / float(self.counts.sum())
 
 
-def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
+def _row_loss(model: BaseEstimator, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
     if not isinstance(report, CuratedBags) or not hasattr(model, "contributions"):
         raise ValueError(
             f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
@@ -198,13 +204,13 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
     return _additive_loss(model, X, report, own)
 
 
-def _refuse_other_classes(model: Any, report: CuratedBags | RandomBags) -> None:
+def _refuse_other_classes(model: BaseEstimator, report: CuratedBags | RandomBags) -> None:
     known = np.asarray(getattr(model, "classes_", ())).tolist()
     if known != np.asarray(report.classes or ()).tolist():
         raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
 
 
-def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
+def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
     """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
     report, matched = match_rows(bags, *read_columns(X))
     parts = model.contributions(X)
@@ -238,7 +244,7 @@ def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feat
     return min(found)[1]
 
 
-def _as_bags(bags: Any) -> CuratedBags | RandomBags:
+def _as_bags(bags: object) -> CuratedBags | RandomBags:
     is_random = isinstance(bags, RandomBags) or (isinstance(bags, Mapping) and "members" in bags)
     return as_random_bags(bags) if is_random else as_curated_bags(bags)
 

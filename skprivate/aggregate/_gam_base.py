@@ -239,7 +239,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
 
     def _learn(
-        self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags, networks: Any = None
+        self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags, networks: object = None
     ) -> None:
         """Learn from the released sums; no label is available from here on."""
         indexes, tables, noise = self._modelled_sets(known, report)
@@ -267,7 +267,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self.tables_ = [np.ascontiguousarray(part.T) for part in np.split(coef[:, :-1], ends, axis=1)]
         self._indexes = indexes
 
-    def _fit_networks(self, problem: LabelSums, indexes: list[CellIndex], networks: Any) -> FloatArray:
+    def _fit_networks(self, problem: LabelSums, indexes: list[CellIndex], networks: object) -> FloatArray:
         centre, scale = problem.units()
         seed = int(public_generator(self.random_state).integers(2**31))
 
@@ -431,7 +431,7 @@ def _with_own_total(problem: LabelSums, k: int, report: CuratedBags) -> LabelSum
 
 
 def _read_features(
-    X: Any, *, estimator: Any, reset: bool = False, tighten: bool = False
+    X: Any, *, estimator: BaseEstimator, reset: bool = False, tighten: bool = False
 ) -> tuple[list[str], list[Any]]:
     if is_frame(X):
         validate_data(estimator, X, skip_check_array=True, reset=reset)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from skprivate._sklearn import HasMethods, StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
@@ -181,7 +181,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         self._check_penalty()
         poisson = isinstance(self.loss, str) and self.loss == "poisson"
 
-        def choose_targets(_: Any, n_columns: int) -> tuple[Any, Callable[[Any], Any]]:
+        def choose_targets(_: object, n_columns: int) -> tuple[Any, Callable[[Any], Any]]:
             n_outputs, targets = n_columns, number_targets
             if not isinstance(self.loss, str):
                 n_outputs = _losses.check_own_loss(self.loss, n_columns)
@@ -254,7 +254,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         return tags
 
 
-def _read_labels(y: Any, *, estimator: Any, nonnegative: bool) -> Any:
+def _read_labels(y: Any, *, estimator: BaseEstimator, nonnegative: bool) -> Any:
     labels = read_numbers(y)
     if not (isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 1):
         labels = _check_y(labels, estimator=estimator)

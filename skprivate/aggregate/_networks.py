@@ -86,11 +86,11 @@ def own_torch(rng: np.random.Generator | None = None) -> Iterator[None]:
         yield
 
 
-def _is_whole(value: Any, least: int) -> bool:
+def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return (
         isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0
     )
@@ -232,9 +232,9 @@ def make_submodels(
 def tried_submodels(
     indexes: Sequence[CellIndex],
     n_outputs: int,
-    submodel: Any,
+    submodel: object,
     options: dict[str, Any] | None,
-    random_state: Any,
+    random_state: int | None,
 ) -> Any:
     """Make the networks before they learn, and try each; all of it is public."""
     chosen = check_options(options, CURATED_DEFAULTS)
@@ -246,7 +246,12 @@ def tried_submodels(
 
 
 def aggregate_loss(
-    design: CellDesign, loss: SquaredLoss, outputs: Any, intercept: Any, sums: FloatArray, total: FloatArray
+    design: CellDesign,
+    loss: SquaredLoss,
+    outputs: object,
+    intercept: object,
+    sums: FloatArray,
+    total: FloatArray,
 ) -> Any:
     """Evaluate Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
 
@@ -264,7 +269,7 @@ def aggregate_loss(
             return tables.new_tensor(value)
 
         @staticmethod
-        def backward(ctx: Any, slope: Any) -> Any:
+        def backward(ctx: Any, slope: object) -> Any:
             return slope * ctx.gradient[:-1], slope * ctx.gradient[-1]
 
     return Objective.apply(outputs, intercept)
@@ -338,7 +343,7 @@ def _make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequen
 
 
 def try_network(
-    submodel: Any, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int
+    submodel: object, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int
 ) -> None:
     """Refuse an invalid network before any privacy cost, by a step on the fewest rows that a batch can have."""
     torch = import_torch()
@@ -368,9 +373,9 @@ def fit_network(
     X: FloatArray,
     objective: BagObjective,
     *,
-    submodel: Any,
+    submodel: object,
     options: dict[str, Any] | None,
-    random_state: Any,
+    random_state: int | None,
 ) -> NetworkFit:
     """Train one module for each fold of bags, and rate them by the bags of their fold.
 

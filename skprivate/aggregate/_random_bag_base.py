@@ -82,7 +82,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return self
 
     def _read(
-        self, X: Any, y: Any, row_keys: Any, read_labels: Callable[[Any], NDArray[Any]], **checks: Any
+        self, X: Any, y: Any, row_keys: object, read_labels: Callable[[Any], NDArray[Any]], **checks: object
     ) -> Partitions:
         """Read rows in memory or in blocks as `Table`."""
         if is_partitioned(X):
@@ -281,6 +281,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
 
-def _read_features(X: Any, *, estimator: Any) -> FloatArray:
+def _read_features(X: Any, *, estimator: BaseEstimator) -> FloatArray:
     rows: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False)
     return rows

@@ -176,7 +176,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, *, row_keys: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, row_keys: object = None) -> Self:
         """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
 
         Parameters

@@ -259,7 +259,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, labels: Any = None, *, classes: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, labels: object = None, *, classes: object = None) -> Self:
         """Fit the attack and compute the certificate.
 
         Parameters
@@ -293,7 +293,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     @in_one_order
     def certificate_curve(
-        self, X: Any, y: Any, constants: Any, labels: Any = None, *, classes: Any = None
+        self, X: Any, y: Any, constants: object, labels: object = None, *, classes: object = None
     ) -> NDArray[np.float64]:
         """Lower bound on the loss as a function of the assumed constant.
 
@@ -336,7 +336,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return self._report
 
     @in_one_order
-    def decision_function(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, labels: object = None) -> NDArray[np.float64]:
         """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,).
 
         With more than two values, that of each against the rest; shape (n, n_classes).
@@ -347,7 +347,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return self._outputs(self._points(X, labels, reset=False))
 
     @in_one_order
-    def predict_proba(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, labels: object = None) -> NDArray[np.float64]:
         """Estimated probabilities of the values of S; shape (n, n_classes)."""
         p = np.clip(0.5 * (1.0 + self.decision_function(X, labels)), 0.0, 1.0)
         if p.ndim == 1:
@@ -356,13 +356,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         return p / p.sum(axis=1, keepdims=True)
 
     @in_one_order
-    def predict(self, X: Any, labels: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any, labels: object = None) -> NDArray[Any]:
         """Guess of S for each row; shape (n,)."""
         outputs = self.decision_function(X, labels)
         return self.classes_[(outputs > 0.0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)]
 
     @in_one_order
-    def score(self, X: Any, y: Any, sample_weight: Any = None, labels: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: object = None, labels: object = None) -> float:
         """Share of rows that the attack guesses right."""
         return accuracy_score(y, self.predict(X, labels), sample_weight=sample_weight)
 

@@ -109,7 +109,7 @@ def _probabilities(outputs: npt.ArrayLike) -> Array:
 # -- labels ---------------------------------------------------------------------------------------------------
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -117,7 +117,7 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, str | bytes):
         return "text"
     if isinstance(value, bool | np.bool_):
@@ -125,12 +125,12 @@ def _kind(value: Any) -> str:
     return "numbers" if isinstance(value, int | float | np.number) else type(value).__name__
 
 
-def _flat(values: Any) -> npt.NDArray[Any]:
+def _flat(values: object) -> npt.NDArray[Any]:
     array = np.asarray(values)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def as_labels(values: Any, name: str = "X") -> npt.NDArray[Any]:
+def as_labels(values: object, name: str = "X") -> npt.NDArray[Any]:
     """Read labels as an array of text, booleans or numbers; mixtures and gaps are refused."""
     array = _flat(values)
     if array.ndim != 1:
@@ -154,7 +154,7 @@ def as_labels(values: Any, name: str = "X") -> npt.NDArray[Any]:
     return np.array(plain) if kinds and kinds[0] in ("booleans", "numbers") else array.astype(str)
 
 
-def is_labels(outputs: Any) -> bool:
+def is_labels(outputs: object) -> bool:
     """Check that outputs are predicted labels: one column without floats, or without numbers."""
     if hasattr(outputs, "nnz"):
         return False
@@ -170,7 +170,7 @@ def is_labels(outputs: Any) -> bool:
     return not all(isinstance(value, float) for value in present)
 
 
-def _is_gappy_series(outputs: Any) -> bool:
+def _is_gappy_series(outputs: object) -> bool:
     """Check the type of a Series: whole numbers with gaps come out of it as floats."""
     return hasattr(outputs, "dtype") and str(outputs.dtype).startswith(("Int", "UInt", "Boolean"))
 

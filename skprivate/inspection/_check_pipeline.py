@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass
-from typing import Any
+
+from sklearn.base import BaseEstimator
 
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import LABELS_ONLY, Place, Role, Step
@@ -120,7 +121,7 @@ class PipelineReport:
         return f"<table><caption>{html.escape(self.summary)}</caption>{head}{body}</table>"
 
 
-def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
+def check_pipeline(model: BaseEstimator, *, raise_: bool = False) -> PipelineReport:
     """Say, before `fit` and before anything is spent, what each step of a model would do with private rows.
 
     Parameters

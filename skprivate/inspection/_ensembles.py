@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -90,7 +90,7 @@ _REFUSED: dict[type | UnionType, str] = {
 }
 
 
-def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
+def _renamed(model: BaseEstimator, place: Place) -> tuple[Demand, ...]:
     if not (place.fitted and is_classifier(model)):
         return ()
     classes = np.asarray(model.classes_)
@@ -98,12 +98,14 @@ def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
     return () if same else (NUMBERS_LABELS,)
 
 
-def _outer(model: Any, place: Place, *assumptions: str) -> Step:
+def _outer(model: BaseEstimator, place: Place, *assumptions: str) -> Step:
     """Make the step of a composite that looks at no data but the set of labels."""
     return place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
 
 
-def _members(place: Place, model: Any, walk: Walk, copies: int | None, *demands: Demand) -> Iterator[Step]:
+def _members(
+    place: Place, model: BaseEstimator, walk: Walk, copies: int | None, *demands: Demand
+) -> Iterator[Step]:
     """Walk clones of one estimator; what holds for all of them is reported once."""
     if not place.fitted:
         yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
@@ -120,7 +122,7 @@ def _members(place: Place, model: Any, walk: Walk, copies: int | None, *demands:
                 yield step
 
 
-def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _voting(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
     if place.fitted:
         named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
@@ -129,7 +131,7 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
-def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _stacking(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
     inner = [part.estimator if type(part) is RowByRow else part for _, part in named]
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
@@ -159,7 +161,7 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from last
 
 
-def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _bagging(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     if model.bootstrap:
         why = (
             "draws rows with repetition: a row that a member sees k times counts k-fold, and which rows it sees "
@@ -183,7 +185,7 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from _members(place, model, walk, model.n_estimators, *demands)
 
 
-def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _per_label(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     if place.fitted and any(map(_is_constant, model.estimators_)):
         why = "noticed without noise that some label is carried by all rows or by none"
         yield place.step(model, Role.UNPROTECTED, why)
@@ -199,23 +201,23 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from _members(place, model, walk, None, *demands)
 
 
-def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _output_code(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     yield place.step(model, Role.NO_DATA, "", _LABELS)
     # A constant column of the code book says nothing about rows, and needs no member.
     members = _members(place, model, walk, None, CODES_LABELS)
     yield from (s for s in members if not _is_constant(s.model))
 
 
-def _is_constant(member: Any) -> bool:
+def _is_constant(member: object) -> bool:
     return type(member).__name__ == "_ConstantPredictor"
 
 
-def _per_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _per_target(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     yield _outer(model, place)
     yield from _members(place, model, walk, None)
 
 
-def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _chain(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     if model.cv is not None:
         why = (
             "later members learn from predictions of members fitted on folds, which are not kept, and their guarantees "
@@ -228,12 +230,12 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from _members(with_targets, model, walk, None, SEES_OTHER_TARGETS)
 
 
-def why_refused(model: Any) -> str:
+def why_refused(model: BaseEstimator) -> str:
     """Explain why no guarantee can hold for a composite of this class; empty if one can."""
     return next((why for kind, why in _REFUSED.items() if isinstance(model, kind)), "")
 
 
-def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
+def refuse(model: BaseEstimator, place: Place, walk: Walk, why: str) -> Iterator[Step]:
     """Report that a composite has no guarantee, and walk its members, so that those without one are named too."""
     search = isinstance(model, BaseSearchCV)
     times = "once for each candidate and fold" if search else "as often as the composite fits it"

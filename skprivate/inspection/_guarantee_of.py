@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -53,7 +54,7 @@ class NoGuaranteeError(ValueError):
         self.problems = tuple(problems)
 
 
-def walk(model: Any, place: Place) -> Iterator[Step]:
+def walk(model: BaseEstimator, place: Place) -> Iterator[Step]:
     """Walk every step of a model: composites by their rules, everything else by its class."""
     # A subclass of a selector hands over its candidates all the same.
     rule = _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
@@ -84,7 +85,7 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             yield from (each for each in inner if each.role is Role.UNPROTECTED)
 
 
-def guarantee_of(model: Any) -> PrivacyGuarantee:
+def guarantee_of(model: BaseEstimator) -> PrivacyGuarantee:
     """Compose the guarantee of publishing a whole fitted model, or raise an error that names what prevents one.
 
     Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
@@ -142,7 +143,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     return certify(model).total
 
 
-def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
+def to_release(model: BaseEstimator, *, allow_invalid: bool = False) -> Any:
     """Copy a fitted model for publication: what its guarantee counts, and nothing else.
 
     A fitted model keeps more than it predicts with. There are ledgers, each with a path and its last record, also in
@@ -219,7 +220,7 @@ class Total(NamedTuple):
     problems: list[tuple[str, str]]
 
 
-def certify(model: Any) -> Total:
+def certify(model: BaseEstimator) -> Total:
     """Count a fitted model, and refuse it if anything in it is not accounted for."""
     found = count(model)
     if found.problems:
@@ -227,7 +228,7 @@ def certify(model: Any) -> Total:
     return found
 
 
-def count(model: Any) -> Total:
+def count(model: BaseEstimator) -> Total:
     """Add up what the steps of a fitted model state, and list what is beside them or is less than was drawn."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")

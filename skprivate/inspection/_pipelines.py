@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import OneToOneFeatureMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
@@ -21,12 +21,12 @@ from skprivate.privacy import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
 
-def is_left_out(part: Any) -> bool:
+def is_left_out(part: object) -> bool:
     """Tell if a part of a composite is a word in place of an estimator."""
     return part is None or isinstance(part, str)
 
 
-def releases_rows(model: Any) -> bool:
+def releases_rows(model: BaseEstimator) -> bool:
     """Tell if a transformer has randomised everything that it passes on."""
     if type(model) is FrozenEstimator:
         return releases_rows(model.estimator)
@@ -42,7 +42,7 @@ def releases_rows(model: Any) -> bool:
     return bool(parts) and all(not is_left_out(part) and releases_rows(part) for part in parts)
 
 
-def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _pipeline(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     here, passed = place, list[Step]()
     for name, step in model.steps:
         if is_left_out(step):
@@ -64,14 +64,14 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from passed
 
 
-def _one_budget(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _one_budget(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk the steps of a pipeline in which one budget covers all private steps: its own or that of the last."""
     payer = model if states_budget(model.steps[-1][1]) else None  # `fit` refuses to divide for others
     for step in _pipeline(model, place, walk):
         yield replace(step, place=replace(step.place, payer=payer)) if step.role is Role.PRIVATE else step
 
 
-def _width_is_public(model: Any) -> bool:
+def _width_is_public(model: BaseEstimator) -> bool:
     """Tell if public numbers decide how many columns a step hands on."""
     if isinstance(model, OneToOneFeatureMixin):
         return True
@@ -79,7 +79,7 @@ def _width_is_public(model: Any) -> bool:
     return getattr(model, "_public_width", False) is True and _single.declares_itself(model, "_public_width")
 
 
-def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:
+def _partly_released(model: BaseEstimator, parts: list[Any], place: Place) -> Iterator[Step]:
     """Report rows that are put together from randomised columns and others."""
     released = [releases_rows(part) for part in parts if not (isinstance(part, str) and part == "drop")]
     if any(released) and not all(released):
@@ -87,14 +87,14 @@ def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Ste
         yield place.step(model, Role.UNPROTECTED, why)
 
 
-def _feature_union(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _feature_union(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     yield from _partly_released(model, [part for _, part in model.transformer_list], place)
     for name, part in model.transformer_list:
         if not is_left_out(part):
             yield from walk(part, place.inside(f"union part {name!r}"))
 
 
-def _may_be_sparse(part: Any) -> bool:
+def _may_be_sparse(part: object) -> bool:
     """Tell if a part may be sparse; hashers and vectorizers have no parameter that says so."""
     inside = [part, *part.get_params(deep=True).values()]
     return any(
@@ -104,7 +104,7 @@ def _may_be_sparse(part: Any) -> bool:
     )
 
 
-def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _column_transformer(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     assumptions = []
     chosen = [columns for *_, columns in model.transformers if callable(columns)]
     if any(not type(columns).__module__.startswith("skprivate.") for columns in chosen):
@@ -128,7 +128,7 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(part, inside)
 
 
-def with_columns(place: Place, chosen: Any) -> Place:
+def with_columns(place: Place, chosen: object) -> Place:
     """Go to a part that sees some columns. Distances count a column as often as it occurs."""
     columns = tuple(map(int, chosen))
     place = place.with_rows(columns=(*place.rows.columns, columns))
@@ -137,7 +137,7 @@ def with_columns(place: Place, chosen: Any) -> Place:
     return place.with_rows(before=(*place.rows.before, ("columns of which some are repeated", columns)))
 
 
-def _is_empty(columns: Any) -> bool:
+def _is_empty(columns: object) -> bool:
     if callable(columns) or isinstance(columns, (slice, str)):
         return False
     chosen = np.asarray(as_listed(columns))
@@ -155,7 +155,7 @@ def _drawn_again(found: list[Step]) -> Iterator[Step]:
                 yield replace(step, path=f"{step.path} once more")
 
 
-def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _transformed_target(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     if model.transformer is not None:
         transformer = model.transformer_ if place.fitted else model.transformer
         targets = place.inside("transformer of the target").with_rows(released=False, target=True)
@@ -178,7 +178,7 @@ def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(model.regressor, place.inside("regressor"))
 
 
-def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _select_from_model(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     if callable(model.max_features):
         why = "max_features is computed from private rows: give a number"
         yield place.step(model, Role.UNPROTECTED, why)
@@ -191,7 +191,7 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(model.estimator_ if place.fitted else model.estimator, inside)
 
 
-def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _row_by_row(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
     for step in walk(inner, place.inside("one row at a time").with_rows(alone=True)):
         if step.role is Role.PRIVATE and _single.releases_when_transforming(step.model):
@@ -201,7 +201,7 @@ def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield step
 
 
-def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def fitted_before(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk a model that its composite does not fit.
 
     With anything private in it, it was fitted on private rows, and all of it counts as if it were fitted here.
@@ -223,7 +223,7 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield replace(place, paid=True).step(model, Role.BEFORE, "", text)
 
 
-def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+def _selector(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     """Walk the choice and the candidates: all of them are parameters of the released model."""
     yield _single.leaf(model, place)
     for name, candidate in model.estimators:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 
@@ -30,7 +30,9 @@ _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 
 
 @in_one_order
-def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: Any) -> Quote:
+def quote(
+    estimator: BaseEstimator, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: object
+) -> Quote:
     """Price a fit, a cross-validation or a search before anything is drawn for it.
 
     A copy of the estimator is fitted on a dry run of the ledger, and forgotten: that takes as long as the fit
@@ -128,7 +130,7 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
     )
 
 
-def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
+def _check_priceable(model: BaseEstimator, unit: PrivacyUnit) -> list[Any]:
     """Refuse models whose price would look at private rows; return scikit-learn's searches in them."""
     steps, searches = _steps_of(model, Place(fitted=False))
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
@@ -149,7 +151,7 @@ def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
     return searches
 
 
-def _steps_of(model: Any, place: Place) -> tuple[list[Step], list[Any]]:
+def _steps_of(model: BaseEstimator, place: Place) -> tuple[list[Step], list[Any]]:
     """List steps of a model and of all candidates of scikit-learn's searches in it, whose scores a quote replaces."""
     steps: list[Step] = []
     searches: list[Any] = []
@@ -168,7 +170,7 @@ def _steps_of(model: Any, place: Place) -> tuple[list[Step], list[Any]]:
     return steps, searches
 
 
-def _candidates(grids: Any) -> Iterator[dict[str, Any]]:
+def _candidates(grids: object) -> Iterator[dict[str, Any]]:
     """List every combination of parameters; numbers decide nothing about what a step sees, so one of each type."""
     for grid in [grids] if isinstance(grids, Mapping) else grids:
         one = next(iter(ParameterSampler(grid, 1, random_state=0)))
@@ -180,7 +182,7 @@ def _candidates(grids: Any) -> Iterator[dict[str, Any]]:
         )
 
 
-def _one_of_each_kind(values: Any) -> list[Any]:
+def _one_of_each_kind(values: object) -> list[Any]:
     numbers = {
         type(value): value for value in values if isinstance(value, Real) and not isinstance(value, bool)
     }
@@ -199,7 +201,12 @@ class _Trial(NamedTuple):
 
 
 def _trial(
-    ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int | None
+    ledger: PrivacyLedger,
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    fit_params: dict[str, Any],
+    part: int | None,
 ) -> _Trial:
     """Fit a copy whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
     with tempfile.TemporaryDirectory() as folder:
@@ -241,7 +248,7 @@ class _MostExpensive:
     def __init__(self, dry: PrivacyLedger, part: int | None) -> None:
         self.dry, self.part = dry, part
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+    def __call__(self, estimator: BaseEstimator, X: Any, y: Any = None) -> float:
         fitted = [one for one in objects_in(estimator) if hasattr(one, "set_params")]
         names = {getattr(getattr(one, "privacy_guarantee_", None), "ledger_entry", "") for one in fitted}
         paid = [entry for entry in self.dry.entries() if self.dry.entry_name(entry.id) in names]
@@ -265,7 +272,7 @@ def _by_split(results: Mapping[str, Any]) -> list[Any]:
     return [scores for name, scores in results.items() if name.startswith("split") and "test" in name]
 
 
-def _one_total(search: Any) -> bool:
+def _one_total(search: object) -> bool:
     """Tell if a fitted search costs the same whatever its scores: no choice follows, or all choices cost the same."""
     if type(search) is GridSearchCV and not search.refit:
         return True
@@ -277,7 +284,7 @@ def _one_total(search: Any) -> bool:
 
 
 def charged_to(
-    part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "", *, searches: list[Any]
+    part: object, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "", *, searches: list[Any]
 ) -> Any:
     """Exchange every ledger that is missing or ``ledger`` for ``other``, in lists and mappings too.
 

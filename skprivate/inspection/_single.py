@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from sklearn import feature_selection, preprocessing
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction import FeatureHasher
@@ -96,7 +97,7 @@ _FEATURES_ONLY: dict[str, str] = {
 }  # fmt: skip
 
 
-def speaks_of_rows(encoder: Any) -> str:
+def speaks_of_rows(encoder: BaseEstimator) -> str:
     """Explain why an encoder of scikit-learn would report a row whose category is not listed; empty if it would not."""
     silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
     if encoder.handle_unknown != silent:
@@ -145,7 +146,7 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
             yield replace(step, of_rows=(f"{text}: wrapped in RowByRow it does",))
 
 
-def _calls_other_code(model: Any) -> bool:
+def _calls_other_code(model: BaseEstimator) -> bool:
     """Tell if a function or class from elsewhere is in a model: what it keeps may not be in the copy for a row."""
     if not is_estimator(model):
         return callable(model) and not isinstance(model, type) and not is_known(model)
@@ -153,12 +154,12 @@ def _calls_other_code(model: Any) -> bool:
     return not is_known(model) or any(map(_calls_other_code, inside))
 
 
-def maps_by_row(model: Any) -> bool:
+def maps_by_row(model: BaseEstimator) -> bool:
     """Tell if a public model is known to treat every row by itself, to the last bit."""
     return all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model))
 
 
-def _parts(model: Any) -> Iterator[Any]:
+def _parts(model: BaseEstimator) -> Iterator[Any]:
     """List what a public model maps rows by: of composites that put columns beside each other, their parts."""
     if type(model) is FrozenEstimator:
         found = [model.estimator]
@@ -176,7 +177,7 @@ def _parts(model: Any) -> Iterator[Any]:
             yield from _parts(part)
 
 
-def _couples(model: Any) -> bool:
+def _couples(model: BaseEstimator) -> bool:
     inside = () if type(model) is RowByRow else model.get_params(deep=True).values()
     return any(
         kind.__module__.startswith("sklearn.") and kind.__name__ in _COUPLING
@@ -185,7 +186,7 @@ def _couples(model: Any) -> bool:
     )
 
 
-def _encoder(model: Any) -> str:
+def _encoder(model: BaseEstimator) -> str:
     if isinstance(model.categories, str):
         return "learns the categories that occur: give them by categories=[...], from what is publicly known"
     if model.min_frequency is not None or model.max_categories is not None:
@@ -193,7 +194,7 @@ def _encoder(model: Any) -> str:
     return speaks_of_rows(model)
 
 
-def _imputer(model: Any) -> str:
+def _imputer(model: BaseEstimator) -> str:
     if model.strategy != "constant":
         return (
             "learns its fill values from private rows: use strategy='constant', or impute within the budget "
@@ -221,7 +222,7 @@ _NO_DATA: dict[type, Callable[[Any], str]] = {
 }  # fmt: skip
 
 
-def is_private(model: Any) -> bool:
+def is_private(model: BaseEstimator) -> bool:
     """Tell if a model has a guarantee of its own, by its class, its parameters or its attributes after `fit`."""
     if isinstance(model, PrivateEstimatorMixin):
         return True
@@ -231,12 +232,12 @@ def is_private(model: Any) -> bool:
     return single and {"epsilon", "ledger"} <= set(model.get_params(deep=False))
 
 
-def releases_when_transforming(model: Any) -> bool:
+def releases_when_transforming(model: BaseEstimator) -> bool:
     """Tell if a single estimator randomises the rows that it transforms."""
     return bool(getattr(model, "releases_in", None) == "transform")
 
 
-def inner_models(model: Any) -> list[tuple[str, Any]]:
+def inner_models(model: BaseEstimator) -> list[tuple[str, Any]]:
     """List estimators among the parameters of a model, with their names for messages."""
     found: list[tuple[str, Any]] = []
     for name, value in model.get_params(deep=False).items():
@@ -248,7 +249,7 @@ def inner_models(model: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def leaf(model: Any, place: Place) -> Step:
+def leaf(model: BaseEstimator, place: Place) -> Step:
     """Classify a single estimator by what it does with the rows that arrive."""
     if is_private(model):
         return _private(model, place)
@@ -297,7 +298,7 @@ def inverse_is_checked(name: str) -> str:
     return f"it is not reported whether {name} warned that its inverse does not fit (check_inverse=True)"
 
 
-def declares_itself(model: Any, name: str) -> bool:
+def declares_itself(model: BaseEstimator, name: str) -> bool:
     """Tell if a class attribute was declared beside the methods that it is about, or after them."""
     for kind in type(model).__mro__:
         if name in vars(kind):
@@ -307,14 +308,14 @@ def declares_itself(model: Any, name: str) -> bool:
     return True
 
 
-def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
+def _no_weights(place: Place, model: BaseEstimator) -> tuple[str, ...]:
     """State an assumption: weights come past the randomiser, and no fitted model shows them."""
     if not has_fit_parameter(model, "sample_weight"):
         return ()
     return (f"{place.name(model)} was given no sample_weight that says something about rows",)
 
 
-def _private(model: Any, place: Place) -> Step:
+def _private(model: BaseEstimator, place: Place) -> Step:
     guarantee = getattr(model, "privacy_guarantee_", None)
     if not place.fitted:
         return place.step(model, Role.PRIVATE)
@@ -330,7 +331,7 @@ def _private(model: Any, place: Place) -> Step:
     return place.step(model, Role.PRIVATE)
 
 
-def _defined_elsewhere(model: Any) -> list[str]:
+def _defined_elsewhere(model: BaseEstimator) -> list[str]:
     """List what classes from elsewhere define that a fit may call, except construction, prediction and texts."""
     found = {name for name in vars(model) if callable(getattr(type(model), name, None))}
     for base in type(model).__mro__:
@@ -343,6 +344,6 @@ def _defined_elsewhere(model: Any) -> list[str]:
     return sorted(name for name in found - _HARMLESS if not re.fullmatch("predict.*|set_.*_request", name))
 
 
-def needs_fit(model: Any) -> bool:
+def needs_fit(model: BaseEstimator) -> bool:
     """Tell if an estimator has to be fitted before it transforms."""
     return bool(get_tags(model).requires_fit)

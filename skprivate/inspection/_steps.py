@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer
 
 from skprivate import aggregate
@@ -138,7 +139,7 @@ class Place:
     seen: dict[int, Visit] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
-        self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any
+        self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: object
     ) -> Place:
         """Go to a part of the composite."""
         return replace(
@@ -150,15 +151,15 @@ class Place:
             **changes,
         )
 
-    def with_rows(self, **changes: Any) -> Place:
+    def with_rows(self, **changes: object) -> Place:
         """Change the rows that arrive."""
         return replace(self, rows=replace(self.rows, **changes))
 
-    def name(self, model: Any) -> str:
+    def name(self, model: BaseEstimator) -> str:
         """Name a model at this place."""
         return f"{self.path or 'the model'} ({type(model).__name__})"
 
-    def step(self, model: Any, role: Role, why: str = "", *assumptions: str) -> Step:
+    def step(self, model: BaseEstimator, role: Role, why: str = "", *assumptions: str) -> Step:
         """Make a step at this place."""
         return Step(self.name(model), model, role, why, assumptions, self)
 
@@ -191,7 +192,7 @@ class Tally:
     """
 
     def __init__(
-        self, model: Any, seen: Mapping[int, Visit], counted: Sequence[PrivacyGuarantee], name: str
+        self, model: BaseEstimator, seen: Mapping[int, Visit], counted: Sequence[PrivacyGuarantee], name: str
     ) -> None:
         self.kept = {key: found.model for key, found in seen.items() if found.kind != "stateless"}
         self.problems: list[tuple[str, str]] = []
@@ -199,7 +200,7 @@ class Tally:
         self._done: dict[tuple[int, str], Any] = {}
         self._look(model, name, _COMPOSITE)
 
-    def _look(self, value: Any, where: str, way: str) -> None:
+    def _look(self, value: object, where: str, way: str) -> None:
         if isinstance(value, (*_PLAIN, *NOT_PUBLISHED)) or (id(value), way) in self._done:
             return
         self._done[id(value), way] = value  # kept, so that no other object gets its id
@@ -212,7 +213,7 @@ class Tally:
             for name, part in _parts(value):
                 self._look(part, f"{where}, {name}" if name else where, way)
 
-    def _look_at_estimator(self, value: Any, where: str, way: str) -> None:
+    def _look_at_estimator(self, value: object, where: str, way: str) -> None:
         kind = self._seen[id(value)].kind if id(value) in self._seen else ""
         found, onwards = (parameters := value.get_params(deep=False)), _PARAMETER  # it becomes a clone
         given = way == _PARAMETER or (way == _COMPOSITE and (id(value), _PARAMETER) in self._done)
@@ -229,7 +230,7 @@ class Tally:
             self._look(part, f"{where}, {name}", _PARAMETER if own else onwards)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(value: object) -> Iterator[tuple[str, Any]]:
     """List what a pickle of an object holds, with the names of its attributes."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
@@ -251,7 +252,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield "", list(part) if isinstance(part, Iterator) else part
 
 
-def objects_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+def objects_in(value: object, seen: dict[int, Any] | None = None) -> Iterator[Any]:
     """List everything with attributes that a model holds at any depth, except ledgers and guarantees, each once."""
     seen = {} if seen is None else seen
     if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):

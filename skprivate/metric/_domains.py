@@ -217,7 +217,7 @@ class BallBox(Box):
         return largest, np.sqrt(length) if self.norm == "l2" else length
 
 
-def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -> Box:
+def check_domain(bounds: object, columns: int | Sequence[int], names: object = None) -> Box:
     """Turn a parameter ``bounds``, not None, into a `Box`, or a `Ball` into a `BallBox`."""
     if not isinstance(bounds, Ball):
         pairs = check_bounds(bounds, columns, names)
@@ -345,7 +345,7 @@ class SphereMap:
         (Box(-everywhere, everywhere) if self.box is None else self.box).refuse_outside(turned)
 
 
-def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
+def sphere_map(latitude: int, bounds: object, names: object) -> SphereMap:
     """Choose the map for a public range in degrees: flat if it is small, in space if it is wide or not given."""
     if bounds is None:
         return SphereMap(latitude, np.eye(3), np.zeros(3), 0.0, None)

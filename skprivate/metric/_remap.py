@@ -48,7 +48,7 @@ def uniform_rows(domain: Box) -> FloatArray:
     return domain.nearest(np.concatenate([center + moved, center - moved]))
 
 
-def check_prior_rows(prior: Any, domain: Box | None, n_features: int) -> FloatArray | None:
+def check_prior_rows(prior: object, domain: Box | None, n_features: int) -> FloatArray | None:
     """Turn a parameter ``prior`` of rows within bounds into public rows; None stays None."""
     if prior is None:
         return None

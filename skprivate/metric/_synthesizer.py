@@ -324,7 +324,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         return resolution
 
-    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, *, random_state: int | None = None) -> Any:
         """Draw synthetic rows: post-processing of the released measure, at no further cost.
 
         Every row has the law of `measure_`; together they spread over it evenly (systematic sampling).
@@ -345,7 +345,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return rows
 
     def sample_blocks(
-        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: Any = None
+        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: int | None = None
     ) -> Iterator[Any]:
         """Draw synthetic rows in blocks, for tables that do not fit into memory.
 

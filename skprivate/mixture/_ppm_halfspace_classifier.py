@@ -40,7 +40,7 @@ SEEN, LOST = 0.5, 0.9
 _NEGLIGIBLE = 1e-9
 
 
-def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
+def make_mechanism(estimator: BaseEstimator, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
     """Choose the strategy of a `PPMHalfspaceClassifier`, and make its mechanism from public numbers."""
     epsilon, counting = float(estimator.epsilon), None
     if estimator.calibration_fraction is not None:
@@ -64,7 +64,9 @@ def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str,
     )
 
 
-def choose_strategy(estimator: Any, problem: Problem, descent: Callable[[], LogisticDescent] | None) -> str:
+def choose_strategy(
+    estimator: BaseEstimator, problem: Problem, descent: Callable[[], LogisticDescent] | None
+) -> str:
     """Resolve "auto", and refuse an exact strategy that is too large or a descent without δ (``descent`` is None)."""
     strategy, most = estimator.strategy, estimator.max_halfspaces
     if strategy == "gradient" and descent is None:
@@ -108,7 +110,7 @@ def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
 
 
 def make_search(
-    estimator: Any, problem: Problem, strategy: str, epsilon: float
+    estimator: BaseEstimator, problem: Problem, strategy: str, epsilon: float
 ) -> ExactDraw | HalfspaceSearch:
     """Make the mechanism that draws the halfspaces."""
     rule, monotone = estimator.selection, estimator.adjacency == "add-remove"
@@ -314,7 +316,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         epsilon: float = 1.0,
         *,
         delta: float = 0.0,
-        private_label: Any = None,
+        private_label: object = None,
         max_halfspaces: int | None = None,
         strategy: Literal["auto", "exact", "thinned", "greedy", "gradient"] = "auto",
         selection: Literal["exponential", "permute-and-flip"] = "exponential",
@@ -343,7 +345,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, *, private: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, private: object = None) -> Self:
         """Draw an intersection of halfspaces, privately for the private rows.
 
         Parameters
@@ -533,7 +535,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         return tags
 
 
-def export_text(classifier: Any, *, feature_names: Any = None, digits: int = 4) -> str:
+def export_text(classifier: BaseEstimator, *, feature_names: object = None, digits: int = 4) -> str:
     """Write the drawn halfspaces as inequalities in the names and units of the features.
 
     Parameters

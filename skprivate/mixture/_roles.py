@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length
 
 from skprivate import _validation
@@ -59,7 +60,13 @@ class Roles:
 
 
 def assign_roles(
-    y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str, *, simulated: bool
+    y: NDArray[Any],
+    private: object,
+    private_label: object,
+    classes: object,
+    adjacency: str,
+    *,
+    simulated: bool,
 ) -> Roles:
     """Find the roles, with an error for whatever does not fit.
 
@@ -89,7 +96,7 @@ def assign_roles(
     return Roles(_validation.label_array(label_set), index, mask, has_private_label, private is None)
 
 
-def _stated_index(label_set: list[Any], private_label: Any, known: list[Any]) -> int:
+def _stated_index(label_set: list[Any], private_label: object, known: list[Any]) -> int:
     if plain(private_label) not in label_set:
         raise ValueError(
             f"private_label must be one of the two labels{' of y, public rows have' if len(known) < 2 else ''} "
@@ -122,7 +129,7 @@ def _default_index(label_set: list[Any], simulated: bool) -> int:
     return 1
 
 
-def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str) -> list[Any]:
+def _label_set(y: NDArray[Any], classes: object, private_label: object, adjacency: str) -> list[Any]:
     if classes is None:
         if adjacency == "add-remove":
             raise ValueError(
@@ -150,7 +157,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
     return label_set
 
 
-def check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
+def check_mask(private: object, y: NDArray[Any]) -> NDArray[np.bool_]:
     """Check a privacy mask with one entry for each label."""
     if np.ma.is_masked(private):
         raise ValueError("private must say of every row whether it is private, got missing entries.")
@@ -169,7 +176,7 @@ def check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
     return mask
 
 
-def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeights:
+def error_weights(roles: Roles, class_weight: object, adjacency: str) -> ErrorWeights:
     """Compute integer error weights from ``class_weight``: None, "balanced" or a mapping from label to weight.
 
     "balanced" uses public numbers only: the rows of each label that are public, and all private rows counted for the
@@ -203,7 +210,7 @@ def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeigh
     )
 
 
-def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem, Roles]:
+def read_problem(estimator: BaseEstimator, X: Any, y: Any, private: object) -> tuple[Problem, Roles]:
     """Make the problem of all rows, and their roles; the estimator learns the columns."""
     assign = partial(
         assign_roles,
@@ -267,7 +274,7 @@ def _read_blocks(estimator: Any, X: Any, y: Any, private: Any) -> Any:
     )
 
 
-def _read_block(block: SplitBlock, blank: Any, names: Any, public: dict[str, Any]) -> LabelledRows:
+def _read_block(block: SplitBlock, blank: BaseEstimator, names: Any, public: dict[str, Any]) -> LabelledRows:
     _validation.refuse_other_columns(block.X, names)
     y, private = block.of["y"], block.of.get("private")
     if not len(y):

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skprivate._validation import two_or_more
@@ -29,7 +29,7 @@ class Candidate:
 
 
 def draw_candidates(
-    estimator: Any, distributions: Any, n_candidates: int | None, n_iter: float, seed: int
+    estimator: BaseEstimator, distributions: object, n_candidates: int | None, n_iter: float, seed: int
 ) -> list[Candidate]:
     """List candidates of one estimator or of several, each with its distributions."""
     wanted = math.ceil(_PER_EVALUATION * n_iter) if n_candidates is None else n_candidates
@@ -76,19 +76,19 @@ def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, An
     yield from (dict(sorted(point.items())) for point in points)
 
 
-def _set(estimator: Any, params: dict[str, Any]) -> Any:
+def _set(estimator: BaseEstimator, params: dict[str, Any]) -> Any:
     if not hasattr(estimator, "fit") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator or a list of (name, estimator), got {estimator!r}.")
     copies = {name: clone(value, safe=False) for name, value in params.items()}
     return clone(estimator).set_params(**copies)
 
 
-def private_steps(model: Any) -> list[Step]:
+def private_steps(model: BaseEstimator) -> list[Step]:
     """List the private steps of a model that is not fitted, in the order of the walk."""
     return [step for step in walk(model, Place(fitted=False)) if step.role is Role.PRIVATE]
 
 
-def draws_adaptively(model: Any) -> bool:
+def draws_adaptively(model: BaseEstimator) -> bool:
     """Tell if a private step of a fitted model made a draw that no plan declared."""
     steps = walk(model, Place(fitted=True))
     return any(step.model.privacy_guarantee_.adaptive for step in steps if step.role is Role.PRIVATE)
@@ -138,12 +138,12 @@ def given_classes(model: Any, labels: Any) -> None:
         _last(model).set_params(classes=labels)
 
 
-def stated_classes(model: Any) -> tuple[Any, ...]:
+def stated_classes(model: BaseEstimator) -> tuple[Any, ...]:
     """Read the classes that a classifier states: one entry, or none where it has no such parameter."""
     last = _last(model)
     parameters = last.get_params(deep=False) if hasattr(last, "get_params") else {}
     return (parameters["classes"],) if "classes" in parameters else ()
 
 
-def _last(model: Any) -> Any:
+def _last(model: BaseEstimator) -> Any:
     return model.steps[-1][1] if type(model).__name__ in ("Pipeline", "PrivatePipeline") else model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skprivate._messages import must_be
 from skprivate._sklearn import _safe_indexing
@@ -16,14 +16,14 @@ from skprivate.privacy.ledger import dearest_part
 
 @in_one_order
 def fit_folds(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: Any,
     y: Any = None,
     *,
     user_ids: Any,
     ledger: PrivacyLedger,
     cv: UserKFold | None = None,
-    **fit_params: Any,
+    **fit_params: object,
 ) -> list[Any]:
     """Fit one clone for each user-disjoint fold, and charge the privacy cost of one user, not the sum.
 
@@ -97,7 +97,7 @@ def fit_folds(
         why = "Others deal users by who else is there, or share them between folds."
         raise TypeError(must_be("cv", "a UserKFold, or None", type(cv).__name__, why))
 
-    def data(rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def data(rows: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
         given = tuple(_safe_indexing(part, rows) for part in ((X,) if y is None else (X, y)))
         return given, {"user_ids": _safe_indexing(user_ids, rows), **fit_params}
 

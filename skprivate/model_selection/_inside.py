@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import parallel_config
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate import privacy
@@ -77,7 +77,7 @@ class ContainedLedger(PrivacyLedger):
         self._left[release] -= 1
         return super().charge(label, **terms)
 
-    def increase(self, entry: int, **terms: Any) -> None:
+    def increase(self, entry: int, **terms: object) -> None:
         raise _not_as_in_the_trial("A release")
 
 
@@ -88,7 +88,7 @@ def _not_as_in_the_trial(label: str) -> RuntimeError:
     )
 
 
-def release_of(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any, ...]:
+def release_of(label: str, unit: object, adjacency: object, events: Any) -> tuple[Any, ...]:
     """Reduce a release to what a trial and its fit are compared by."""
     counts = Counter[str]()
     for event in events:
@@ -233,7 +233,7 @@ class PriceList:
             )
             raise
 
-    def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
+    def _fit_until_priced(self, model: BaseEstimator, part: Any) -> FitPrice:
         part.set_params(ledger=privacy.payment_gate())
         try:
             fit_on(model, self.rows)
@@ -247,7 +247,7 @@ class PriceList:
             "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
         )
 
-    def _fit_whole(self, model: Any) -> FitPrice:
+    def _fit_whole(self, model: BaseEstimator) -> FitPrice:
         ledger = _own_ledger(PrivacyLedger, *_UNBOUNDED, dry_run=True)
         steps = [step.model for step in private_steps(model)]
         for number, part in enumerate(steps):
@@ -277,7 +277,7 @@ def with_budget(
     epsilon: float,
     delta: float,
     random_state: int | None,
-    labels: Any,
+    labels: object,
 ) -> Any:
     """Copy a candidate with a budget, divided over its private steps in proportion to the budgets that they state.
 
@@ -301,7 +301,7 @@ def with_budget(
     return model
 
 
-def fit_on(model: Any, rows: Rows) -> Any:
+def fit_on(model: BaseEstimator, rows: Rows) -> Any:
     """Fit, with the arguments that the model or its steps ask for; composites route them.
 
     A step may hand on infinite values, which count for nothing in the next one, because a refusal would be seen. The
@@ -327,7 +327,7 @@ def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: An
     return ledger
 
 
-def _silent(model: Any) -> Any:
+def _silent(model: BaseEstimator) -> Any:
     """Remove callbacks and verbosity from all parts of a candidate: both would count the evaluations."""
     for part in [one for one in objects_in(model) if hasattr(one, "get_params")]:
         vars(part).pop("_skl_callbacks", None)
@@ -337,7 +337,13 @@ def _silent(model: Any) -> Any:
 
 
 def fit_contained(
-    model: Any, rows: Rows, price: FitPrice, budget: tuple[float, float], *, simulated: bool, dry_run: bool
+    model: BaseEstimator,
+    rows: Rows,
+    price: FitPrice,
+    budget: tuple[float, float],
+    *,
+    simulated: bool,
+    dry_run: bool,
 ) -> Any:
     """Fit a model that must draw what ``price`` says for ``budget``, all of it and nothing else."""
     terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
@@ -366,7 +372,7 @@ def fit_contained(
     return model
 
 
-def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
+def released(model: BaseEstimator, guarantee: PrivacyGuarantee) -> Any:
     """Let a model state the search's guarantee throughout, and keep no ledger."""
     for part in objects_in(model):
         for name, value in vars(part).items():

@@ -172,7 +172,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         param_distributions: dict[str, Any] | list[dict[str, Any]],
         *,
         epsilon: float = 1.0,
@@ -206,7 +206,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, *, user_ids: Any = None, private: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, user_ids: Any = None, private: object = None) -> Self:
         """Search privately.
 
         Parameters
@@ -276,7 +276,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     def _models(self) -> list[Any]:
         return [pair[1] for pair in self.estimator] if isinstance(self.estimator, list) else [self.estimator]
 
-    def _rows(self, X: Any, y: Any, user_ids: Any, private: Any) -> Rows:
+    def _rows(self, X: Any, y: Any, user_ids: Any, private: object) -> Rows:
         """Check rows as far as no candidate checks them: those that are held out are not fitted on."""
         single = all(map(is_private, self._models()))
         if isinstance(X, list | tuple) and not single:

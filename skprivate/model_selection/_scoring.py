@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.pipeline import Pipeline
 
 from skprivate import privacy
@@ -91,7 +91,7 @@ class Parts:
             yield some, y[rows].copy()
 
 
-def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> Parts:
+def deal(rows: Rows, ids: object, fraction: float, seed: int, *, by_user: bool) -> Parts:
     """Deal rows to the two parts, by public numbers alone.
 
     With identifiers a keyed hash of its own one holds out each user with probability ``fraction``. Without, positions
@@ -150,7 +150,7 @@ def _of_predictions(
     return np.asarray(-lost)
 
 
-def _by_row(model: Any) -> tuple[Any, Any]:
+def _by_row(model: BaseEstimator) -> tuple[Any, Any]:
     """Take a pipeline apart, into steps that treat every row by itself and the last one; (None, model) for others.
 
     All rows in one call are to them as one after the other, to the last bit.
@@ -204,7 +204,7 @@ class PrivateScore:
             lambda each, _: [self.events(each)], epsilon=epsilon, mean_repetitions=law.mean, laws=[law]
         )
 
-    def of_units(self, model: Any, parts: Parts) -> FloatArray:
+    def of_units(self, model: BaseEstimator, parts: Parts) -> FloatArray:
         """Compute the mean score of each held-out unit, between the bounds; NaN counts as the lower one."""
         # A refusal of numbers in the midst of a model would say something about whoever has them.
         with config_context(assume_finite=True):
@@ -213,7 +213,9 @@ class PrivateScore:
                 values = np.split(values[0], np.cumsum(parts.sizes)[:-1])
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
-    def _predicted(self, model: Any, parts: Parts) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
+    def _predicted(
+        self, model: BaseEstimator, parts: Parts
+    ) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
         """Yield predictions and targets of each unit; all in one where scores go by rows as they are."""
         if self.batch and parts.n_held_out:
             rows = parts.held_out.copied()
@@ -235,7 +237,7 @@ class PrivateScore:
             own = _mapped(before, X) if whole is None else whole[place]
             yield (None if own is None else self._predict(last, np.array(own, order="C"), y)), y
 
-    def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
+    def _predict(self, model: BaseEstimator, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
         """Predict; None where the model fails, because an error would say something about whoever has these rows."""
         try:
             predicted = np.asarray(model.predict_proba(X) if self._probabilities else model.predict(X))
@@ -245,7 +247,7 @@ class PrivateScore:
             raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
         return predicted
 
-    def _rows(self, model: Any, predicted: NDArray[Any] | None, y: NDArray[Any]) -> FloatArray:
+    def _rows(self, model: BaseEstimator, predicted: NDArray[Any] | None, y: NDArray[Any]) -> FloatArray:
         lowest = np.full(y.shape, self.low)
         if predicted is None:
             return lowest

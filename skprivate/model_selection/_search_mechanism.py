@@ -12,7 +12,15 @@ from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
 from skprivate.model_selection._inside import FitPrice, PriceList, fit_contained, unseen, with_budget
 from skprivate.model_selection._scoring import Parts, PrivateScore
-from skprivate.privacy import Adjacency, ApproximateEvent, Mechanism, PrivacyEvent, PrivacyUnit, SearchPlan
+from skprivate.privacy import (
+    Adjacency,
+    ApproximateEvent,
+    Mechanism,
+    PrivacyEvent,
+    PrivacyUnit,
+    Release,
+    SearchPlan,
+)
 
 
 class SearchResult(NamedTuple):
@@ -88,7 +96,7 @@ class PrivateSearch(Mechanism):
         release._charge(privacy.count_events(self._again_events))
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
-    def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Any) -> Any:
+    def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Release) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
         candidate = priced.candidates[number]

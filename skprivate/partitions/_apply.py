@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import unheard
@@ -109,19 +109,19 @@ class RowMethod:
     """A method of a published model, to be called on blocks; ``nothing`` is its result for no rows."""
 
     def __init__(
-        self, model: Any, name: str, args: tuple[Any, ...], options: dict[str, Any], empty: Any
+        self, model: BaseEstimator, name: str, args: tuple[Any, ...], options: dict[str, Any], empty: object
     ) -> None:
         self.model, self.name, self.args, self.options = model, name, args, options
         self.__name__ = name  # as Dask calls its tasks
         self.nothing = self._nothing(empty)
 
-    def __call__(self, block: Any) -> Any:
+    def __call__(self, block: object) -> Any:
         """Apply the method to a block."""
         if block.shape[0] == 0:  # which estimators refuse
             return self.nothing
         return getattr(self.model, self.name)(block, *self.args, **self.options)
 
-    def _nothing(self, empty: Any) -> Any:
+    def _nothing(self, empty: object) -> Any:
         """Make the result for no rows, from a made-up row; where that is refused, from a transformer's column names."""
         try:
             with unheard():
@@ -132,7 +132,7 @@ class RowMethod:
             return np.empty((0, len(self.model.get_feature_names_out())))
 
 
-def _made_up(empty: Any) -> Any:
+def _made_up(empty: object) -> Any:
     """Make one row of ones in the types of a block."""
     if isinstance(empty, np.ndarray):
         return np.ones((1, empty.shape[1]), dtype=empty.dtype)

@@ -74,7 +74,7 @@ class Blocks(Partitions):
         self._files: list[Callable[[], Any]] = []
 
     @classmethod
-    def from_arrow(cls, dataset: Any) -> Blocks:
+    def from_arrow(cls, dataset: object) -> Blocks:
         """Read a pyarrow dataset, block by block, as tables.
 
         Parameters

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from joblib import Memory
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 
 from skprivate.privacy import GENERATORS, PrivacyGuarantee, PrivacyLedger
@@ -38,7 +38,9 @@ _NEEDS = {
 }
 
 
-def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None) -> Any:
+def published_copy(
+    model: BaseEstimator, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None
+) -> Any:
     """Copy a model for publication: ledgers, paths, caches and generators become None, at any depth.
 
     ``kept`` are fitted estimators that stay, by their id: all others become unfitted clones. By default all stay. A
@@ -66,17 +68,17 @@ def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int
     return copy.set_params(**dict.fromkeys(caches)) if caches else copy
 
 
-def is_estimator(value: Any) -> bool:
+def is_estimator(value: object) -> bool:
     """Tell if `clone` makes an unfitted copy of an object."""
     return not isinstance(value, type) and hasattr(value, "get_params") and hasattr(value, "fit")
 
 
-def is_known(code: Any) -> bool:
+def is_known(code: object) -> bool:
     """Tell if a class, an object of one or a function is of scikit-learn or of this package, whose code is known."""
     return (getattr(code, "__module__", None) or "").partition(".")[0] in ("sklearn", "skprivate")
 
 
-def kept_attributes(model: Any) -> dict[str, Any]:
+def kept_attributes(model: BaseEstimator) -> dict[str, Any]:
     """Select attributes of a fitted estimator that are published.
 
     For a class of scikit-learn or of this package: parameters, and what methods of the class assign. Else all.
@@ -108,7 +110,7 @@ def _assigned(kind: type[Any]) -> frozenset[str]:
     )
 
 
-def _functions_of(value: Any) -> Iterator[FunctionType]:
+def _functions_of(value: object) -> Iterator[FunctionType]:
     """Find the functions behind an entry of a class: scikit-learn wraps some, and hides others behind conditions."""
     for held in (value, *(getattr(value, name, None) for name in ("fn", "__func__", "fget", "fset"))):
         if callable(held) and isinstance(found := inspect.unwrap(held), FunctionType):
@@ -121,7 +123,7 @@ class _Publisher(pickle.Pickler):
         self._kept = kept
         self.guarantees: list[PrivacyGuarantee] = []
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, PrivacyGuarantee):
             self.guarantees.append(obj)
         if isinstance(obj, NOT_PUBLISHED):
@@ -138,7 +140,7 @@ class _Publisher(pickle.Pickler):
         return (*reduced[:2], state, *reduced[3:])
 
 
-def _unfitted(model: Any) -> Any:
+def _unfitted(model: BaseEstimator) -> Any:
     """Clone without anything learnt; scikit-learn's own clone of a frozen estimator is the same, fitted."""
     if type(model) is FrozenEstimator:
         return FrozenEstimator(clone(model.estimator))

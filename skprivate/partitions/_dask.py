@@ -39,7 +39,7 @@ class Failure:
 class DaskPartitions(Partitions):
     """Rows of a Dask array or DataFrame, as delayed blocks, with a block without rows."""
 
-    def __init__(self, blocks: Sequence[Any], empty: Any) -> None:
+    def __init__(self, blocks: Sequence[Any], empty: object) -> None:
         self._blocks, self._empty = blocks, empty
 
     @classmethod
@@ -114,7 +114,7 @@ def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
     """Return what a task would raise, and what has failed before it."""
 
     @wraps(task)
-    def careful(first: Any, *others: Any, **more: Any) -> Any:
+    def careful(first: object, *others: object, **more: object) -> Any:
         for given in first if isinstance(first, list) else [first]:
             if isinstance(given, Failure):
                 return given
@@ -130,7 +130,7 @@ def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
 
 @_or_failure
 def _form(
-    block: Any, functions: Functions, part: Callable[..., Any], beside: tuple[Any, ...]
+    block: object, functions: Functions, part: Callable[..., Any], beside: tuple[Any, ...]
 ) -> tuple[int, Any]:
     return int(block_size(block)[0]), part(apply_all(functions, block), *beside)
 
@@ -141,13 +141,13 @@ def _join(parts: list[tuple[int, Any]], merge: Callable[[list[Any]], Any]) -> tu
 
 
 @_or_failure
-def _make(block: Any, functions: Functions) -> Any:
+def _make(block: object, functions: Functions) -> Any:
     return apply_all(functions, block)
 
 
 @_or_failure
 def _split(
-    block: Any, functions: Functions, place: Callable[[Any], NDArray[np.uint64]], count: int
+    block: object, functions: Functions, place: Callable[[Any], NDArray[np.uint64]], count: int
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
     arrays = apply_all(functions, block)
     order, ends = by_place(place(arrays), count)
@@ -165,7 +165,7 @@ def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def lazily(collection: Any, function: Any) -> Any:
+def lazily(collection: object, function: object) -> Any:
     """Apply a function of rows to a Dask collection: a lazy array, or a DataFrame where it returns frames."""
     meta = function.nothing
     if type(collection).__name__ == "DataFrame":

@@ -130,7 +130,7 @@ class UserKFold(BaseCrossValidator):
 
     @privacy.in_one_order
     def split(
-        self, X: Any, y: Any = None, groups: Any = None, *, user_ids: Any = None
+        self, X: Any, y: Any = None, groups: object = None, *, user_ids: Any = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         """Split into training and test rows of each fold.
 
@@ -242,7 +242,9 @@ class UserKFold(BaseCrossValidator):
                 kept.__dict__.pop("n_rows", None)  # it was that of all rows
             yield train, test
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, user_ids: Any = None) -> int:
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, groups: object = None, *, user_ids: Any = None
+    ) -> int:
         """Number of folds.
 
         Parameters
@@ -271,11 +273,11 @@ def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np
     return (privacy.hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
 
 
-def _ids(block: Any, column: Any) -> Any:
+def _ids(block: object, column: object) -> Any:
     return cast(InMemory, split_columns(InMemory(block), user_ids=column)).block.of["user_ids"]
 
 
-def _counts(block: Any, column: Any, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
+def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Count users of a block by fold, by another hash, and by the kind of their identifiers."""
     ids = _ids(block, column)
     names = privacy.encode_identifiers(ids, len(ids))[1]
@@ -283,7 +285,7 @@ def _counts(block: Any, column: Any, n_splits: int, key: bytes) -> npt.NDArray[n
     return np.concatenate([folds, some, privacy.kind_of_identifiers(names) * len(ids)])
 
 
-def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
+def _kept(block: object, column: object, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
     """Select the rows of a block that are in a fold, or in all others."""
     ids = _ids(block, column)
     if not len(ids):
@@ -294,7 +296,7 @@ def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_
     return frame.filter(rows.tolist()).to_native() if isinstance(frame, nw.DataFrame) else block[rows]
 
 
-def key_bytes(key: Any) -> bytes:
+def key_bytes(key: object) -> bytes:
     """Make 32 bytes of a key; different ones for different keys."""
     if key is None:
         key = DEFAULT_KEY
@@ -309,7 +311,7 @@ def key_bytes(key: Any) -> bytes:
     return hashlib.blake2b(text, digest_size=32).digest()
 
 
-def check_cv(cv: Any = 5, *, unit: str = "user", adjacency: str = "replace-one") -> Any:
+def check_cv(cv: object = 5, *, unit: str = "user", adjacency: str = "replace-one") -> Any:
     """Check that one unit moves no other unit in a splitter, or make such a splitter.
 
     A guarantee of a fit is about the data that are passed to it. If which rows are passed depends on somebody's private
@@ -393,7 +395,7 @@ folds. Use KFold(shuffle=True) with a public random_state.
     raise ValueError(f"cv={kind.__name__} is not private for unit={str(unit)!r}: {reason}. {advice}")
 
 
-def check_folds(search: Any, *, unit: str = "user", adjacency: str = "replace-one") -> None:
+def check_folds(search: object, *, unit: str = "user", adjacency: str = "replace-one") -> None:
     """Refuse a composite whose folds `check_cv` refuses; a number means what it means to scikit-learn."""
     cv = search.cv
     if cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool)):
@@ -410,7 +412,7 @@ def check_folds(search: Any, *, unit: str = "user", adjacency: str = "replace-on
         ) from None
 
 
-def fold_problem(search: Any) -> str:
+def fold_problem(search: object) -> str:
     """Explain why no sum of prices bounds fits on the folds of a composite; empty where one does for users or rows."""
     for unit in (PrivacyUnit.USER, PrivacyUnit.ROW):
         try:

@@ -78,7 +78,7 @@ class Roles(NamedTuple):
     of: dict[str, NDArray[Any]]
 
 
-def split_columns(X: Any, **roles: Any) -> Partitions:
+def split_columns(X: Any, **roles: object) -> Partitions:
     """Take some columns out of rows in blocks, by name.
 
     Parameters
@@ -127,12 +127,12 @@ def split_columns(X: Any, **roles: Any) -> Partitions:
     return source.map(partial(_split, columns=columns))
 
 
-def _frame(block: Any) -> nw.DataFrame[Any] | None:
+def _frame(block: object) -> nw.DataFrame[Any] | None:
     frame = nw.from_native(block, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def _split(block: Any, columns: dict[str, Any]) -> Roles:
+def _split(block: object, columns: dict[str, Any]) -> Roles:
     frame = _frame(block)
     if frame is None:
         kept = [j for j in range(block.shape[1]) if j not in columns.values()]

@@ -183,7 +183,7 @@ class Partitions(ABC):
         return int(self.sum(block_size)[0])
 
 
-def apply_all(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
+def apply_all(functions: tuple[Callable[[Any], Any], ...], block: object) -> Any:
     """Apply functions to a block, one after the other."""
     with unheard():  # they may be anybody's
         for function in functions:
@@ -191,7 +191,7 @@ def apply_all(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
     return block
 
 
-def _integers(block: Any, contribution: Contribution) -> NDArray[Any]:
+def _integers(block: object, contribution: Contribution) -> NDArray[Any]:
     return exact_sum(contribution(block)[..., np.newaxis])
 
 
@@ -199,7 +199,7 @@ def _add(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
 
 
-def _occurrences(block: Any, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
+def _occurrences(block: object, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
     found = (np.unique(array, return_counts=True) for array in keys(block))
     return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in found]
 
@@ -224,7 +224,7 @@ def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:
     return (beside[number],)
 
 
-def block_size(block: Any) -> NDArray[np.int64]:
+def block_size(block: object) -> NDArray[np.int64]:
     """Count the rows of a block, or of the first member of a tuple."""
     first = block[0] if isinstance(block, tuple) else block
     return np.array([len(first)], dtype=np.int64)

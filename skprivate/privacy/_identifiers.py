@@ -65,7 +65,7 @@ _BESIDE = (
 
 
 def encode_identifiers(
-    ids: Any, n_rows: int, name: str = "user_ids"
+    ids: object, n_rows: int, name: str = "user_ids"
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Number the users of the rows by first appearance: a code for each row, an identifier for each code."""
     values: Any = _unpack(ids, name)
@@ -99,7 +99,7 @@ def in_one_order(method: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def refuse_other_index(X: Any = None, y: Any = None, **per_row: Any) -> None:
+def refuse_other_index(X: Any = None, y: Any = None, **per_row: object) -> None:
     """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
 
     Indices are public. Metadata must have the index of X. A target may have other labels, as behind a step that makes
@@ -137,7 +137,7 @@ def _reordered(index: Any, other: Any) -> bool:
     return bool(shared.all() or (shared.any() and not _numbers_rows(index) and not _numbers_rows(other)))
 
 
-def _numbers_rows(index: Any) -> bool:
+def _numbers_rows(index: object) -> bool:
     return (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1)
 
 
@@ -328,7 +328,7 @@ def _refusal(name: str, got: str, *, is_float: bool) -> str:
     return f"{name} must hold {ALLOWED}, got entries of type {got}.{gaps if is_float else ''}"
 
 
-def fingerprint(*values: Any) -> str:
+def fingerprint(*values: object) -> str:
     """Compute a short hash of numbers, strings, sequences, mappings, estimators, functions.
 
     How they are stored does not matter: 1 and 1.0, lists and arrays of any layout and type, the order of a mapping.
@@ -336,13 +336,13 @@ def fingerprint(*values: Any) -> str:
     return hashlib.sha256(_bytes(values)).hexdigest()[:_DIGITS]
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: object) -> bytes:
     """Convert a value to bytes, after its kind and their number, so that no other value has the same."""
     kind, content = _content(value)
     return b"%s %d " % (kind.encode(), len(content)) + content
 
 
-def _content(value: Any) -> tuple[str, bytes]:
+def _content(value: object) -> tuple[str, bytes]:
     if (numbers := _as_numbers(value)) is not None:
         return f"numbers {numbers.shape}", (numbers.astype("<f8", order="C") + 0.0).tobytes()
     if isinstance(value, Integral):
@@ -369,7 +369,7 @@ def _public_name(kind: type[Any]) -> str:
     return f"{public if getattr(sys.modules.get(public), name, None) is kind else module}.{name}"
 
 
-def _as_numbers(value: Any) -> npt.NDArray[np.float64] | None:
+def _as_numbers(value: object) -> npt.NDArray[np.float64] | None:
     """Convert numbers in any type and layout to floats; None for what is none, or would be rounded."""
     if isinstance(value, Integral | np.bool):
         exact = abs(int(value)) < 2**1000 and int(float(value)) == value

@@ -19,7 +19,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
+
+from sklearn.base import BaseEstimator
 
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
@@ -82,7 +84,7 @@ class Release(Draws):
         unit: PrivacyUnit,
         adjacency: Adjacency,
         metric: str | None,
-        random_state: Any,
+        random_state: int | None,
         ledger: PrivacyLedger | None,
         label: str,
         theorem: str,
@@ -170,7 +172,7 @@ class Release(Draws):
         if kind is None and not self._closed:
             self.close()
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
             "a release cannot be copied or pickled: each copy could draw what was paid for once. Open one where it "
             "is used."
@@ -518,7 +520,7 @@ class Rehearsal:
     def __init__(self) -> None:
         self._books: dict[PrivacyLedger | None, Any] = {}
 
-    def gate(self, estimator: Any, ledger: PrivacyLedger | None) -> PrivacyLedger:
+    def gate(self, estimator: BaseEstimator, ledger: PrivacyLedger | None) -> PrivacyLedger:
         """Make a gate for an estimator; where it has no ledger, one that admits all."""
         if ledger is not None:
             seeded = getattr(estimator, "random_state", None) is not None

@@ -20,7 +20,7 @@ _CAVEATS = (
 )
 
 
-def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
+def audit_page(audit: object, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
     """Write the findings of an audit as a page: one file that loads nothing, for the screen and for paper.
 
     Parameters

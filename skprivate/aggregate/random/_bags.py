@@ -198,7 +198,7 @@ class PublicRows:
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
-def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: Any) -> InMemory:
+def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: object) -> InMemory:
     """Make a block of rows in memory."""
     keys = None if row_keys is None else np.asarray(row_keys)
     return InMemory(Table(range(len(labels)), X, labels, keys))
@@ -355,7 +355,7 @@ class RandomBags(Versioned):
         )
 
 
-def as_random_bags(bags: Any) -> RandomBags:
+def as_random_bags(bags: object) -> RandomBags:
     """Read a report given as `RandomBags` or its plain form."""
     if isinstance(bags, Mapping):
         absent = [key for key in ("members", "label_sums", "n_samples") if key not in bags]
@@ -440,8 +440,8 @@ def make_random_bags(
     epsilon: float | None = None,
     numbers: bool = False,
     label_bounds: tuple[float, float] | None = None,
-    row_keys: Any = None,
-    random_state: Any = None,
+    row_keys: object = None,
+    random_state: int | None = None,
     ledger: PrivacyLedger | None = None,
 ) -> RandomBags:
     """Draw bags of rows at random and release their labels in aggregate.
@@ -542,7 +542,7 @@ def make_random_bags(
     return structure.report(released, chosen, guarantee)
 
 
-def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:
+def _check_labels(labels: object, *, numbers: bool) -> NDArray[Any]:
     found = np.asarray(read_numbers(labels))
     if not numbers and np.any((found != 0) & (found != 1)):
         raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")

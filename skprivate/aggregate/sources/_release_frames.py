@@ -48,7 +48,7 @@ class TableSums(Mechanism):
 
 
 def release_frames(
-    tables: Any,
+    tables: object,
     *,
     epsilon: float,
     delta: float = 0.0,
@@ -62,7 +62,7 @@ def release_frames(
     rare: str | None = None,
     columns: Sequence[Column] | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: Any = None,
+    random_state: int | None = None,
     ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
     """Add noise to the label sums of exact GROUP BY tables, all in one release.
@@ -266,7 +266,7 @@ def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
                 )
 
 
-def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+def label_interval(label_bounds: object, sums: SumColumns) -> tuple[int, int]:
     """Check the public interval of one label: (0, 1) for classes, two integers for numbers."""
     if sums.classes is not None:
         if label_bounds is not None:

@@ -83,7 +83,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """Write a public value as SQL; floats by digits that round-trip."""
     if isinstance(value, (bool, np.bool_)):
         return "TRUE" if value else "FALSE"
@@ -145,7 +145,7 @@ def bags_from_sql(
     table: str,
     columns: Sequence[str] | None,
     label: str,
-    feature_sets: Any = "pairs",
+    feature_sets: object = "pairs",
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -155,7 +155,7 @@ def bags_from_sql(
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
     mechanism: NoiseName = "auto",
-    random_state: Any = None,
+    random_state: int | None = None,
     ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
     """Group and add up in DuckDB, and release the sums with noise: `make_curated_bags` of a table of any size.
@@ -348,7 +348,7 @@ def _edges(
 
 
 def _feature_sets(
-    connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: Any
+    connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: object
 ) -> list[tuple[str, ...]]:
     def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
         found = []

@@ -153,7 +153,7 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
 
 
 def plan_membership(
-    counter: KeyCounter, feature_sets: Any, min_size: int, *, drop: bool = False
+    counter: KeyCounter, feature_sets: object, min_size: int, *, drop: bool = False
 ) -> Membership:
     """Make the bags of the requested feature sets, by public rules.
 
@@ -194,7 +194,7 @@ def plan_membership(
 def plan_bags(
     counter: KeyCounter,
     n: int,
-    feature_sets: Any,
+    feature_sets: object,
     min_size: int | None,
     noise_variance: Callable[[Membership], float],
     *,
@@ -337,19 +337,19 @@ def _list_some(values: Sequence[str]) -> str:
 def make_curated_bags(
     X: Any,
     y: Any,
-    feature_sets: Any = "pairs",
+    feature_sets: object = "pairs",
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
     min_size: int = 1,
     small_bags: Literal["merge", "drop"] = "merge",
     classes: Sequence[Any] | Literal["auto"] | None = "auto",
-    label_bounds: Any = None,
+    label_bounds: object = None,
     mechanism: NoiseName = "auto",
-    categorical_features: Any = "from_dtype",
+    categorical_features: object = "from_dtype",
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: Any = None,
+    random_state: int | None = None,
     ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
     """Group rows by feature values and release labels as sums per group (Algorithms 1 and 2).
@@ -460,7 +460,12 @@ def make_curated_bags(
 
 
 def _plan_sums(
-    membership: Membership, n_outputs: int, found: Any, auto: bool, label_bounds: Any, asked: dict[str, Any]
+    membership: Membership,
+    n_outputs: int,
+    found: Any,
+    auto: bool,
+    label_bounds: object,
+    asked: dict[str, Any],
 ) -> ClassSums | NumberSums:
     if found is None:
         further = (_CLASSES_FROM_LABELS,) if auto else ()
@@ -517,7 +522,7 @@ def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]]
     )
 
 
-def _is_auto(classes: Any) -> bool:
+def _is_auto(classes: object) -> bool:
     if isinstance(classes, str) and classes != "auto":
         raise ValueError(f"classes must be 'auto', None or a sequence of labels, got {classes!r}.")
     return isinstance(classes, str)
@@ -544,7 +549,7 @@ def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
     return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
 
 
-def _find_classes(classes: Any, seen: _LabelSummary) -> list[Any] | None:
+def _find_classes(classes: object, seen: _LabelSummary) -> list[Any] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from skprivate._validation import entries, frame_columns, is_frame, refuse_elsewhere
 from skprivate._validation import learn_columns as learn_column_names
@@ -28,14 +29,14 @@ class Table(NamedTuple):
     keys: NDArray[Any] | None = None
 
 
-def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
+def label_column(X: Any, y: Any, **roles: object) -> Partitions:
     """Split rows in blocks from their column of labels (and others); see `split_columns`."""
     if y is None:
         raise ValueError("y must name the column of X that holds the labels, got None.")
     return split_columns(X, y=y, **roles)
 
 
-def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
+def learn_names(estimator: BaseEstimator, X: Any, y: Any, **roles: object) -> Any:
     """Let an estimator learn names and number of the features; returns a copy without other state, for workers."""
     return learn_column_names(estimator, label_column(X, y, **roles).empty_block.X)[0]
 
@@ -65,14 +66,14 @@ def _read_named(
 
 
 def read_blocks(
-    rows: Partitions, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: Any
+    rows: Partitions, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: object
 ) -> Partitions:
     """Read blocks of `label_column` as `Table`, with features ``no_rows`` where there are none to read."""
     return rows.map(partial(_read_block, read=read, read_labels=read_labels, no_rows=no_rows))
 
 
 def _read_block(
-    block: Roles, *, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: Any
+    block: Roles, *, read: Callable[[Any], Any] | None, read_labels: Callable[[Any], Any], no_rows: object
 ) -> Table:
     labels, keys = np.asarray(block.of["y"]), block.of.get("row_keys")
     keys = None if keys is None else np.asarray(keys)
@@ -153,7 +154,7 @@ def learn_blocks(
     rows: Partitions,
     names: Sequence[str],
     *,
-    categorical_features: Any,
+    categorical_features: object,
     n_bins: int | None,
     bin_edges: Mapping[str, Sequence[float]] | None,
     summarise_labels: Callable[[NDArray[Any]], Any],

@@ -125,7 +125,7 @@ def make_cells(
 
 
 def resolve_feature_sets(
-    feature_sets: Any, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
+    feature_sets: object, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
 ) -> tuple[list[tuple[int, ...]], bool]:
     """Resolve feature sets to tuples of column positions, and whether the caller listed them.
 
@@ -239,7 +239,7 @@ def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
     return np.stack(columns[::-1], axis=1).astype(np.int32)
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: object) -> Any:
     """Convert tuples, nested ones too, to lists as in JSON."""
     return [as_list(one) for one in value] if isinstance(value, tuple) else value
 

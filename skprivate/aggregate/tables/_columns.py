@@ -219,7 +219,7 @@ def default_bins(n_samples: int) -> int:
 
 
 def checked_bins(
-    names: Sequence[str], n_bins: Any, bin_edges: Mapping[str, Sequence[float]] | None
+    names: Sequence[str], n_bins: object, bin_edges: Mapping[str, Sequence[float]] | None
 ) -> dict[str, tuple[float, ...]]:
     """Check the edges that were given, by column, and the number of bins."""
     if not isinstance(n_bins, (int, np.integer)) or isinstance(n_bins, bool) or n_bins < 2:
@@ -291,7 +291,7 @@ def plain_values(values: NDArray[Any]) -> list[Any]:
     return [value if isinstance(value, _EXACT_TYPES) else _text(value) for value in entries(values).tolist()]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Write a value of another type as text; a date is the midnight that it begins at, as in SQL."""
     if type(value) is datetime.date:
         value = datetime.datetime(value.year, value.month, value.day)

@@ -333,7 +333,7 @@ class CuratedBags(Versioned):
     @classmethod
     def from_frames(
         cls,
-        tables: Any,
+        tables: object,
         *,
         count: str = COUNT,
         sums: str | Sequence[str] | Mapping[Any, str] = SUM,
@@ -344,8 +344,8 @@ class CuratedBags(Versioned):
         rare: str | None = None,
         columns: Sequence[Column] | None = None,
         bin_edges: Mapping[str, Sequence[float]] | None = None,
-        label_bounds: Any = None,
-        square_sum: Any = None,
+        label_bounds: object = None,
+        square_sum: object = None,
     ) -> CuratedBags:
         """Bags of GROUP BY tables, as ``SELECT age, sex, COUNT(*), SUM(label) … GROUP BY age, sex`` gives them.
 
@@ -488,7 +488,7 @@ class CuratedBags(Versioned):
         return f"CuratedBags({len(self.tables)} feature sets, {bags} bags, {self.n_samples} rows, {kind})"
 
 
-def as_curated_bags(bags: Any) -> CuratedBags:
+def as_curated_bags(bags: object) -> CuratedBags:
     """Read a report given as `CuratedBags` or its plain form."""
     if isinstance(bags, Mapping):
         bags = CuratedBags.from_dict(bags)

@@ -124,7 +124,7 @@ class CodedGroups:
 
 
 def read_group_tables(
-    tables: Any,
+    tables: object,
     *,
     count: str,
     others: Iterable[str],
@@ -252,7 +252,7 @@ def join_names(feature_set: Sequence[str]) -> str:
     )
 
 
-def _split_names(joined: Any, known: Sequence[str], where: str) -> list[str]:
+def _split_names(joined: object, known: Sequence[str], where: str) -> list[str]:
     names = next(csv.reader([joined], strict=True), []) if isinstance(joined, str) else []
     if not names or any(name not in known for name in names):
         raise ValueError(
@@ -262,7 +262,7 @@ def _split_names(joined: Any, known: Sequence[str], where: str) -> list[str]:
     return names
 
 
-def _named_frames(tables: Any) -> list[tuple[str, Any]]:
+def _named_frames(tables: object) -> list[tuple[str, Any]]:
     alone = _frame(tables, "tables", required=False)
     if alone is not None:
         return [("tables", alone)]
@@ -274,7 +274,7 @@ def _named_frames(tables: Any) -> list[tuple[str, Any]]:
     raise AssertionError
 
 
-def _frame(one: Any, title: str, *, required: bool = True) -> Any:
+def _frame(one: object, title: str, *, required: bool = True) -> Any:
     if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
         one = one.reset_index()  # the keys of groupby(...).agg(...)
     if type(one).__name__ == "RecordBatchReader" and hasattr(

@@ -281,7 +281,7 @@ class NumberSums(Mechanism):
         cls,
         bags: Any,
         n_outputs: int,
-        label_bounds: Any,
+        label_bounds: object,
         *,
         epsilon: float | None,
         delta: float = 0.0,
@@ -420,7 +420,7 @@ def release_sums(
     *,
     epsilon: float,
     delta: float = 0.0,
-    random_state: Any,
+    random_state: int | None,
     ledger: PrivacyLedger | None,
     label: str,
 ) -> tuple[Any, PrivacyGuarantee]:

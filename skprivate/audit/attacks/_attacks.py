@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
@@ -81,7 +82,7 @@ class LiRAAttack(ReferenceAttack):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         n_references: int = 16,
         variance: Literal["auto", "record", "pooled"] = "auto",
@@ -191,7 +192,7 @@ class RMIAAttack(ReferenceAttack):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         n_references: int = 4,
         gamma: float = 1.0,
@@ -269,7 +270,7 @@ class LossThresholdAttack(MembershipAttack):
         return self
 
     @in_one_order
-    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model; larger means more likely a member.
 
         Parameters

@@ -111,7 +111,7 @@ class AttributeInferenceAttack(BaseEstimator):
         feature: int = 0,
         *,
         max_values: int = 10,
-        imputer: Any = None,
+        imputer: BaseEstimator = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.feature = feature
@@ -158,7 +158,7 @@ class AttributeInferenceAttack(BaseEstimator):
         return self
 
     @in_one_order
-    def infer(self, model: Any, X: Any, y: Any) -> NDArray[Any]:
+    def infer(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[Any]:
         """Guess the feature of each record; its own column of ``X`` is not looked at.
 
         Parameters
@@ -193,7 +193,7 @@ class AttributeInferenceAttack(BaseEstimator):
         return self.values_[np.argmax(score, axis=1)]
 
     @in_one_order
-    def evaluate(self, model: Any, X: Any, y: Any, *, confidence: float = 0.95) -> AttributeReport:
+    def evaluate(self, model: BaseEstimator, X: Any, y: Any, *, confidence: float = 0.95) -> AttributeReport:
         """Accuracy of the inference with and without the model.
 
         Parameters

@@ -28,17 +28,17 @@ from skprivate.privacy import in_one_order, public_generator
 Array = npt.NDArray[np.float64]
 
 
-def has_classes(model: Any) -> bool:
+def has_classes(model: BaseEstimator) -> bool:
     """Check that a model, or its record, gives probabilities of classes rather than numbers."""
     return hasattr(model, "classes_") or _is_recorded(model)
 
 
-def _is_recorded(model: Any) -> bool:
+def _is_recorded(model: BaseEstimator) -> bool:
     """Outputs at the records in place of the model that gave them."""
     return not hasattr(model, "predict") and np.ndim(model) == 2
 
 
-def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
+def true_label_probability(model: BaseEstimator, X: Any, y: npt.ArrayLike) -> Array:
     """Probability that a fitted classifier gives to each record's own label; 0 for labels it never saw.
 
     Without ``predict_proba`` the decision function is squashed; without both, 1 for a right and 0 for a wrong
@@ -72,7 +72,7 @@ def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
     return np.where(classes[column] == labels, own, 0.0)
 
 
-def residuals(model: Any, X: Any, y: npt.ArrayLike) -> Array:
+def residuals(model: BaseEstimator, X: Any, y: npt.ArrayLike) -> Array:
     """``y − prediction`` of a fitted regressor; Euclidean norm of the residual for several targets."""
     difference = np.asarray(y, dtype=float) - np.asarray(model.predict(X), dtype=float)
     return np.asarray(difference if difference.ndim == 1 else np.linalg.norm(difference, axis=1))
@@ -97,7 +97,7 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
         """Prepare the attack from a pool of records."""
 
     @abstractmethod
-    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
         """Score of each record under ``model``; larger means more likely a member; shape (n,)."""
 
     @in_one_order
@@ -214,7 +214,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         return self
 
     @in_one_order
-    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model.
 
         Records of the pool that ``fit`` saw (the same X and y) are calibrated by references with and without

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skprivate._messages import number
 from skprivate.audit._auditor import FiniteAdversaryAuditor
@@ -24,7 +23,7 @@ def attack_probabilities(
     *,
     classes: npt.ArrayLike | None = None,
     n_top: int = 4,
-    estimator: Any = None,
+    estimator: BaseEstimator = None,
     train_size: float = 0.5,
     fpr: Iterable[float] = (0.01, 0.001),
     confidence: float = 0.95,

@@ -79,7 +79,7 @@ def _step_function(positions: Array, values: Array) -> StepFunction:
 
 
 def _certify_scalar(
-    t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: Any
+    t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: object
 ) -> AuditOutcome:
     """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
     positions, y, w, _ = _variation.group_ties(t, s)
@@ -118,7 +118,7 @@ def certify_representation(
     assumption: str,
     variation: float,
     loss: str,
-    increasing: Any,
+    increasing: object,
     rng: np.random.Generator,
 ) -> AuditOutcome:
     """T in R^q: the certified minimum over the convex class."""
@@ -169,7 +169,7 @@ def _cube(support: Any) -> tuple[float, float]:
     return low, high
 
 
-def support_diameter(support: Any, n_features: int) -> float:
+def support_diameter(support: object, n_features: int) -> float:
     """Diameter of the ball of radius ``support`` or of the cube ``[low, high]^q``."""
     if isinstance(support, Real):
         return 2.0 * float(support)
@@ -177,7 +177,7 @@ def support_diameter(support: Any, n_features: int) -> float:
     return (high - low) * math.sqrt(n_features)
 
 
-def inside_support(points: Array, support: Any) -> npt.NDArray[np.bool_]:
+def inside_support(points: Array, support: object) -> npt.NDArray[np.bool_]:
     """Find the rows of ``points`` in the support."""
     if isinstance(support, Real):
         return np.asarray(np.linalg.norm(points, axis=1) <= float(support))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skprivate._messages import at_least, must_be, number, positive
 from skprivate.audit.claims._bets import Game, units_apart
@@ -126,12 +127,12 @@ class EstimatorAudit:
 
 
 def audit_estimator(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: Any,
     y: Any = None,
     *,
     method: str = "auto",
-    neighbours: Any = None,
+    neighbours: object = None,
     distance: float | None = None,
     fit_params: dict[str, Any] | None = None,
     guarantee: PrivacyGuarantee | None = None,
@@ -139,13 +140,13 @@ def audit_estimator(
     delta: float | None = None,
     unit: str | None = None,
     adjacency: str | None = None,
-    observable: Any = None,
+    observable: object = None,
     n_neighbours: int = 20,
     n_runs: int = 1000,
     max_seconds: float | None = None,
     confidence: float | None = None,
     simulate: bool = False,
-    random_state: Any = None,
+    random_state: int | None = None,
     n_jobs: int | None = None,
 ) -> EstimatorAudit:
     """Audit the claimed guarantee of an estimator.
@@ -292,7 +293,13 @@ def audit_estimator(
 
 
 def _check_options(
-    method: Any, observable: Any, distance: Any, n_neighbours: Any, n_runs: Any, seconds: Any, confidence: Any
+    method: object,
+    observable: object,
+    distance: object,
+    n_neighbours: object,
+    n_runs: object,
+    seconds: Any,
+    confidence: object,
 ) -> None:
     if method not in ("auto", "replay", "black-box"):
         raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
@@ -324,7 +331,7 @@ def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recordin
     return None if wrong else recording
 
 
-def _stated_claim(subject: Subject, source: Any, said: dict[str, Any]) -> Claim:
+def _stated_claim(subject: Subject, source: object, said: dict[str, Any]) -> Claim:
     """Read a claim with a positive finite ε."""
     claim = subject.claim(source, {}, said)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
@@ -383,7 +390,11 @@ def _given(neighbours: Any, data: Inputs, claim: Claim, distance: float | None) 
 
 
 def _built(
-    estimator: Any, data: Inputs, relation: PrivacyGuarantee, n_neighbours: int, rng: Any
+    estimator: BaseEstimator,
+    data: Inputs,
+    relation: PrivacyGuarantee,
+    n_neighbours: int,
+    rng: np.random.Generator,
 ) -> list[Neighbour]:
     """Change single units of numeric data as the guarantee allows, worst cases first."""
     if not isinstance(data.X, np.ndarray):

@@ -144,7 +144,7 @@ class Bets:
 class Game:
     """Bets on the runs of one pair of inputs."""
 
-    def __init__(self, runs: Runs, sample: Any, claim: Claim, n_units: int, rng: Any):
+    def __init__(self, runs: Runs, sample: Any, claim: Claim, n_units: int, rng: np.random.Generator):
         self.runs, self.sample, self.claim, self.n_units, self.rng = runs, sample, claim, n_units, rng
         at = n_units * claim.epsilon * _AT
         steps = claim.epsilon * np.concatenate([np.arange(1, 30) / 20, np.geomspace(1.5, 12.0, 20)])

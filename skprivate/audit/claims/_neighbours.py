@@ -152,7 +152,7 @@ def box_of(bounds: Any, d: int) -> tuple[Any, Any] | None:
     return low, high
 
 
-def random_size(rng: Any) -> float:
+def random_size(rng: np.random.Generator) -> float:
     """Draw a limit of arithmetic, a number within a factor of ten of one, or any size."""
     if rng.random() < 0.7:
         factor = 2.0 ** rng.uniform(-3, 3) if rng.random() < 0.6 else 1.0
@@ -160,7 +160,7 @@ def random_size(rng: Any) -> float:
     return float(10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.3 else rng.uniform(-320, 308)))
 
 
-def setting_variants(subject: Any, parameters: dict[str, Any], metric: bool) -> list[dict[str, Any]]:
+def setting_variants(subject: object, parameters: dict[str, Any], metric: bool) -> list[dict[str, Any]]:
     """List settings of public parameters that a claim should survive; the first is the given one.
 
     Bounds are shifted far away and made narrow or wide, switches are turned, and options of scikit-learn's own kind
@@ -211,7 +211,9 @@ def _norm_of(metric: str, difference: Any) -> float:
     return float(math.hypot(*gap)) if "l2" in metric else float(gap.sum())
 
 
-def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: Any) -> Pair:
+def metric_pair(
+    place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: np.random.Generator
+) -> Pair:
     """Move one row, alone or among others; the distance is yet to be measured.
 
     Places are corners, the centre and any point of the bounds, or of any size; integers stay integers.
@@ -262,7 +264,7 @@ def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
     return replace(pair, distance=rho / (len(gap) if claim.unit == "data set" else 1))
 
 
-def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
+def halves(pair: Pair, claim: Claim, distance: object) -> list[Pair]:
     """Split the way between two inputs in two; none if nothing is between, or distances are unknown."""
     a, b = np.asarray(pair.first.X), np.asarray(pair.second.X)
     if a.dtype.kind not in "fiu" or a.shape != b.shape or (distance is None and not names_norm(claim.metric)):
@@ -289,7 +291,7 @@ def read_pairs(pairs: Iterable[Any]) -> list[Pair]:
     return found
 
 
-def measured(pair: Pair, claim: Claim, distance: Any) -> Pair:
+def measured(pair: Pair, claim: Claim, distance: object) -> Pair:
     """Check the distance of a pair of the caller, or measure it; pairs have one under a metric only."""
     if claim.adjacency != "metric":
         if pair.distance is not None:

@@ -33,7 +33,7 @@ _TARGETS = {"low": 0.0, "high": 1.0, "middle": 0.5, "uniform": None, "alternatin
 class Recipes:
     """Draws data, by recipes that combine few extremes at a time, and pairs of them that differ in one unit."""
 
-    def __init__(self, place: Surroundings, settings: list[dict[str, Any]], rng: Any) -> None:
+    def __init__(self, place: Surroundings, settings: list[dict[str, Any]], rng: np.random.Generator) -> None:
         self.place, self.settings, self.rng = place, settings, rng
         unit, adjacency = PrivacyUnit(place.claim.unit), Adjacency(place.claim.adjacency)
         self.relation = PrivacyGuarantee(1.0, 0.0, unit, adjacency, assumptions=(KEEPS_IDENTIFIER,))
@@ -129,7 +129,9 @@ class Recipes:
     def _rows(self, kind: str, n: int, d: int, size: float, bounds: Any) -> Any:
         rng, box = self.rng, box_of(bounds, d)
         if box is not None and self._chance(0.7):
-            share = {"zero": 0.0, "constant": rng.random(d), "extremes": 1.0}.get(kind, rng.random((n, d)))
+            share: Any = {"zero": 0.0, "constant": rng.random(d), "extremes": 1.0}.get(
+                kind, rng.random((n, d))
+            )
             return box[0] + (box[1] - box[0]) * np.broadcast_to(share, (n, d))
         if kind == "extremes":
             return rng.choice(EXTREMES, size=(n, d))

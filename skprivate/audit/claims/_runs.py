@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -42,7 +43,7 @@ class Inputs:
     y: Any = None
     params: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, rows: Any) -> Inputs:
+    def take(self, rows: object) -> Inputs:
         """Restrict the input to some rows."""
         n = _num_samples(self.X)
         params = {k: _safe_indexing(v, rows) if _is_per_row(v, n) else v for k, v in self.params.items()}
@@ -193,10 +194,10 @@ class Subject:
             result.transform(inputs.X)
         return getattr(result, "privacy_guarantee_", getattr(result, "guarantee", None))
 
-    def claim(self, guarantee: Any, settings: dict[str, Any], given: dict[str, Any]) -> Claim | None:
+    def claim(self, guarantee: object, settings: dict[str, Any], given: dict[str, Any]) -> Claim | None:
         """Read the claim: as given, else from the guarantee, else from the parameters; None if there is no ε."""
 
-        def first(name: str, default: Any) -> Any:
+        def first(name: str, default: object) -> Any:
             places = (given.get(name), getattr(guarantee, name, None), settings.get(name))
             stated = (*places, self.parameters.get(name))
             return next((value for value in stated if value is not None), default)
@@ -251,7 +252,14 @@ class Subject:
 class Runs:
     """Runs within a budget of runs and of time, in one process or several."""
 
-    def __init__(self, subject: Subject, rng: Any, n_jobs: Any, n_runs: float, max_seconds: float | None):
+    def __init__(
+        self,
+        subject: Subject,
+        rng: np.random.Generator,
+        n_jobs: object,
+        n_runs: float,
+        max_seconds: float | None,
+    ):
         self.subject, self.rng, self.n_jobs = subject, rng, n_jobs
         self.n_runs, self.max_seconds, self.made = n_runs, max_seconds, 0
         self.alone = n_jobs in (None, 1)
@@ -272,7 +280,7 @@ class Runs:
     def seed(self) -> int | None:
         return int(self.rng.integers(2**31 - 1)) if self.subject.simulate else None
 
-    def sampler(self, first: Inputs, second: Inputs, settings: dict[str, Any], probes: Any = None) -> Any:
+    def sampler(self, first: Inputs, second: Inputs, settings: dict[str, Any], probes: object = None) -> Any:
         """Make a function from private bits to the numbers that runs on the first or second input release."""
         pair = (first, second)
         if self.subject.row_wise and self.subject.statistic is None and len(first.X) == len(second.X) == 1:
@@ -320,7 +328,7 @@ def plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inp
 # --- numbers -------------------------------------------------------------------------------------------------------
 
 
-def _collect(value: Any, name: str, found: dict[str, Array], depth: int) -> None:
+def _collect(value: object, name: str, found: dict[str, Array], depth: int) -> None:
     """Collect the numbers in nested public parts, by path."""
     if value is None or depth < 0 or name.rpartition(".")[2] in _PUBLIC or callable(value):
         return
@@ -342,7 +350,7 @@ def _collect(value: Any, name: str, found: dict[str, Array], depth: int) -> None
                 _collect(item, f"{name}.{key}", found, depth - 1)
 
 
-def _numbers(value: Any) -> Array | None:
+def _numbers(value: object) -> Array | None:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
@@ -370,7 +378,7 @@ def _finite(array: Any) -> Array:
     return np.asarray(np.clip(clean, -_LARGEST, _LARGEST))
 
 
-def _predictions(model: Any, probes: Any) -> dict[str, Array]:
+def _predictions(model: BaseEstimator, probes: object) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for method in ("decision_function", "predict_proba", "predict", "transform"):
         try:
@@ -425,7 +433,7 @@ def last_digit(values: Array) -> Array:
     return np.asarray(np.where(digits > 0, exponent - 53 + last, 2000.0))
 
 
-def row_features(values: Array, first: Any, second: Any) -> Array:
+def row_features(values: Array, first: object, second: object) -> Array:
     """Describe randomised rows by coordinates, distances to both rows, and their place on the output's lattice."""
     columns = [values[:, :50]]
     step = _lattice_step(values[:200])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
+from sklearn.base import BaseEstimator
 
 from skprivate._messages import must_be
 from skprivate.audit.claims import _neighbours, _runs
@@ -135,16 +136,16 @@ class ViolationReport:
 
 
 def find_violation(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: Any = None,
     y: Any = None,
     *,
     fit_params: dict[str, Any] | None = None,
-    make_data: Any = None,
+    make_data: object = None,
     pairs: Any = None,
-    settings: Any = None,
-    statistic: Any = None,
-    distance: Any = None,
+    settings: object = None,
+    statistic: object = None,
+    distance: object = None,
     epsilon: float | None = None,
     delta: float | None = None,
     unit: str | None = None,
@@ -154,7 +155,7 @@ def find_violation(
     max_pairs: int | None = None,
     confidence: float = 0.999,
     simulate: bool = False,
-    random_state: Any = None,
+    random_state: int | None = None,
 ) -> ViolationReport:
     """Search for neighbouring inputs on which a claimed guarantee fails.
 
@@ -319,7 +320,7 @@ class Search:
 
     # --- what is searched ----------------------------------------------------------------------------------------
 
-    def prepare(self, example: Inputs, make_data: Any, settings: Any, own: list[Pair]) -> None:
+    def prepare(self, example: Inputs, make_data: object, settings: Any, own: list[Pair]) -> None:
         """Read the claim and the settings, and choose how pairs are built."""
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]

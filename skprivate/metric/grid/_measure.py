@@ -138,7 +138,7 @@ class GridMeasure(Versioned):
         names = None if self.names is None else tuple(self.names[axis] for axis in columns)
         return GridMeasure(self.lower[columns], self.upper[columns], weights, self.kind, names)
 
-    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, columns: object = None) -> Any:
         """Plot the density of one feature or two; axes with one unit have one scale.
 
         Parameters

@@ -86,7 +86,7 @@ class MixedColumns:
 
 
 def check_categories(
-    categories: Any, n_features: int, names: Any = None, declared: Mapping[int, Any] | None = None
+    categories: object, n_features: int, names: Any = None, declared: Mapping[int, Any] | None = None
 ) -> MixedColumns:
     """Turn a parameter ``categories``, and values that types of columns declare, into `MixedColumns`."""
     if categories is None:
@@ -183,7 +183,7 @@ class MixedMeasure(Versioned):
             cost += weight * (one[:, None] != other[None])
         return _measure.assignment_cost(cost)
 
-    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, columns: object = None) -> Any:
         """Plot columns as `GridMeasure.plot` does: bars for categories, one line per category beside a number."""
         names, numeric = self.columns.names, self.columns.numeric
         chosen = _measure.plotted_columns(columns, self.n_features, names)

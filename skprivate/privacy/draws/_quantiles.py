@@ -11,6 +11,10 @@ logarithm of its size in accuracy.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skprivate.privacy._release import Release
 import bisect
 import math
 from collections.abc import Sequence
@@ -193,7 +197,7 @@ def private_median(
     total: int = UNIT_WEIGHT,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Any,
+    release: Release,
     low: int,
     high: int,
 ) -> int:
@@ -248,7 +252,7 @@ def units_beyond(epsilon: float) -> int:
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
-def private_reach(data: WeightedCells, *, epsilon: float, release: Any) -> float:
+def private_reach(data: WeightedCells, *, epsilon: float, release: Release) -> float:
     """Draw a number beyond which about `units_beyond` units have their non-negative numbers.
 
     It costs one ``BoundedRangeEvent(epsilon)``. ``data`` are on the grid `OCTAVES`, with units of weight `UNIT_WEIGHT`.
@@ -322,7 +326,7 @@ def private_centre(
     *,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Any,
+    release: Release,
     bounds: tuple[float, float] | None = None,
 ) -> float:
     """Draw a median, as a number within ``bounds``.
@@ -345,7 +349,7 @@ def private_quantiles(
     n_bins: int,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Any,
+    release: Release,
     bounds: tuple[float, float] | None = None,
 ) -> FloatArray:
     """Draw the n_bins − 1 numbers that split the weight of the units into equal parts.
@@ -376,7 +380,7 @@ def _split(
     total: int,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Any,
+    release: Release,
 ) -> list[int]:
     """Draw a position in each node, all for one price."""
     common = math.lcm(*(node.n_bins for node in nodes))

@@ -184,7 +184,7 @@ class LedgerState:
             raise ValueError(must_be("entry", "the number of an entry of this ledger", number))
         return found
 
-    def open_entry(self, number: Any) -> LedgerEntry:
+    def open_entry(self, number: object) -> LedgerEntry:
         """Find an entry that is still open."""
         found = self.entry(number)
         if found.closed is not None:

@@ -183,12 +183,12 @@ def today() -> str:
 
 def checked_terms(
     *,
-    epsilon: Any,
-    delta: Any,
-    unit: Any,
-    adjacency: Any,
-    composition: Any,
-    rows_per_user: Any,
+    epsilon: object,
+    delta: object,
+    unit: object,
+    adjacency: object,
+    composition: object,
+    rows_per_user: object,
     public_features: Any,
     simulation: Any,
     dry_run: Any,
@@ -229,7 +229,7 @@ def checked_terms(
     )
 
 
-def checked_relation(adjacency: Any) -> str:
+def checked_relation(adjacency: object) -> str:
     """Return a neighbouring relation as a ledger names it, or raise an error that lists them."""
     text = str(adjacency)
     if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (

@@ -79,7 +79,7 @@ def _seal(before: Record | None, number: int, text: str) -> str:
     return hashlib.sha256(f"{before.seal if before else ''}\n{number}\n{text}".encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 

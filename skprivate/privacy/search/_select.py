@@ -60,7 +60,7 @@ def select_repeatedly(
         )
     plans = [count_events(plan) for plan in search.plans]
 
-    def sample(_: Any) -> list[int]:
+    def sample(_: object) -> list[int]:
         # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.
         source = release._source
         return [source.integer_below(len(plans)) for _ in range(search.repetitions.sample(source))]
