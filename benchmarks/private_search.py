@@ -40,7 +40,7 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_o
 from skprivate.datasets import load_adult, load_credit_default
 from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV, _private_search
-from skprivate.model_selection._inside import PriceList
+from skprivate.model_selection._inside import CandidateCosts
 from skprivate.preprocessing import (
     PrivateKBinsDiscretizer,
     PrivateQuantileTransformer,
@@ -283,7 +283,7 @@ def remember_prices() -> None:
     """Prices look at no rows: found once for all seeds. The search still holds each of its fits to them."""
     plans: dict[Any, Any] = {}
     prices: dict[Any, Any] = {}
-    ask = PriceList._ask
+    ask = CandidateCosts._ask
 
     def asked(priced: Any, number: int, epsilon: float, delta: float) -> Any:
         key = (repr(priced.candidates[number].params), len(priced.rows.y), epsilon, delta)
@@ -298,7 +298,7 @@ def remember_prices() -> None:
             plans[key] = plan_search(plans_of, **terms)
         return plans[key]
 
-    PriceList._ask, _private_search.plan_search = asked, planned
+    CandidateCosts._ask, _private_search.plan_search = asked, planned
 
 
 def run(case: Case, method: str, epsilon: float, seed: int) -> list[Any]:

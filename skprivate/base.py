@@ -177,7 +177,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         metric: str | None = None,
         assumptions: tuple[str, ...] = (),
         n_units: int | None = None,
-        reach: float | None = None,
+        diameter: float | None = None,
     ) -> Iterator[Release]:
         """Pay for a mechanism, let it draw, state the guarantee.
 
@@ -185,7 +185,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         ----------
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
-        unit, adjacency, metric, assumptions, reach
+        unit, adjacency, metric, assumptions, diameter
             As in `skprivate.privacy.open_release`; `of_every_fit` is added.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
@@ -207,7 +207,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         if (
             n_units is not None
             and delta * n_units >= 1
-            and privacy.price_of_plan(mechanism.events, epsilon, delta)[1] > 0
+            and privacy.cost_of_plan(mechanism.events, epsilon, delta)[1] > 0
         ):
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with (
@@ -223,7 +223,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
                 theorem=mechanism.theorem,
                 assumptions=of_every_fit(unit, *assumptions),
                 plan=mechanism.events,
-                reach=reach,
+                diameter=diameter,
                 parameters=shown_parameters(self),
             ) as release,
             _sklearn.steps("release", mechanism.n_draws) as release.after_draw,

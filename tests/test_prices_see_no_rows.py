@@ -240,7 +240,7 @@ def quoted(model, X, y, **metadata):
     with config_context(enable_metadata_routing=True):
         quoted = quote(model, X, y, **metadata, ledger=ledger)
     assert ledger.spent == (0.0, 0.0) and not ledger.entries()
-    return prices(quoted.entries), quoted.price, quoted.exact
+    return prices(quoted.entries), quoted.cost, quoted.exact
 
 
 @pytest.mark.take_turns(9)

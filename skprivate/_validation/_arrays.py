@@ -140,9 +140,9 @@ def _all_names(X: Any) -> tuple[Any, ...] | None:
 def columns_in_words(X: Any, which: Iterable[int]) -> str:
     """Name columns for messages: by their names, or by their positions."""
     names, chosen = _names(X), list(which)
-    said = [str(j) if names is None else names[j] for j in chosen[:_SHOWN]]
+    shown = [str(j) if names is None else names[j] for j in chosen[:_SHOWN]]
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
-    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(said) + more
+    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(shown) + more
 
 
 def repeated(names: Iterable[Any]) -> str:
@@ -176,7 +176,7 @@ def _refuse_other_types(X: Any) -> None:
 
 
 def _with_columns(text: str, own: str, X: Any, has_target: bool) -> str | None:
-    """Say which columns a message of scikit-learn or NumPy is about; ``own`` is what is said of it else."""
+    """Say which columns a message of scikit-learn or NumPy is about; ``own`` is what is shown of it else."""
     if "could not convert" in text or "float()" in text:
         wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
         of_strings = "could not convert" in text

@@ -422,9 +422,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         X = X.to_frame() if is_float_series(X) else X
         X = validate_data(self, X, dtype=np.float64, reset=reset)
         if (labels is None) == hasattr(self, "output_classes_"):
-            said = "with" if labels is None else "without"
+            with_or_without = "with" if labels is None else "without"
             raise ValueError(
-                f"labels must be given if, and only if, fit had them: this auditor was fitted {said} labels."
+                f"labels must be given if, and only if, fit had them: this auditor was fitted {with_or_without} labels."
             )
         return X if labels is None else self._summary(X, labels)
 

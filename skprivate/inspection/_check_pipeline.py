@@ -185,11 +185,11 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(
             step.path, str(step.role), conditions=("features are public: only labels are protected",)
         )
-    said = (*step.assumptions, *of_rows(step, only_labels))
+    texts = (*step.assumptions, *of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
-        return StepReport(step.path, str(step.role), step.why, conditions=said)
+        return StepReport(step.path, str(step.role), step.why, conditions=texts)
     paid = step.model.privacy_guarantee_ if step.place.paid else None
-    conditions = (*said, *(demand.text for demand in step.place.demands))
+    conditions = (*texts, *(demand.text for demand in step.place.demands))
     return StepReport(
         step.path,
         str(step.role),

@@ -59,7 +59,7 @@ DRAWS_SOME_ROWS = Demand(
         or (g.adjacency is Adjacency.METRIC and g.unit is PrivacyUnit.ROW)
     ),
 )
-#: Ensembles number the labels in alphabetical order; which of them is private is then said of a number.
+#: Ensembles number the labels in alphabetical order; which of them is private is then seen of a number.
 NUMBERS_LABELS = Demand(
     "labels reach it as the numbers 0, 1, … in sorted order, so that the private label it names, or takes by default, "
     "is not what it is called outside: call the labels 0, 1, … before the fit of the composite",
@@ -110,15 +110,15 @@ def _members(
     if not place.fitted:
         yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
         return
-    said = set()
+    seen = set()
     for i, member in enumerate(model.estimators_):
         here = place.inside(f"member {i}", demands=demands)
         if (chosen := getattr(model, "estimators_features_", None)) is not None:
             here = with_columns(here, chosen[i])
         for step in walk(member, here):
             signature = (step.path.removeprefix(here.path), step.role, step.why)
-            if step.role is Role.PRIVATE or signature not in said:
-                said.add(signature)
+            if step.role is Role.PRIVATE or signature not in seen:
+                seen.add(signature)
                 yield step
 
 

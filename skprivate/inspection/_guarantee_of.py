@@ -263,8 +263,10 @@ def count(model: BaseEstimator) -> Total:
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
-        said = [f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised]
-        units = [(step.path, words) for step, words in zip(private, said, strict=True)]
+        phrases = [
+            f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised
+        ]
+        units = [(step.path, words) for step, words in zip(private, phrases, strict=True)]
         raise no_guarantee(f"{none_holds} ({error}):", units) from None
     if any(step.place.rows.adaptive or step.results for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))

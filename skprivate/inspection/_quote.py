@@ -1,4 +1,4 @@
-"""Quote a price before the draw: fit a copy on a dry run of the ledger, whose draws look at zeros only."""
+"""Quote a cost before the draw: fit a copy on a dry run of the ledger, whose draws look at zeros only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skprivate.inspection._guarantee_of import no_guarantee, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, in_one_order
-from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
+from skprivate.privacy.ledger import NOTHING, Cost, LedgerEntry, Quote, charged_only_to, stays_apart
 
 #: A budget that refuses nothing, for dry runs.
 _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
@@ -33,7 +33,7 @@ _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 def quote(
     estimator: BaseEstimator, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: object
 ) -> Quote:
-    """Price a fit, a cross-validation or a search before anything is drawn for it.
+    """Cost a fit, a cross-validation or a search before anything is drawn for it.
 
     A copy of the estimator is fitted on a dry run of the ledger, and forgotten: that takes as long as the fit
     itself. In a dry run zeros replace every private statistic, so that a quote is the same for all data of one
@@ -42,7 +42,7 @@ def quote(
 
     Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
     fitted to all data, depends on their scores. The quote is then the bound over the most expensive of them, in each
-    part of the price (``exact=False``), and takes five times as long. A `~sklearn.model_selection.GridSearchCV` with
+    part of the cost (``exact=False``), and takes five times as long. A `~sklearn.model_selection.GridSearchCV` with
     ``refit=False`` has the same fits whatever the scores.
 
     A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
@@ -61,7 +61,7 @@ def quote(
     Returns
     -------
     Quote
-        The price of every release, their sum, and whether the ledger would admit them.
+        The cost of every release, their sum, and whether the ledger would admit them.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def quote(
         If a step looks at private rows without a draw (`~skprivate.inspection.check_pipeline`).
     ValueError
         If a part has another ledger; if the draws of a step depend on how many columns another step releases; or
-        if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of prices bounds
+        if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of costs bounds
         its fits then. Nothing was drawn or spent.
 
     See Also
@@ -85,42 +85,42 @@ def quote(
     >>> from skprivate.privacy import PrivacyLedger
     >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
     >>> X = np.random.RandomState(0).uniform(size=(500, 2))
-    >>> price = quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, ledger=ledger, user_ids=np.arange(500))
-    >>> price.admitted, len(price.entries), price.epsilon <= 0.5
+    >>> cost = quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, ledger=ledger, user_ids=np.arange(500))
+    >>> cost.admitted, len(cost.entries), cost.epsilon <= 0.5
     (True, 1, True)
     """
-    folded = _check_priceable(estimator, PrivacyUnit.USER if "user_ids" in fit_params else PrivacyUnit.ROW)
+    folded = _check_quotable(estimator, PrivacyUnit.USER if "user_ids" in fit_params else PrivacyUnit.ROW)
     found = _trial(ledger, estimator, X, y, fit_params, None)
     if found.unit is not None:
         for search in folded:
             named = PrivacyUnit.ROW if found.unit == PrivacyUnit.DATASET else found.unit
             same = Adjacency.REPLACE_ONE if found.adjacency != Adjacency.ADD_REMOVE else found.adjacency
             check_folds(search, unit=named, adjacency=same)
-    price = Price(found.total.epsilon, found.total.delta, *found.total.concentrated)
+    cost = Cost(found.total.epsilon, found.total.delta, *found.total.concentrated)
     if not found.exact:
-        # Which candidates go on, and are fitted to all, depends on scores: no part of the price may exceed the quote.
+        # Which candidates go on, and are fitted to all, depends on scores: no part of the cost may exceed the quote.
         for part in range(4):
-            price = price.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
+            cost = cost.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
     entries = found.entries
     with ledger._book.transaction(write=False) as (_, state):
         before, rule = state.totals[None], state.rule_for(found.adjacency)
         then = before
         # Entry by entry, where they are known: a sum of rounded sums would be rounded twice.
-        for each in [entry.price for entry in entries] if found.exact else [price]:
+        for each in [entry.cost for entry in entries] if found.exact else [cost]:
             then = then.changed(NOTHING, each)
         if not state.count and entries:  # the first release of a ledger may decide how it adds up
-            first = before.changed(NOTHING, entries[0].price)
+            first = before.changed(NOTHING, entries[0].cost)
             rule = rule if rule.fits(first) else rule.sums_only(ledger.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
         if ledger._reservation is not None:  # which has been paid for
             apart = all(stays_apart(one.unit, one.adjacency, found.unit, found.adjacency) for one in entries)
-            admitted = state.holds(price, ledger._reservation, ledger._parts if apart else ())
+            admitted = state.holds(cost, ledger._reservation, ledger._parts if apart else ())
             spent = rule.spent(before)
     return Quote(
-        epsilon=price.epsilon,
-        delta=price.delta,
-        rho=price.rho or 0.0,
-        rho_delta=price.rho_delta,
+        epsilon=cost.epsilon,
+        delta=cost.delta,
+        rho=cost.rho or 0.0,
+        rho_delta=cost.rho_delta,
         unit=found.unit,
         adjacency=found.adjacency,
         admitted=admitted,
@@ -130,8 +130,8 @@ def quote(
     )
 
 
-def _check_priceable(model: BaseEstimator, unit: PrivacyUnit) -> list[Any]:
-    """Refuse models whose price would look at private rows; return scikit-learn's searches in them."""
+def _check_quotable(model: BaseEstimator, unit: PrivacyUnit) -> list[Any]:
+    """Refuse models whose cost would look at private rows; return scikit-learn's searches in them."""
     steps, searches = _steps_of(model, Place(fitted=False))
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
     if not protects_labels_only(steps):
@@ -194,7 +194,7 @@ class _Trial(NamedTuple):
     """Charges of a fit on a dry run."""
 
     entries: tuple[LedgerEntry, ...]
-    total: Price
+    total: Cost
     unit: str | None
     adjacency: str | None
     exact: bool
@@ -208,7 +208,7 @@ def _trial(
     fit_params: dict[str, Any],
     part: int | None,
 ) -> _Trial:
-    """Fit a copy whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
+    """Fit a copy whose searches prefer the candidates that cost most in one part of the cost; None: prefer any."""
     with tempfile.TemporaryDirectory() as folder:
         dry = type(ledger)(
             Path(folder) / "dry.ledger",  # a file, so that worker processes share it
@@ -233,16 +233,16 @@ def _trial(
             if getattr(trial, "releases_in", "fit") == "transform":
                 trial.transform(X)
         with dry._book.transaction(write=False) as (_, state):
-            total = state.totals[None].price()
+            total = state.totals[None].cost()
         fitted = [one for one in objects_in(trial) if hasattr(one, "cv_results_")]
         exact = len(fitted) >= len(searches) and all(map(_one_total, fitted))
         return _Trial(tuple(dry.entries()), total, dry.unit, dry.adjacency, exact)
 
 
 class _MostExpensive:
-    """A scorer by price, as the ledger counts it: the best candidate is the one that costs most.
+    """A scorer by cost, as the ledger counts it: the best candidate is the one that costs most.
 
-    Without a part, a number that is another one for other prices.
+    Without a part, a number that is another one for other costs.
     """
 
     def __init__(self, dry: PrivacyLedger, part: int | None) -> None:
@@ -261,11 +261,11 @@ class _MostExpensive:
             for score in scores
             if not math.isnan(score)
         ]
-        prices = [(entry.epsilon, entry.delta, *entry.price.concentrated) for entry in paid]
+        costs = [(entry.epsilon, entry.delta, *entry.cost.concentrated) for entry in paid]
         if self.part is None:
-            said = repr((sorted(prices), sorted(inside))).encode()
-            return float(int.from_bytes(hashlib.sha256(said).digest()[:6]))
-        return math.fsum([*(price[self.part] for price in prices), *inside])
+            message = repr((sorted(costs), sorted(inside))).encode()
+            return float(int.from_bytes(hashlib.sha256(message).digest()[:6]))
+        return math.fsum([*(cost[self.part] for cost in costs), *inside])
 
 
 def _by_split(results: Mapping[str, Any]) -> list[Any]:

@@ -365,13 +365,13 @@ def sphere_map(latitude: int, bounds: object, names: object) -> SphereMap:
     centre = np.array([(low + high) / 2]), np.array([(west + east) / 2])
     edge = np.linspace(low, high, 181)
     up = np.concatenate(_unit_vectors(*centre))
-    farthest = min(
+    least_cosine = min(
         float((np.column_stack(_unit_vectors(edge, np.full_like(edge, side))) @ up).min())
         for side in (west, east)
     )
     middle = float(centre[1][0])
-    radius = EARTH_RADIUS * math.acos(max(min(farthest, 1.0), -1.0))
-    if farthest < math.cos(_MAX_FLAT_ANGLE):
+    radius = EARTH_RADIUS * math.acos(max(min(least_cosine, 1.0), -1.0))
+    if least_cosine < math.cos(_MAX_FLAT_ANGLE):
         return SphereMap(latitude, np.eye(3), np.zeros(3), middle, box, radius)
     phi, lam = np.deg2rad(centre[0][0]), np.deg2rad(middle)
     east_axis = [-np.sin(lam), np.cos(lam), 0.0]

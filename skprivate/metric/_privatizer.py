@@ -54,7 +54,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         two columns in degrees, a matrix ``distances`` between ``states``, or the ultrametric of a tree.
     mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
-        (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
+        (Lemma 4.1), as steep as its measured cost allows; under a norm the nearest point of a grid to a place with
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (finite metrics), for losses that are an
         ultrametric. "optimal": the channel with the least expected loss under ``prior``, by linear programming, for
         about 250 states (a minute of one core). With more states it is the best one found, and ``least_loss_`` bounds
@@ -104,7 +104,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     expected_loss_ : float
         Expected loss of the output, under ``prior``; a distance by default. With shrunk rows by a simulation.
     least_loss_ : float
-        With "optimal": a lower bound of the expected loss of every channel at this price. If the programme was small
+        With "optimal": a lower bound of the expected loss of every channel at this cost. If the programme was small
         enough, it is ``expected_loss_`` up to some 10⁻⁴ of it; if it is off by more than 1 %, `fit` warns.
     states_ : ndarray of shape (n_states,)
         Values that rows may take, in the order of ``channel_``, for finite metrics.
@@ -128,7 +128,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     in the columns' units, and a person with k rows gets the sum over them. "haversine" counts kilometres of great
     circle on a sphere of radius 6371.0088 km, at the poles and across the dateline as well; those on the ellipsoid
     differ by at most 0.6 % (docs/theory/metric.md, Theorem 8). Norms round rows to a lattice: distances below about
-    10⁻³/ε may count up to 2⁻³²/ε more (docs/guide/metric.md, "Rounding"). For finite metrics the price is
+    10⁻³/ε may count up to 2⁻³²/ε more (docs/guide/metric.md, "Rounding"). For finite metrics the cost is
     measured on the integer weights that are drawn from. ``transform`` keeps the number and the order of rows.
 
     References
@@ -462,7 +462,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
             assumptions=of_every_fit("row", "bounds, states, distances, losses and priors are public"),
-            reach=self._diameter(),
+            diameter=self._diameter(),
         )
         if self.metric in _NUMERIC:
             points = release.k_norm(self._points(X), norm=self._norm(), epsilon=self.epsilon)

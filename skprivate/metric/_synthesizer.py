@@ -423,11 +423,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        farthest = _flows.diameter(self.ground, self.bounds_[0].size)
+        largest = _flows.diameter(self.ground, self.bounds_[0].size)
         if (columns := getattr(self.measure_, "columns", None)) is not None:
-            farthest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
+            largest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
         return PrivacyGuarantee(
-            epsilon=guarantee.epsilon * farthest / n_samples,
+            epsilon=guarantee.epsilon * largest / n_samples,
             delta=0.0,
             unit="row",
             adjacency="replace-one",

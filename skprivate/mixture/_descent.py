@@ -233,7 +233,7 @@ def public_rows_of_private_label(rows: MixtureRows) -> Floats:
 class LogisticDescent(Mechanism):
     """Noisy gradient descent on the weighted logistic loss; its result is a halfspace.
 
-    ``shares`` are of all principal coordinates; ``epsilon`` is reported as the price.
+    ``shares`` are of all principal coordinates; ``epsilon`` is reported as the cost.
     """
 
     plan: DescentPlan

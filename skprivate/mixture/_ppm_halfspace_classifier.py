@@ -118,7 +118,7 @@ def make_search(
         most = estimator.max_halfspaces
         size = problem.frame.dimension if most is None else most
         return ExactDraw(epsilon, size, rule, monotone, estimator.n_jobs)
-    rng = public_generator(0)  # the same directions each time, so that a quote is the price of a fit
+    rng = public_generator(0)  # the same directions each time, so that a quote is the cost of a fit
     public = problem.some_public(CUT_POINTS, rng)
     candidates = quantile_cuts(public, public_directions(public, rng), KEPT_FRACTIONS, problem.frame.slack)
     candidates = without_repetition(candidates, public)
@@ -256,7 +256,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     Notes
     -----
     **Guarantee.** For every realisation of the public rows, the fitted object is ε-differentially private for one
-    private row (Lemma 4.1 of [1]_ for one draw; the sum of the prices for several). Candidates, plans and scaling are
+    private row (Lemma 4.1 of [1]_ for one draw; the sum of the costs for several). Candidates, plans and scaling are
     functions of public rows, of the number of rows where it is public, and of earlier draws. An error count changes
     by at most the weight of one private row. Each row's membership in a halfspace is computed by the same
     floating-point operations wherever it is, so this holds for the numbers in the machine.

@@ -374,7 +374,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class DrawRecord:
-    """One draw ("exact", "joint", "move", "turn" or "descent"), its number of compared hypotheses, and its price."""
+    """One draw ("exact", "joint", "move", "turn" or "descent"), its number of compared hypotheses, and its cost."""
 
     name: str
     n_hypotheses: int

@@ -4,7 +4,7 @@ One joint draw from all intersections of a few public quantile cuts along public
 redraws one halfspace given the others, or adds one, from candidates around the drawn halfspaces (a function of paid
 draws and public rows), and may always stay. Where ε is enough, half of it or more pays for turns of one halfspace with
 shrinking steps, the last of which may return to the intersection: so the error of a halfspace has no floor, and a bent
-boundary stays. The plan, with the number of draws and the price of each, is made from public numbers before the first
+boundary stays. The plan, with the number of draws and the epsilon of each, is made from public numbers before the first
 draw.
 
 The directions of a move share most coordinates. What they share is added up once for a row; each of them then costs one
@@ -132,7 +132,7 @@ def fans(directions: Floats) -> list[Fan]:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Sizes and prices of the draws, from public numbers; ``joint_size`` is the largest number of cuts in the joint
+    """Sizes and epsilons of the draws, from public numbers; ``joint_size`` is the largest number of cuts in the joint
     draw.
     """
 
@@ -158,7 +158,7 @@ def plan_search(
 
     By Lemma 4.6 a draw from N hypotheses loses about 2 ln(N) / ε errors. The joint draw takes as many cuts as time and
     a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is enough for a joint draw that
-    loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling of ε; prices stay in the
+    loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling of ε; epsilons stay in the
     proportion of these two. Turns come where `LARGEST_SHARE` of ε is enough for one move, and take what that leaves, or
     all but `LEAST_SHARE` of ε.
     """
@@ -234,8 +234,8 @@ class HalfspaceSearch(Mechanism):
     @property
     def events(self) -> Events:
         plan = self.plan
-        prices = [plan.joint_epsilon] + [plan.move_epsilon] * plan.n_moves + [*plan.turns.epsilons]
-        return [(_problem.selection_event(self.rule, price), 1) for price in prices]
+        epsilons = [plan.joint_epsilon] + [plan.move_epsilon] * plan.n_moves + [*plan.turns.epsilons]
+        return [(_problem.selection_event(self.rule, epsilon), 1) for epsilon in epsilons]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
         """Draw all; returns the hypothesis after the last move, and what each draw compared."""

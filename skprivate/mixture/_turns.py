@@ -35,7 +35,7 @@ class Halfspaces(NamedTuple):
 
 
 class TurnPlan(NamedTuple):
-    """Prices of the turns, the factor between their steps, and the number of halfspaces in each."""
+    """Costs of the turns, the factor between their steps, and the number of halfspaces in each."""
 
     epsilons: tuple[float, ...]
     shrink: float
@@ -46,20 +46,20 @@ def plan_turns(problem: Problem, epsilon: float, factor: float) -> TurnPlan:
     """Plan as many turns as ε is enough for, or none where they would not come near.
 
     The best of N random turns in d dimensions shortens the angle to the best normal by a factor of about √(1 − 2 ln(N)
-    / d); steps shrink a little less. A draw from N loses ``factor`` · ln(N) / ε errors: the first turn's price lets it
-    lose what it gains, and prices grow as errors fall.
+    / d); steps shrink a little less. A draw from N loses ``factor`` · ln(N) / ε errors: the first turn's cost lets it
+    lose what it gains, and costs grow as errors fall.
     """
     work = max(problem.planning_rows * (problem.n_features + 16), 1)
     n_turned = min(max(TURN_WORK // work, FEWEST_TURNED), MOST_TURNED)
     shrink = sqrt(1.0 - min(0.5, log(n_turned) / problem.n_features))
-    prices: list[float] = []
-    price = factor * log(3 * n_turned) / ((1.0 - shrink) * max(problem.effective_rows, 1.0))
-    while len(prices) < MOST_TURNS and shrink ** len(prices) >= LEAST_STEP and sum(prices) + price <= epsilon:
-        prices.append(price)
-        price /= shrink
-    if shrink ** len(prices) > STEP_REACHED:
-        prices = []
-    return TurnPlan(tuple(price * epsilon / sum(prices) for price in prices), shrink, n_turned)
+    costs: list[float] = []
+    cost = factor * log(3 * n_turned) / ((1.0 - shrink) * max(problem.effective_rows, 1.0))
+    while len(costs) < MOST_TURNS and shrink ** len(costs) >= LEAST_STEP and sum(costs) + cost <= epsilon:
+        costs.append(cost)
+        cost /= shrink
+    if shrink ** len(costs) > STEP_REACHED:
+        costs = []
+    return TurnPlan(tuple(cost * epsilon / sum(costs) for cost in costs), shrink, n_turned)
 
 
 def row_units(public: Floats) -> Floats:

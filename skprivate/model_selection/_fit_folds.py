@@ -106,8 +106,8 @@ def fit_folds(
     for train in folds:
         given, params = data(train)
         quotes.append(quote(estimator, *given, **params, ledger=ledger))
-    said = f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep"
-    because = f"{said}; each fit sees all folds but its own"
+    dealt = f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep"
+    because = f"{dealt}; each fit sees all folds but its own"
     fitted = []
     with ledger.parallel(dearest_part(quotes), n_parts=cv.n_splits, because=because) as parts:
         for k, train in enumerate(folds):

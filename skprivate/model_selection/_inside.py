@@ -1,4 +1,4 @@
-"""Fits inside a search: their price by a trial, a ledger that admits only that, and no output.
+"""Fits inside a search: their cost by a trial, a ledger that admits only that, and no output.
 
 The search pays for everything beforehand. So each fit in it gets a ledger of its own, which admits the releases of the
 trial and nothing else, and afterwards its entries must be those releases.
@@ -37,14 +37,14 @@ from skprivate.privacy.draws import run_tape
 _ALONE = threading.RLock()
 #: A budget that refuses nothing, for trials.
 _UNBOUNDED = (1e300, 1.0 - 2.0**-53)
-#: More than the rounding error of floating-point sums of a few prices.
+#: More than the rounding error of floating-point sums of a few costs.
 _ROUNDING = 1 + 2.0**-40
 _Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
 
 
 @dataclass(frozen=True)
-class FitPrice:
-    """Price of one fit: its releases (see `release_of`), sorted, their events and the sums of their prices.
+class FitCost:
+    """Cost of one fit: its releases (see `release_of`), sorted, their events and the sums of their costs.
 
     ``counts`` are the numbers of releases of each private step.
     """
@@ -66,9 +66,9 @@ class ContainedLedger(PrivacyLedger):
 
     _left: Counter[Any]
 
-    def admit(self, price: FitPrice) -> None:
-        """Admit what was priced."""
-        self._left = Counter(price.releases)
+    def admit(self, cost: FitCost) -> None:
+        """Admit what was accounted."""
+        self._left = Counter(cost.releases)
 
     def charge(self, label: str, **terms: Any) -> int:
         release = release_of(label, terms["unit"], terms["adjacency"], terms["events"])
@@ -97,9 +97,9 @@ def release_of(label: str, unit: object, adjacency: object, events: Any) -> tupl
     return label, str(unit), str(adjacency), tuple(sorted(counts.items()))
 
 
-def fit_price(
-    paid: list[tuple[str, Any, Any, Any]], prices: list[tuple[float, float]], counts: tuple[int, ...]
-) -> FitPrice:
+def fit_cost(
+    paid: list[tuple[str, Any, Any, Any]], costs: list[tuple[float, float]], counts: tuple[int, ...]
+) -> FitCost:
     """Sum the releases (label, unit, adjacency, events) of a fit and their (ε, δ)."""
     relations = sorted({(str(unit), str(adjacency)) for _, unit, adjacency, _ in paid})
     if len(relations) != 1:
@@ -116,11 +116,11 @@ def fit_price(
         for *_, plain in paid
         for event in plain
     )
-    return FitPrice(
+    return FitCost(
         releases=tuple(sorted(release_of(*terms) for terms in paid)),
         events=events,
-        epsilon=math.fsum(epsilon for epsilon, _ in prices),
-        delta=math.fsum(delta for _, delta in prices),
+        epsilon=math.fsum(epsilon for epsilon, _ in costs),
+        delta=math.fsum(delta for _, delta in costs),
         unit=PrivacyUnit(unit),
         adjacency=Adjacency(adjacency),
         counts=counts,
@@ -157,8 +157,8 @@ def unseen() -> Iterator[None]:
 
 
 @dataclass
-class PriceList:
-    """Prices of candidates at any budget, by fits of copies that look at zeros in place of private statistics.
+class CandidateCosts:
+    """Costs of candidates at any budget, by fits of copies that look at zeros in place of private statistics.
 
     A copy with one private step ends where it would pay, before it draws. Others are fitted to their end. Candidates
     that cost the same are asked for by one of them, and all of them are asked again at the end.
@@ -167,7 +167,7 @@ class PriceList:
     candidates: list[Candidate]
     rows: Rows
     labels: Any
-    _known: dict[tuple[int, float, float], FitPrice] = field(default_factory=dict)
+    _known: dict[tuple[int, float, float], FitCost] = field(default_factory=dict)
     _counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _like: list[int] = field(default_factory=list)
 
@@ -176,37 +176,37 @@ class PriceList:
         if not self._like:
             first: dict[Any, int] = {}
             for number in range(len(self.candidates)):
-                self._like.append(first.setdefault(self.price(number, epsilon, delta).releases, number))
-        return [self.price(number, epsilon, delta).events for number in self._like]
+                self._like.append(first.setdefault(self.cost(number, epsilon, delta).releases, number))
+        return [self.cost(number, epsilon, delta).events for number in self._like]
 
     def confirmed(self, epsilon: float, delta: float) -> bool:
         """Tell if candidates that drew the same before still do at this budget; if not, all will be asked."""
         every = range(len(self.candidates))
-        prices = [self.price(number, epsilon, delta).releases for number in every]
-        if all(prices[number] == prices[like] for number, like in zip(every, self._like, strict=True)):
+        costs = [self.cost(number, epsilon, delta).releases for number in every]
+        if all(costs[number] == costs[like] for number, like in zip(every, self._like, strict=True)):
             return True
         self._like = list(every)
         return False
 
-    def price(self, number: int, epsilon: float, delta: float) -> FitPrice:
-        """Price a fit of one candidate at a budget."""
+    def cost(self, number: int, epsilon: float, delta: float) -> FitCost:
+        """Cost a fit of one candidate at a budget."""
         key = (number, epsilon, delta)
         if key not in self._known:
-            assumed, price = self.counts(number), self._ask(number, epsilon, delta)
-            if price.counts != assumed:
-                self._counts[number] = price.counts
-                price = self._ask(number, epsilon, delta)
-            self._known[key] = price
+            assumed, cost = self.counts(number), self._ask(number, epsilon, delta)
+            if cost.counts != assumed:
+                self._counts[number] = cost.counts
+                cost = self._ask(number, epsilon, delta)
+            self._known[key] = cost
         return self._known[key]
 
     def check_within(self, epsilon: float, delta: float) -> None:
         """Refuse candidates that draw more at a budget than that budget, whatever they state."""
         for number, candidate in enumerate(self.candidates):
-            price = self.price(number, epsilon, delta)
-            if price.epsilon > epsilon * _ROUNDING or price.delta > delta * _ROUNDING:
+            cost = self.cost(number, epsilon, delta)
+            if cost.epsilon > epsilon * _ROUNDING or cost.delta > delta * _ROUNDING:
                 raise ValueError(
                     f"estimator must keep to its epsilon and delta, got {type(candidate.estimator).__name__}, which "
-                    f"would pay ({price.epsilon!r}, {price.delta!r}) for the refit with ({epsilon!r}, {delta!r})."
+                    f"would pay ({cost.epsilon!r}, {cost.delta!r}) for the refit with ({epsilon!r}, {delta!r})."
                 )
 
     def counts(self, number: int) -> tuple[int, ...]:
@@ -219,35 +219,35 @@ class PriceList:
                 self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
         return self._counts[number]
 
-    def _ask(self, number: int, epsilon: float, delta: float) -> FitPrice:
+    def _ask(self, number: int, epsilon: float, delta: float) -> FitCost:
         candidate = self.candidates[number]
         try:
             model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
             (step, *others) = private_steps(model)
             if others or step.place.copies != 1 or step.place.demands:
                 return self._fit_whole(model)
-            return self._fit_until_priced(model, step.model)
+            return self._fit_until_charged(model, step.model)
         except Exception as error:
             error.add_note(
                 f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
             )
             raise
 
-    def _fit_until_priced(self, model: BaseEstimator, part: Any) -> FitPrice:
+    def _fit_until_charged(self, model: BaseEstimator, part: Any) -> FitCost:
         part.set_params(ledger=privacy.payment_gate())
         try:
             fit_on(model, self.rows)
-        except privacy.PaymentIsNext as priced:
-            terms = priced.terms
+        except privacy.PaymentIsNext as candidate_costs:
+            terms = candidate_costs.terms
             if terms["adaptive"]:
-                raise _not_planned(priced.label) from None
-            release = priced.label, terms["unit"], terms["adjacency"], terms["events"]
-            return fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
+                raise _not_planned(candidate_costs.label) from None
+            release = candidate_costs.label, terms["unit"], terms["adjacency"], terms["events"]
+            return fit_cost([release], [(terms["epsilon"], terms["delta"])], (1,))
         raise ValueError(
             "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
         )
 
-    def _fit_whole(self, model: BaseEstimator) -> FitPrice:
+    def _fit_whole(self, model: BaseEstimator) -> FitCost:
         ledger = _own_ledger(PrivacyLedger, *_UNBOUNDED, dry_run=True)
         steps = [step.model for step in private_steps(model)]
         for number, part in enumerate(steps):
@@ -261,7 +261,7 @@ class PriceList:
         paid = [(e.label, e.unit, e.adjacency, e.events) for e in entries]
         notes = Counter(entry.note for entry in entries)
         counts = tuple(notes[str(number)] for number in range(len(steps)))
-        return fit_price(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
+        return fit_cost(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
 
 
 def _not_planned(label: str) -> ValueError:
@@ -323,7 +323,7 @@ def fit_on(model: BaseEstimator, rows: Rows) -> Any:
 
 def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: Any) -> _Ledger:
     ledger = kind(epsilon=epsilon, delta=delta, composition="basic", **options)
-    ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
+    ledger._book.store.forgotten = True  # whoever pays has relation that the noise is simulated
     return ledger
 
 
@@ -339,32 +339,30 @@ def _silent(model: BaseEstimator) -> Any:
 def fit_contained(
     model: BaseEstimator,
     rows: Rows,
-    price: FitPrice,
+    cost: FitCost,
     budget: tuple[float, float],
     *,
     simulated: bool,
     dry_run: bool,
 ) -> Any:
-    """Fit a model that must draw what ``price`` says for ``budget``, all of it and nothing else."""
+    """Fit a model that must draw what ``cost`` says for ``budget``, all of it and nothing else."""
     terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
     # A model may state more than it is given, which the search pays for; more numbers to draw may state a little more.
-    epsilon, delta = (
-        max(pair) * _ROUNDING for pair in zip(budget, (price.epsilon, price.delta), strict=True)
-    )
+    epsilon, delta = (max(pair) * _ROUNDING for pair in zip(budget, (cost.epsilon, cost.delta), strict=True))
     ledger = _own_ledger(ContainedLedger, epsilon, delta, **terms)
-    ledger.admit(price)
+    ledger.admit(cost)
     for step in private_steps(model):
         step.model.set_params(ledger=ledger)
     fit_on(model, rows)
     entries = ledger.entries()
     found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events) for e in entries))
     promised = guarantee_of(model)
-    said = (price.unit, price.adjacency)
+    relation = (cost.unit, cost.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
         raise RuntimeError(
             f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
         )
-    if found != price.releases or (promised.unit, promised.adjacency) != said or draws_adaptively(model):
+    if found != cost.releases or (promised.unit, promised.adjacency) != relation or draws_adaptively(model):
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
             "chance, and a search cannot price it. Nothing is released."

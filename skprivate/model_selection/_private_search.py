@@ -20,7 +20,7 @@ from skprivate.base import PRIVACY_CONSTRAINTS, BestModelMixin, PrivateEstimator
 from skprivate.inspection import guarantee_of, is_private
 from skprivate.model_selection import _candidates
 from skprivate.model_selection._candidates import Candidate
-from skprivate.model_selection._inside import FitPrice, PriceList, released
+from skprivate.model_selection._inside import CandidateCosts, FitCost, released
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
@@ -98,7 +98,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     candidates_ : list of dict
         Parameters of all candidates, which are public.
     search_plan_ : SearchPlan
-        The price: what one evaluation may spend, how their number is drawn, and what all cost together. Public.
+        The cost: what one evaluation may spend, how their number is drawn, and what all cost together. Public.
     classes_ : ndarray
         Of the best model, if it has them.
     privacy_guarantee_ : PrivacyGuarantee
@@ -120,11 +120,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     same. Random stopping: Papernot and Steinke [1]_, with the theorem that ``search_plan_`` names. Fit and score of an
     evaluation share its budget by parallel composition: a unit is in one part in all evaluations, and which one depends
     on nothing but public numbers, a keyed hash of its own identifier or, without identifiers, its position. So
-    neighbouring data differ in the training part, and the price is that of the fits, or in the held-out part, and the
-    price is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
+    neighbouring data differ in the training part, and the cost is that of the fits, or in the held-out part, and the
+    cost is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
     identifier, or an exchanged row its place. Under add-remove positions shift, so that identifiers (``user_ids``) are
-    needed. What a candidate draws is tried out on a copy, in which zeros replace every private statistic: the price
-    is the same for all data of one shape. In the search each fit has a ledger of its own that admits this price, and
+    needed. What a candidate draws is tried out on a copy, in which zeros replace every private statistic: the cost
+    is the same for all data of one shape. In the search each fit has a ledger of its own that admits this cost, and
     nothing else. A candidate whose draws depend on how many columns an earlier step releases is refused.
 
     Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
@@ -248,16 +248,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             )
         models = [candidate.estimator for candidate in candidates]
         labels = _public_set(models, rows.y) if all(map(is_classifier, models)) else None
-        priced = PriceList(candidates, parts.train, labels)
-        mechanism, price = self._mechanism(candidates, priced, rows, parts)
-        if user_ids is not None and price.unit is not PrivacyUnit.USER:
+        candidate_costs = CandidateCosts(candidates, parts.train, labels)
+        mechanism, cost = self._mechanism(candidates, candidate_costs, rows, parts)
+        if user_ids is not None and cost.unit is not PrivacyUnit.USER:
             parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=False)
         with self._releasing(
             mechanism,
-            unit=price.unit,
-            adjacency=price.adjacency,
-            assumptions=assumptions_of(mechanism, price, parts),
-            n_units=parts.n_units if price.adjacency is Adjacency.REPLACE_ONE else None,
+            unit=cost.unit,
+            adjacency=cost.adjacency,
+            assumptions=assumptions_of(mechanism, cost, parts),
+            n_units=parts.n_units if cost.adjacency is Adjacency.REPLACE_ONE else None,
         ) as release:
             found = mechanism.run(parts, release)
         also = guarantee_of(found.model).assumptions
@@ -302,26 +302,26 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
-        self, candidates: list[Candidate], priced: PriceList, rows: Rows, parts: Parts
-    ) -> tuple[PrivateSearch, FitPrice]:
-        """Make the search from public numbers, and the price of a fit, which says what candidates protect."""
+        self, candidates: list[Candidate], candidate_costs: CandidateCosts, rows: Rows, parts: Parts
+    ) -> tuple[PrivateSearch, FitCost]:
+        """Make the search from public numbers, and the cost of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)
         epsilon, delta = (1 - share) * float(self.epsilon), (1 - share) * float(self.delta)
         # Whom the candidates protect does not depend on the budget.
-        prices = [priced.price(number, epsilon, delta) for number in range(len(candidates))]
-        protected = sorted({(str(price.unit), str(price.adjacency)) for price in prices})
+        costs = [candidate_costs.cost(number, epsilon, delta) for number in range(len(candidates))]
+        protected = sorted({(str(cost.unit), str(cost.adjacency)) for cost in costs})
         if len(protected) > 1:
             found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in protected)
             raise ValueError(f"estimator must protect the same in all candidates, got {found}.")
-        price = prices[0]
-        come_and_go = price.adjacency is Adjacency.ADD_REMOVE and price.unit is not PrivacyUnit.LABEL
+        cost = costs[0]
+        come_and_go = cost.adjacency is Adjacency.ADD_REMOVE and cost.unit is not PrivacyUnit.LABEL
         if come_and_go and not parts.by_identifier:
             raise ValueError(
                 "user_ids must be given where units come and go (adjacency='add-remove'), got None: rows without "
                 "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "
                 "identifier that belongs to the row."
             )
-        if price.adjacency is Adjacency.REPLACE_ONE and not parts.n_held_out:
+        if cost.adjacency is Adjacency.REPLACE_ONE and not parts.n_held_out:
             raise ValueError(
                 "user_ids must name enough users for two parts: nobody is held out. Change validation_fraction or "
                 "public_seed. Nothing was drawn or spent."
@@ -330,27 +330,29 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             self.scoring,
             self.score_bounds,
             [candidate.estimator for candidate in candidates],
-            price.adjacency,
-            batch=self.predict_by == "batch" or price.unit is PrivacyUnit.LABEL,
-            made_up=np.zeros(2) if priced.labels is None else priced.labels[[0, -1]],
+            cost.adjacency,
+            batch=self.predict_by == "batch" or cost.unit is PrivacyUnit.LABEL,
+            made_up=np.zeros(2) if candidate_costs.labels is None else candidate_costs.labels[[0, -1]],
         )
 
         while True:
-            plan = plan_search(priced.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter)
-            if priced.confirmed(plan.each_epsilon, plan.each_delta):
+            plan = plan_search(
+                candidate_costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter
+            )
+            if candidate_costs.confirmed(plan.each_epsilon, plan.each_delta):
                 break
         scores = score.plan(epsilon, plan.repetitions)
-        # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its price.
+        # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its cost.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None
         if self.refit is not None:
-            again = PriceList(candidates, rows, priced.labels)
+            again = CandidateCosts(candidates, rows, candidate_costs.labels)
             again.check_within(*budget)
         mechanism = PrivateSearch(
             plan=plan,
             scores=scores,
-            priced=priced,
+            candidate_costs=candidate_costs,
             again=again,
             again_budget=budget,
             score=score,
@@ -358,7 +360,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             random_state=self.random_state,
             dry_run=self.ledger is not None and self.ledger.dry_run,
         )
-        return mechanism, price
+        return mechanism, cost
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

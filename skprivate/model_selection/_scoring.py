@@ -196,7 +196,7 @@ class PrivateScore:
         return [(PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon), 1)]
 
     def plan(self, epsilon: float, law: Repetitions) -> SearchPlan:
-        """Price the scores of a search by themselves, with the least noise that is within ε, and no δ.
+        """Cost the scores of a search by themselves, with the least noise that is within ε, and no δ.
 
         For one or two numbers Laplace noise is narrower than Gaussian noise of any useful δ.
         """

@@ -10,7 +10,7 @@ from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
-from skprivate.model_selection._inside import FitPrice, PriceList, fit_contained, unseen, with_budget
+from skprivate.model_selection._inside import CandidateCosts, FitCost, fit_contained, unseen, with_budget
 from skprivate.model_selection._scoring import Parts, PrivateScore
 from skprivate.privacy import (
     Adjacency,
@@ -36,13 +36,13 @@ class PrivateSearch(Mechanism):
     """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
 
     ``plan`` is the cost to those who are in the fits, at least that of both; ``scores`` that to those who are in the
-    scores. ``again`` prices the fit of the best candidate on all rows with ``again_budget``, where there is one.
+    scores. ``again`` costs the fit of the best candidate on all rows with ``again_budget``, where there is one.
     """
 
     plan: SearchPlan
     scores: SearchPlan
-    priced: PriceList
-    again: PriceList | None
+    candidate_costs: CandidateCosts
+    again: CandidateCosts | None
     again_budget: tuple[float, float]
     score: PrivateScore
     raises: bool
@@ -72,13 +72,13 @@ class PrivateSearch(Mechanism):
         return [(event, 1)]
 
     def run(self, data: Parts, release: Any) -> SearchResult:
-        """Search; candidates are fitted on the rows for which they were priced."""
+        """Search; candidates are fitted on the rows for which they were accounted."""
         each = self.plan.each_epsilon, self.plan.each_delta
 
         def evaluate(number: int, branch: Any) -> tuple[float, Any]:
             try:
                 with unseen():
-                    model = self._fit(self.priced, number, *each, release)
+                    model = self._fit(self.candidate_costs, number, *each, release)
                     return self.score.draw(model, data, self.scores.each_epsilon, branch), model
             except Exception:
                 if self.raises:
@@ -86,7 +86,7 @@ class PrivateSearch(Mechanism):
                 return -math.inf, None
 
         # The fits draw from ledgers of their own; what the branch of an evaluation may draw is its score.
-        plans = self.scores.plans * len(self.priced.candidates)
+        plans = self.scores.plans * len(self.candidate_costs.candidates)
         best = privacy.select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
@@ -96,42 +96,46 @@ class PrivateSearch(Mechanism):
         release._charge(privacy.count_events(self._again_events))
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
-    def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Release) -> Any:
+    def _fit(
+        self, candidate_costs: CandidateCosts, number: int, epsilon: float, delta: float, release: Release
+    ) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
-        candidate = priced.candidates[number]
-        model = with_budget(candidate, priced.counts(number), epsilon, delta, seed, priced.labels)
-        price = priced.price(number, epsilon, delta)
+        candidate = candidate_costs.candidates[number]
+        model = with_budget(
+            candidate, candidate_costs.counts(number), epsilon, delta, seed, candidate_costs.labels
+        )
+        cost = candidate_costs.cost(number, epsilon, delta)
         return fit_contained(
-            model, priced.rows, price, (epsilon, delta), simulated=simulated, dry_run=self.dry_run
+            model, candidate_costs.rows, cost, (epsilon, delta), simulated=simulated, dry_run=self.dry_run
         )
 
 
-def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:
+def assumptions_of(search: PrivateSearch, cost: FitCost, parts: Parts) -> tuple[str, ...]:
     """List what has to be true outside the code for the guarantee of a search to hold."""
-    said = [
+    assumptions = [
         "candidates and their distributions were chosen without looking at private rows",
         "what the guarantees of the candidates assume",
     ]
-    for candidate in search.priced.candidates:
+    for candidate in search.candidate_costs.candidates:
         found = check_pipeline(candidate.estimator).steps
-        said += [text for step in found for text in step.conditions if privacy.TO_THE_LAST_BIT in text]
-    if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
-        said.append(privacy.KEEPS_IDENTIFIER if parts.by_identifier else privacy.KEEPS_PLACE)
-    if price.unit is not PrivacyUnit.LABEL:
-        said.append(
+        assumptions += [text for step in found for text in step.conditions if privacy.TO_THE_LAST_BIT in text]
+    if cost.adjacency is Adjacency.REPLACE_ONE or cost.unit is PrivacyUnit.LABEL:
+        assumptions.append(privacy.KEEPS_IDENTIFIER if parts.by_identifier else privacy.KEEPS_PLACE)
+    if cost.unit is not PrivacyUnit.LABEL:
+        assumptions.append(
             "candidates and scoring treat every row by itself, to the last bit"
             if search.score.batch
             else "candidates and scoring keep nothing from one call to the next"
         )
     elif callable(search.score.score):
-        said.append("scoring keeps nothing from one call to the next")
-    if search.priced.labels is not None:
-        stated = [stated_classes(candidate.estimator) for candidate in search.priced.candidates]
+        assumptions.append("scoring keeps nothing from one call to the next")
+    if search.candidate_costs.labels is not None:
+        stated = [stated_classes(candidate.estimator) for candidate in search.candidate_costs.candidates]
         if any(classes is None for each in stated for classes in each):
-            said.append(PUBLIC_LABELS)
+            assumptions.append(PUBLIC_LABELS)
         if not all(stated):
-            said.append("the set of labels in each part of the data is public")
+            assumptions.append("the set of labels in each part of the data is public")
     if not search.raises:
-        said.append("evaluations fail for public reasons, or by what they have released")
-    return tuple(dict.fromkeys(said))
+        assumptions.append("evaluations fail for public reasons, or by what they have released")
+    return tuple(dict.fromkeys(assumptions))

@@ -31,9 +31,9 @@ class Failure:
     def __init__(self, error: Exception) -> None:
         # Messages of these are written here, and quote no row; those of subclasses, such as UnicodeDecodeError, may,
         # and are not made from a text.
-        said = type(error) in (ValueError, TypeError)
-        self.kind = type(error) if said else RuntimeError
-        self.text = str(error) if said else f"a block could not be read: {type(error).__name__}."
+        is_plain = type(error) in (ValueError, TypeError)
+        self.kind = type(error) if is_plain else RuntimeError
+        self.text = str(error) if is_plain else f"a block could not be read: {type(error).__name__}."
 
 
 class DaskPartitions(Partitions):

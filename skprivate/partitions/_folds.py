@@ -413,7 +413,7 @@ def check_folds(search: object, *, unit: str = "user", adjacency: str = "replace
 
 
 def fold_problem(search: object) -> str:
-    """Explain why no sum of prices bounds fits on the folds of a composite; empty where one does for users or rows."""
+    """Explain why no sum of costs bounds fits on the folds of a composite; empty where one does for users or rows."""
     for unit in (PrivacyUnit.USER, PrivacyUnit.ROW):
         try:
             check_folds(search, unit=unit)

@@ -173,7 +173,7 @@ class Partitions(ABC):
         """Close what `shuffle` and `persisted` have written, of these rows and all that come from them."""
 
     def _check_found(self, found: int) -> None:
-        """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
+        """Refuse another number of rows: costs may rest on a public one, and least squares on equal totals."""
         if self.__dict__.setdefault("_found", found) != found:
             raise RuntimeError(OTHER_ROWS)
 

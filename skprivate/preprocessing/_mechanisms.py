@@ -34,8 +34,8 @@ from skprivate.privacy.draws import (
     UNIT_WEIGHT,
     USER_WEIGHT,
     private_centre,
+    private_extent,
     private_quantiles,
-    private_reach,
     quantile_levels,
     unit_means,
     units_beyond,
@@ -381,7 +381,7 @@ class ColumnMoments(Mechanism):
             for cells in column_cells(data, fine_cells, UNIT_WEIGHT)
         ]
         radii = [
-            private_reach(cells, epsilon=price, release=release)
+            private_extent(cells, epsilon=price, release=release)
             for cells in column_cells(data, partial(distance_cells, centres=centres), UNIT_WEIGHT)
         ]
         # The centre itself is no finer than that.

@@ -37,9 +37,9 @@ from skprivate.privacy import (
     Rehearsal,
     Whole,
     compose_epsilon,
+    cost_of_plan,
     gaussian_noise_multiplier,
     in_one_order,
-    price_of_plan,
 )
 
 #: Share of ε of the steps before the model, together: knots of splines decide more than scales do.
@@ -391,7 +391,7 @@ def model_share(
 ) -> float:
     """Compute the share of ε of a model behind ``earlier`` draws, which have 1 - ``least`` of it and half of δ."""
     allowed = COMPOSED_SHARE * epsilon
-    if delta == 0.0 or price_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
+    if delta == 0.0 or cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
         # Few selections are paid without δ: budgets then hardly compose to less than the sum.
         return least
     z = gaussian_noise_multiplier(allowed, delta)

@@ -59,10 +59,10 @@ from skprivate.privacy._release import (
     Rehearsal,
     Release,
     Whole,
+    cost_of_plan,
     open_branches,
     open_release,
     payment_gate,
-    price_of_plan,
 )
 from skprivate.privacy._risk import PrivacyRisk, _percent, epsilon_of_risk
 from skprivate.privacy._understated import as_stated, understated

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: Noise is this much wider than its price says, so that budgets split in floating point never overrun.
+#: Noise is this much wider than its cost says, so that budgets split in floating point never overrun.
 WIDER = 1 + Fraction(1, 2**30)
 #: Relative rounding of a budget split in floating point that is absorbed by `WIDER`.
 ROUNDING = 2.0**-40

@@ -1,7 +1,7 @@
 """Events, mechanisms and draws: what one draw costs, who draws, and how draws are watched.
 
-Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation distance
-between the mechanism as drawn and the mechanism as priced. The accountant chooses which of them is used
+Every event states what is known of its mechanism: a pure-DP cost, a zCDP cost and the total-variation distance
+between the mechanism as drawn and the mechanism as candidate_costs. The accountant chooses which of them is used
 (`skprivate.privacy.accounting._composition`).
 
 While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
@@ -48,7 +48,7 @@ class PrivacyEvent:
 
     @property
     def total_variation(self) -> float:
-        """Distance between the draw and the mechanism whose hockey-stick profile prices it."""
+        """Distance between the draw and the mechanism whose hockey-stick profile costs it."""
         return 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _positive(event: PrivacyEvent, name: str) -> None:
 
 
 def _not_lost(rho: float) -> float:
-    """Round up a price whose digits, or all of it, are lost to underflow."""
+    """Round up a cost whose digits, or all of it, are lost to underflow."""
     return math.nextafter(rho, math.inf) if rho < _LEAST_EXACT else rho
 
 
@@ -106,7 +106,7 @@ class LaplaceEvent(_OfEpsilon):
 class PureEvent(_OfEpsilon):
     """Any ε-DP mechanism; composed as if it were randomised response, which dominates them all.
 
-    Laplace noise on a vector is priced so. Whether the scalar Laplace pair dominates it in composition is not used.
+    Laplace noise on a vector is accounted so. Whether the scalar Laplace pair dominates it in composition is not used.
     """
 
     mechanism: str = "pure"
@@ -172,7 +172,7 @@ class ZeroConcentratedEvent(PrivacyEvent):
 class ApproximateEvent(PrivacyEvent):
     """Any (ε, δ)-DP mechanism; composed as the pair that dominates them all.
 
-    With probability δ it reveals everything, else the answer is randomised response of ε. With δ > 0 it has no price as
+    With probability δ it reveals everything, else the answer is randomised response of ε. With δ > 0 it has no cost as
     a pure event, none in zCDP, and none in `filter_epsilon`: plan it. A δ of 0 makes it a pure event.
     """
 
@@ -221,9 +221,9 @@ def count_events(events: Events) -> dict[PrivacyEvent, int]:
 
 
 class Mechanism(ABC):
-    """A mechanism draws on private data: a frozen object that knows its price and how to run.
+    """A mechanism draws on private data: a frozen object that knows its cost and how to run.
 
-    Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its price
+    Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its cost
     is known before any private row is seen. Write it as a frozen dataclass:
 
     * ``events``: all that `run` draws, on any data, no more and no less;
@@ -288,7 +288,7 @@ class Mechanism(ABC):
         data : Any
             The private data, in the form that the mechanism states.
         release : Release
-            Draws and checks the price; its plan holds ``events``.
+            Draws and checks the cost; its plan holds ``events``.
         """
 
 

@@ -1,4 +1,4 @@
-"""Privacy guarantees: unit, neighbouring relation and the price of what was drawn."""
+"""Privacy guarantees: unit, neighbouring relation and the cost of what was drawn."""
 
 from __future__ import annotations
 
@@ -267,15 +267,15 @@ class PrivacyGuarantee(Versioned):
         ValueError
             If a value is out of range, or an event is of no known kind.
         """
-        said = {"stated": True, **plain}
-        said["epsilon"] = math.inf if said["epsilon"] is None else said["epsilon"]
-        said["assumptions"] = tuple(said.get("assumptions", ()))
-        pairs = ((dict(event), event["count"]) for event in said.get("events", ()))
-        said["events"] = tuple(
+        fields = {"stated": True, **plain}
+        fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
+        fields["assumptions"] = tuple(fields.get("assumptions", ()))
+        pairs = ((dict(event), event["count"]) for event in fields.get("events", ()))
+        fields["events"] = tuple(
             (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
             for event, count in pairs
         )
-        return cls(**said)
+        return cls(**fields)
 
     def __repr__(self) -> str:
         # scikit-learn's HTML cuts attributes at 30 characters; `str` and HTML say everything.

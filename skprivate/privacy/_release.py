@@ -1,4 +1,4 @@
-"""The release: every random draw on private data and its price come from the same call.
+"""The release: every random draw on private data and its cost come from the same call.
 
 A `Release` is a budget being spent. It knows the plan and the ledger; its draws (`Draws`) ask here first. Check, then
 act: when `_charge` returns, the event is paid for and committed. One draw is paid for once: the release is locked while
@@ -40,7 +40,7 @@ _LEAST_RHO = 2.0**-65
 _PURE_PREFERENCE = 1.01
 
 
-def price_of_plan(
+def cost_of_plan(
     events: Events, epsilon: float, delta: float, accounted_delta: float | None = None
 ) -> tuple[float, float]:
     """Compute (ε, δ) of events that were fixed before any result: pure where that is as good and within the budget."""
@@ -64,7 +64,7 @@ class Release(Draws):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
 
     It is a context manager that closes itself. It cannot be copied, pickled or used after a fork, which would draw
-    twice for one price; threads may share it.
+    twice for one cost; threads may share it.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Release(Draws):
         theorem: str,
         assumptions: tuple[str, ...],
         plan: Events,
-        reach: float | None = None,
+        diameter: float | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = count_events(plan)
@@ -108,7 +108,7 @@ class Release(Draws):
         self._label = label
         self._theorem = theorem
         self._assumptions = assumptions
-        self._reach = reach
+        self._diameter = diameter
         self._parameters = parameters
         self.dry_run = ledger is not None and ledger.dry_run
         self._source = bit_source(0 if self.dry_run else random_state)
@@ -142,13 +142,13 @@ class Release(Draws):
         """
         self._check_process()
         with self._lock:
-            price = self._price(self._paid)
+            cost = self._cost(self._paid)
             if self._ledger is not None and self._entry is not None and not self._closed:
-                self._ledger.close_entry(self._entry, **price, reach=self._reach)
+                self._ledger.close_entry(self._entry, **cost, diameter=self._diameter)
             self._closed = True
         return PrivacyGuarantee(
-            epsilon=price["epsilon"],
-            delta=price["delta"],
+            epsilon=cost["epsilon"],
+            delta=cost["delta"],
             unit=self.unit,
             adjacency=self.adjacency,
             metric=self._metric,
@@ -156,7 +156,7 @@ class Release(Draws):
             theorem=self._theorem,
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
-            adaptive=price["adaptive"],
+            adaptive=cost["adaptive"],
             ledger_entry=""
             if self._ledger is None or self._entry is None
             else self._ledger.entry_name(self._entry),
@@ -168,7 +168,7 @@ class Release(Draws):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the ledger keeps the reserved price: what was drawn before it may have been seen.
+        # After an error the ledger keeps the reserved cost: what was drawn before it may have been seen.
         if kind is None and not self._closed:
             self.close()
 
@@ -218,7 +218,7 @@ class Release(Draws):
                 self._pay(count_events([*self._paid.items(), *events.items()]))
 
     def _pay(self, total: dict[PrivacyEvent, int]) -> None:
-        """Check that ``total`` fits the budget, then write its price to the ledger."""
+        """Check that ``total`` fits the budget, then write its cost to the ledger."""
         if self.adjacency is Adjacency.METRIC and not all(
             math.isfinite(event.pure_epsilon) for event in total
         ):
@@ -245,7 +245,7 @@ class Release(Draws):
                 remaining=(self.epsilon, self.delta),
             )
         if self._ledger is not None:
-            self._enter(self._ledger, self._price(total))
+            self._enter(self._ledger, self._cost(total))
         self._paid = total
 
     def _needed(self, total: dict[PrivacyEvent, int]) -> float:
@@ -268,7 +268,7 @@ class Release(Draws):
         pure = _composition.compose_epsilon(total)  # nearly always enough, and the cheapest to know
         return pure if pure <= self.epsilon else _composition.filter_epsilon(total, self._accounted_delta)
 
-    def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
+    def _enter(self, ledger: PrivacyLedger, cost: dict[str, Any]) -> None:
         if self._entry is None:
             self._entry = ledger.charge(
                 self._label,
@@ -276,12 +276,12 @@ class Release(Draws):
                 # ε per unit of one distance does not add up with ε per unit of another.
                 adjacency=f"{self.adjacency}: {self._metric}" if self._metric else str(self.adjacency),
                 simulated=not self._source.secure,
-                reach=self._reach,
+                diameter=self._diameter,
                 parameters=self._parameters,
-                **price,
+                **cost,
             )
         else:
-            ledger.increase(self._entry, **price, reach=self._reach)
+            ledger.increase(self._entry, **cost, diameter=self._diameter)
 
     @property
     def _accounted_delta(self) -> float:
@@ -292,7 +292,7 @@ class Release(Draws):
         """Compose ``events`` to (ε, δ): all paths through the release together fail with probability δ at most."""
         limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
         if events == self._plan:
-            epsilon, delta = price_of_plan(events, self.epsilon, self.delta, delta)
+            epsilon, delta = cost_of_plan(events, self.epsilon, self.delta, delta)
         elif self._plan:
             # δ is the plan's on every path. Who were given it back where a pure sum is enough could fail elsewhere.
             epsilon, delta = self._needed(events), self._composed(self._plan)[1]
@@ -304,7 +304,7 @@ class Release(Draws):
         # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
         return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
 
-    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
+    def _cost(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
         epsilon, delta = self._composed(events)
         rho = _composition.rho_total(events)
         return {
@@ -329,7 +329,7 @@ def open_release(
     theorem: str = "",
     assumptions: tuple[str, ...] = (),
     plan: Events = (),
-    reach: float | None = None,
+    diameter: float | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> Release:
     """Open a release: the only way to draw noise on private data.
@@ -349,17 +349,17 @@ def open_release(
         None draws from the operating system's entropy. Anything else is a reproducible simulation that is not valid
         for release; one `SimulatedNoiseWarning` is given.
     ledger : PrivacyLedger, optional
-        Budget of the data set; each price is committed to it before anything is drawn.
+        Budget of the data set; each cost is committed to it before anything is drawn.
     label : str
         Who draws, for the ledger and for errors.
     theorem, assumptions : str, tuple of str
         For the guarantee.
     plan : mapping or iterable of (PrivacyEvent, int)
         Events to pay for at once; draws that match need no further check. A plan is fixed before any result is
-        seen, so it is priced by its privacy loss distribution. Draws outside a plan may depend on results, in number
+        seen, so it is accounted by its privacy loss distribution. Draws outside a plan may depend on results, in number
         and in kind. Without a plan they cost all of δ and, of ε, their pure sum where that is within the budget, else
         the whole, which holds as a filter (`filter_epsilon`). Beside a plan they must be pure and leave its δ.
-    reach : float, optional
+    diameter : float, optional
         For a metric: the largest distance between inputs that differ in one row, by which a ledger of rows counts ε.
     parameters : mapping of str to str, optional
         What the ledger shows of who draws.
@@ -409,7 +409,7 @@ def open_release(
         theorem=theorem,
         assumptions=tuple(assumptions),
         plan=plan,
-        reach=None if reach is None else _messages.positive("reach", reach),
+        diameter=None if diameter is None else _messages.positive("diameter", diameter),
         parameters=parameters,
     )
 
@@ -461,7 +461,7 @@ class Branch(Draws):
 def open_branches(
     release: Release, n_branches: int, plan: Events, *, fixed_assignment: bool = False
 ) -> list[Branch]:
-    """Open ``n_branches`` branches that may each draw ``plan``, for the price of drawing it once or twice.
+    """Open ``n_branches`` branches that may each draw ``plan``, for the cost of drawing it once or twice.
 
     The guarantee rests on the caller: the data of one unit enter one branch only, and which one depends on nothing
     but that unit and public randomness.
@@ -496,7 +496,7 @@ def open_branches(
 
 
 class PaymentIsNext(BaseException):
-    """Ends a fit that has found nothing wrong, with the price that it would pay."""
+    """Ends a fit that has found nothing wrong, with the cost that it would pay."""
 
     def __init__(self, label: str, terms: dict[str, Any]) -> None:
         super().__init__(label)

@@ -171,7 +171,7 @@ def privacy_curves(
     # Beyond Σε of pure events nothing is left but failures; of others, δ is beneath every float somewhere.
     _, unfailing = _composition.split_failures(events)
     pure = _composition.compose_epsilon(unfailing, 0.0)
-    reach = pure if math.isfinite(pure) else _composition.compose_epsilon(unfailing, 1e-15)
+    end = pure if math.isfinite(pure) else _composition.compose_epsilon(unfailing, 1e-15)
 
     @cache
     def curve(at: float) -> float:
@@ -182,13 +182,13 @@ def privacy_curves(
 
     # Atoms of several ε and no Gaussian: the best ε may lie in a corner of the curve, which must be hit.
     corners = len(events) > 1 and math.isfinite(pure)
-    return Curves(curve, curve if corners else rough, reach)
+    return Curves(curve, curve if corners else rough, end)
 
 
 def _largest_tpr(curves: Curves, fpr: float) -> float:
     if fpr == 1.0:
         return 1.0
-    curve, rough, reach = curves.exact, curves.rough, min(curves.constant_from, _LARGEST)
+    curve, rough, end = curves.exact, curves.rough, min(curves.constant_from, _LARGEST)
 
     def bound(epsilon: float, delta: float) -> float:
         return min(
@@ -198,10 +198,10 @@ def _largest_tpr(curves: Curves, fpr: float) -> float:
         )
 
     # Any ε gives a bound: where the best one is, the quick curve tells well enough.
-    places = {0.0, reach}
-    if reach > 0:
+    places = {0.0, end}
+    if end > 0:
         # Each of the two is unimodal, not their minimum; a coarse scan finds the better valley.
-        grid = np.linspace(0.0, reach, 33)
+        grid = np.linspace(0.0, end, 33)
         values = [bound(float(epsilon), rough(float(epsilon))) for epsilon in grid]
         place = int(np.argmin(values))
         ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
@@ -209,7 +209,7 @@ def _largest_tpr(curves: Curves, fpr: float) -> float:
             lambda epsilon: bound(epsilon, rough(epsilon)),
             bounds=ends,
             method="bounded",
-            options={"xatol": 1e-9 * reach},
+            options={"xatol": 1e-9 * end},
         )
         places |= {float(grid[place]), float(found.x)}
     return min(bound(epsilon, curve(epsilon)) for epsilon in sorted(places))

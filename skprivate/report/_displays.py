@@ -121,8 +121,8 @@ class GuaranteeDisplay:
                 raise TypeError(
                     f"guarantee must be a PrivacyGuarantee, or several of them, got {type(each).__name__}."
                 )
-            said = repr(each).strip("<>") if name is None else name
-            labels.append(said if each.valid_for_release or name is None else f"{said}, simulated")
+            title = repr(each).strip("<>") if name is None else name
+            labels.append(title if each.valid_for_release or name is None else f"{title}, simulated")
         tpr = [each.trade_off(_RATES, distance=distance) for _, each in named]
         display = cls(fpr=_RATES, tpr=tpr, labels=labels)
         return display.plot(ax=ax, log=log)

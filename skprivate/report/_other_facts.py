@@ -36,7 +36,7 @@ def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, fl
     totals, found = Totals(), []
     for entry in entries:
         if entry.reservation is None:
-            totals = totals.changed(NOTHING, entry.price)
+            totals = totals.changed(NOTHING, entry.cost)
             found.append((entry, *rule.spent(totals)))
     return found
 
@@ -63,19 +63,21 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         return None
     relation, _, metric = ledger.adjacency.partition(": ")
     epsilon, delta = ledger.spent
-    said: tuple[str, ...] = ("everything that was released from these data was charged to this ledger",)
+    assumptions: tuple[str, ...] = (
+        "everything that was released from these data was charged to this ledger",
+    )
     if ledger.rows_per_user is not None:
-        said += (f"a user has at most {ledger.rows_per_user} rows",)
+        assumptions += (f"a user has at most {ledger.rows_per_user} rows",)
     if ledger.public_features:
-        said += ("everything in a row but its label is public",)
+        assumptions += ("everything in a row but its label is public",)
     if len(ledger.entries()) > 1:
-        said += (
+        assumptions += (
             "which rows a release saw was decided by nobody's private values: folds made from labels, or from how many "
             "rows others have, have no total (use UserKFold, or what check_cv admits)",
         )
     if delta > 0:
-        said += (
-            "how many releases were made, and at which prices, was not chosen by their results; where it was, only the "
+        assumptions += (
+            "how many releases were made, and at which costs, was not chosen by their results; where it was, only the "
             f"whole budget bounds them: ε = {rounded_up(ledger.epsilon)}, δ = {small(ledger.delta)}",
         )
     real = not (ledger.simulation or ledger.dry_run) and not any(e.simulated for e in ledger.entries())
@@ -85,7 +87,7 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         unit=ledger.unit,  # type: ignore[arg-type] # members of enumerations are made of their values
         adjacency=Adjacency(relation),
         metric=metric or None,
-        assumptions=said,
+        assumptions=assumptions,
         theorem=_THEOREMS[ledger.composition],
         valid_for_release=real,
         adaptive=True,

@@ -67,9 +67,11 @@ def page(facts: Mapping[str, Any]) -> str:
 def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{_style.text(each['text'])}</p>" for each in facts["findings"])
     verdict = facts["verdict"]
-    said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
+    headline = (
+        "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
+    )
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return _style.header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
+    return _style.header("Privacy report", facts["title"], by, (verdict, headline, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -88,19 +90,19 @@ def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _protection(facts: Mapping[str, Any]) -> str:
-    said = facts["protection"]
-    if said is None:
+    section = facts["protection"]
+    if section is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{_style.sentence(said["what"])}. '
-        f"Two inputs count as neighbours if {_style.text(said['change'])}.</p>"
-        f"<p>{_style.text(facts['strength']['in_words'])}</p><p>{_style.text(said['example'])}</p>"
+        f'<p class="lead">{_style.sentence(section["what"])}. '
+        f"Two inputs count as neighbours if {_style.text(section['change'])}.</p>"
+        f"<p>{_style.text(facts['strength']['in_words'])}</p><p>{_style.text(section['example'])}</p>"
     )
 
 
 def _strength(facts: Mapping[str, Any]) -> str:
-    said = facts["strength"]
-    if said is None:
+    section = facts["strength"]
+    if section is None:
         return "<p>Nothing was released.</p>"
     kinds = {
         "pure": "pure ε-differential privacy (δ = 0)",
@@ -109,14 +111,14 @@ def _strength(facts: Mapping[str, Any]) -> str:
     }
     source = (
         "from all that was drawn, which is tighter than ε and δ alone say"
-        if said["risk_from"] == "events"
+        if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
-    far = said["definition"] == "metric"
+    far = section["definition"] == "metric"
     head = [*(["distance"] if far else []), "accused falsely", "recognised, at most"]
     head += [
         f"an accusation is true, at most, where {100 * prior['prior']:g} % took part"
-        for prior in said["risk"][0]["posterior"]
+        for prior in section["risk"][0]["posterior"]
     ]
     rows = [
         [
@@ -125,10 +127,10 @@ def _strength(facts: Mapping[str, Any]) -> str:
             percent(risk["tpr"]),
             *(percent(belief["at_most"]) for belief in risk["posterior"]),
         ]
-        for risk in said["risk"]
+        for risk in section["risk"]
     ]
     curves = []
-    for curve in said["trade_off"]:
+    for curve in section["trade_off"]:
         name = "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}"
         curves.append((name, list(zip(curve["fpr"], curve["tpr"], strict=True))))
     keys = "".join(
@@ -136,7 +138,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         for k, (name, _) in enumerate(curves)
         if name
     )
-    advantage = _middle(said["risk"])[0]["advantage"]
+    advantage = _middle(section["risk"])[0]["advantage"]
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -145,7 +147,8 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "took part, or which of two candidates did."
     )
     return (
-        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
+        f"<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
+        f"and δ = {small(section['delta'])}.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
         f"{_style.table(head, rows, numbers=range(len(head)))}"
@@ -172,8 +175,8 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
-    said = facts["mechanisms"]
-    if said is None:
+    section = facts["mechanisms"]
+    if section is None:
         return "<p>Nothing was drawn.</p>"
     noise = {
         "secure": "Secure: bits of a cryptographic generator that the operating system seeded, kept nowhere, and "
@@ -181,13 +184,13 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [_style.pairs([("noise", noise[said["noise"]])])]
-    if said["events"]:
-        rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
+    parts = [_style.pairs([("noise", noise[section["noise"]])])]
+    if section["events"]:
+        rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
         parts.append(_style.table(["draw", "price of one", "times"], rows, numbers=(2,)))
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
-    if said["adaptive"] and said["events"]:
+    if section["adaptive"] and section["events"]:
         parts.append(
             "<p>Some draws were chosen after looking at results of others: only their sum, or a filter, counts.</p>"
         )
@@ -198,8 +201,8 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             rows.append([step["path"], step["role"], *budget])
         head = ["step", "with private rows", "ε", "δ"]
         parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(2, 3))}")
-    more = [("proven in", said["theorem"])] if said["theorem"] else []
-    more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
+    more = [("proven in", section["theorem"])] if section["theorem"] else []
+    more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
     return "".join(parts) + _style.pairs(more)
 
 
@@ -258,8 +261,8 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
         state = "closed" if entry["closed"] else "open"
         state += (", SIMULATED" if entry["simulated"] else "") + within
         unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
-        price = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
-        row = [str(entry["id"]), entry["note"], *price, entry["label"], unit, entry["opened"], state]
+        cost = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
+        row = [str(entry["id"]), entry["note"], *cost, entry["label"], unit, entry["opened"], state]
         if details:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
@@ -272,8 +275,8 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    said, rest = audit_verdict(audit)
-    shown = f"<p>{_style.text(audit_in_words(audit))} The claim is <strong>{said}</strong>{_style.text(rest)}.</p>"
+    verdict, rest = audit_verdict(audit)
+    shown = f"<p>{_style.text(audit_in_words(audit))} The claim is <strong>{verdict}</strong>{_style.text(rest)}.</p>"
     if found is not None and claimed is not None:
         shown += f"<figure>{_style.audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:

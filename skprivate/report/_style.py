@@ -32,11 +32,11 @@ def header(
     eyebrow: str, title: str, by: str, verdict: tuple[str, str, str], figures: Sequence[tuple[str, str]]
 ) -> str:
     """Render the head of a page; a verdict is the kind of its box, a text, and rendered paragraphs below it."""
-    kind, said, below = verdict
+    kind, headline, below = verdict
     line = f'<p class="by">{text(by)}</p>' if by else ""
     return (
         f'<header><p class="eyebrow">{eyebrow}</p><h1>{text(title)}</h1>{line}<div class="verdict {kind}">'
-        f"<strong>{text(said)}</strong>{below}</div>{grid(figures) if figures else ''}</header>"
+        f"<strong>{text(headline)}</strong>{below}</div>{grid(figures) if figures else ''}</header>"
     )
 
 

@@ -124,8 +124,8 @@ def test_log_probability_ratio_of_a_release_is_at_most_epsilon(n_classes, epsilo
     """Exact log-probabilities of the discrete Laplace release under one changed label, on a grid of outputs."""
     moved = 3 * (1 if n_classes == 2 else 2)
     noise = plan_label_noise(LabelSensitivity(moved), 12, epsilon=epsilon, delta=0.0, mechanism="auto")
-    assert noise.mechanism == "discrete_laplace" and noise.price == epsilon
-    scale = noise.sensitivity.l1 / noise.price
+    assert noise.mechanism == "discrete_laplace" and noise.parameter == epsilon
+    scale = noise.sensitivity.l1 / noise.parameter
 
     def log_probability(k):
         return -np.abs(k) / scale + math.log(math.expm1(1 / scale)) - math.log(math.exp(1 / scale) + 1)

@@ -138,8 +138,8 @@ def test_price_in_the_search_is_the_price_of_the_channel(relaxed):
         for weights in (mechanism.equal_weights(slope), mechanism.levelling_weights(slope)):
             channel = exponential_channel(exponents, mechanism.net, slope, factor=1.0, weights=weights)
             exact = price(channel, first)
-            assert mechanism.refine().price(slope, weights) == pytest.approx(exact, rel=1e-9)
-            assert mechanism.price(slope, weights) >= exact * (1 - 1e-9)
+            assert mechanism.refine().cost(slope, weights) == pytest.approx(exact, rel=1e-9)
+            assert mechanism.cost(slope, weights) >= exact * (1 - 1e-9)
 
 
 def test_mutated_mechanism_is_found_out():

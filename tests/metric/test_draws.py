@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate.privacy import BudgetExceededError, open_release, public_generator
-from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_cost, quantise_channel
 from skprivate.privacy.draws._metric import net_costs, net_lattice
 
 
@@ -192,7 +192,7 @@ def test_channel_price_is_right_to_the_last_digit_upwards(gap, distance):
             for row, other in itertools.combinations(weights, 2)
             for a, b in zip(row, other, strict=True)
         )
-    price = Fraction(channel_price(weights, distances))
+    price = Fraction(channel_cost(weights, distances))
     assert exact <= price <= exact * (1 + Fraction(1, 2**47))
 
 
@@ -219,10 +219,10 @@ def test_channel_refuses_what_is_no_metric(distances, message, matrix):
 def test_channel_price_is_the_exact_log_ratio():
     weights = quantise_channel([[0.75, 0.25], [0.25, 0.75]])
     assert weights.sum(axis=1).tolist() == [2**62, 2**62]
-    assert channel_price(weights, [[0, 2], [2, 0]]) == pytest.approx(math.log(3) / 2, rel=1e-12)
-    assert channel_price(quantise_channel([[1, 0], [0, 1]]), [[0, 1], [1, 0]]) == math.inf
-    assert channel_price(quantise_channel([[1, 0], [1, 0]]), [[0, 1], [1, 0]]) == 0.0
-    assert channel_price(quantise_channel([[0.6, 0.4], [0.5, 0.5]]), np.zeros((2, 2))) == math.inf
+    assert channel_cost(weights, [[0, 2], [2, 0]]) == pytest.approx(math.log(3) / 2, rel=1e-12)
+    assert channel_cost(quantise_channel([[1, 0], [0, 1]]), [[0, 1], [1, 0]]) == math.inf
+    assert channel_cost(quantise_channel([[1, 0], [1, 0]]), [[0, 1], [1, 0]]) == 0.0
+    assert channel_cost(quantise_channel([[0.6, 0.4], [0.5, 0.5]]), np.zeros((2, 2))) == math.inf
 
 
 def exact_price(weights, distances):
@@ -246,7 +246,7 @@ def test_channel_price_of_rows_that_repeat_and_nearly_tie(seed, n, m, gap):
     distances = np.abs(points[:, None] - points) + 0.1 * (1 - np.eye(n))
     with localcontext(CONTEXT):
         exact = exact_price(weights, distances)
-    assert exact <= Fraction(channel_price(weights, distances)) <= exact * (1 + Fraction(1, 2**47))
+    assert exact <= Fraction(channel_cost(weights, distances)) <= exact * (1 + Fraction(1, 2**47))
 
 
 def test_channel_draws_its_probabilities():

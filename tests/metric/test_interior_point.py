@@ -21,7 +21,7 @@ from skprivate.metric.net._interior_point import (
     optimal_channel,
 )
 from skprivate.metric.net._spaces import expected_loss, make_affordable, remap
-from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_cost, quantise_channel
 
 
 def space(rng, n, kind):
@@ -76,7 +76,7 @@ def test_the_optimum_is_that_of_the_whole_programme(seed, n, epsilon, kind, even
     distances = space(rng, n, kind)
     prior = np.full(n, 1 / n) if even else rng.dirichlet(np.full(n, 0.3))
     channel, bound = solved(distances, epsilon, prior)
-    assert channel_price(quantise_channel(channel), distances) <= epsilon
+    assert channel_cost(quantise_channel(channel), distances) <= epsilon
     loss = expected_loss(channel, distances, prior)
     best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
     slack = 1e-7 * float(distances.max(initial=0.0))  # what the general solver leaves undone
@@ -137,7 +137,7 @@ def test_steps_that_are_cut_short_keep_their_bound_and_their_start(monkeypatch):
         monkeypatch.setattr(interior, "MAX_STEPS", steps)
         short, below = optimal_channel(distances, losses, epsilon, start)
         loss = (losses * short).sum()
-        assert channel_price(quantise_channel(short), distances) <= epsilon
+        assert channel_cost(quantise_channel(short), distances) <= epsilon
         assert below <= best * (1 + 1e-9) and bound <= loss * (1 + 1e-9)
         assert loss <= min(last, (losses * start).sum()) * (1 + 1e-9)
         last = loss
@@ -150,7 +150,7 @@ def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch
     model = MetricPrivatizer(0.6, metric="precomputed", mechanism="optimal", distances=distances)
     model.fit([[0]])
     assert model.least_loss_ <= model.expected_loss_ <= model.least_loss_ * 1.001
-    assert channel_price(quantise_channel(model.channel_), distances) <= 0.6
+    assert channel_cost(quantise_channel(model.channel_), distances) <= 0.6
     rival = best_exponential_channel(distances, 0.6)
     assert model.expected_loss_ < expected_loss(rival, distances) * 0.95
     monkeypatch.setattr(interior, "MAX_STATES", 80)
@@ -170,7 +170,7 @@ def test_optimal_on_a_tree_is_the_optimum_of_the_whole_programme(kind, epsilon):
     distances = 1.0 - np.eye(12) if kind == "star" else space(rng, 12, kind)
     prior = rng.dirichlet(np.ones(12))
     channel, bound = solved(distances, epsilon, prior)
-    assert channel_price(quantise_channel(channel), distances) <= epsilon
+    assert channel_cost(quantise_channel(channel), distances) <= epsilon
     best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
     loss = expected_loss(channel, distances, prior)
     assert loss <= best * (1 + 1e-5) + 1e-9
@@ -183,7 +183,7 @@ def test_far_from_its_ends_a_line_has_geometric_noise():
     distances = np.abs(places[:, None] - places[None])
     model = MetricPrivatizer(1.0, metric="precomputed", mechanism="optimal", distances=distances)
     model.fit(places[:, None].astype(int))
-    assert channel_price(quantise_channel(model.channel_), distances) <= 1.0
+    assert channel_cost(quantise_channel(model.channel_), distances) <= 1.0
     assert model.expected_loss_ == expected_loss(model.channel_, distances)
     assert model.least_loss_ <= model.expected_loss_ <= model.least_loss_ * (1 + 3e-4)
     # Two-sided, of the expected size 1/sinh(ε).
@@ -197,7 +197,7 @@ def test_one_state_and_states_without_distance():
     for distances in (np.zeros((1, 1)), np.zeros((3, 3)), np.array([[0, 0, 1.0], [0, 0, 1], [1, 1, 0]])):
         model = MetricPrivatizer(2.0, metric="precomputed", mechanism="optimal", distances=distances)
         model.fit([[0]])
-        assert channel_price(quantise_channel(model.channel_), distances) <= 2.0
+        assert channel_cost(quantise_channel(model.channel_), distances) <= 2.0
         assert model.least_loss_ <= model.expected_loss_ + 1e-12
 
 
@@ -240,7 +240,7 @@ def test_inner_points_keep_their_constraints():
     channel, _ = optimal_channel(distances, losses, 0.7, best_exponential_channel(distances, 0.7))
     again = make_affordable(channel, distances, 0.7)
     np.testing.assert_allclose(again, channel, atol=1e-11)
-    assert channel_price(quantise_channel(channel), distances) > 0.69
+    assert channel_cost(quantise_channel(channel), distances) > 0.69
 
 
 @pytest.mark.parametrize("gap", [1e-17, 1e-14, 1e-11, 1e-8, 1e-7, 1.1e-6, 1e-5])
@@ -252,7 +252,7 @@ def test_states_that_are_all_but_one(gap):
     distances[0, 5] = distances[5, 0] = gap
     channel, bound = solved(distances, 1.0, prior)
     loss = expected_loss(channel, distances, prior)
-    assert channel_price(quantise_channel(channel), distances) <= 1.0
+    assert channel_cost(quantise_channel(channel), distances) <= 1.0
     # Where two states are nearly one the bound is rounded, and by how much depends on the processor's kernels.
     assert bound <= loss <= bound * (1 + 1e-2)
     assert loss == pytest.approx(expected_loss(once[0], distances, prior), rel=1e-4)
@@ -331,7 +331,7 @@ def test_bounds_are_those_of_theorem_12():
     steps = interior._InteriorPoint(factors, costs)
     dual = steps.dual.copy()
     dual[:, range(6), range(6)] = 0.0
-    assert steps._factorise()[1] == pytest.approx(by_theorem(steps.prices, dual), rel=1e-9)
+    assert steps._factorise()[1] == pytest.approx(by_theorem(steps.multipliers, dual), rel=1e-9)
     kernel = factors + np.eye(6)
     prices = np.linalg.solve(kernel, (costs * kernel).sum(axis=0))
     dual[:] = 0.0

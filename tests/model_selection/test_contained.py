@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate
-from skprivate.model_selection._inside import ContainedLedger, PriceList, fit_price
+from skprivate.model_selection._inside import CandidateCosts, ContainedLedger, fit_cost
 from skprivate.model_selection._scoring import Rows
 from skprivate.privacy import (
     GaussianEvent,
@@ -170,7 +170,7 @@ def contained(releases, n_steps, path=None):
         (label, "row", "replace-one", [{**e.to_dict(), "count": n} for e, n in events])
         for label, events in releases
     ]
-    price = fit_price(paid, [(1.0, 0.0)] * len(paid), (1,) * n_steps)
+    price = fit_cost(paid, [(1.0, 0.0)] * len(paid), (1,) * n_steps)
     ledger = ContainedLedger(path, epsilon=1e9, delta=0.5, composition="basic")
     ledger.admit(price)
     return ledger, price
@@ -262,9 +262,9 @@ class Twice(OneToOneFeatureMixin, Drawing):
 def test_steps_share_a_budget_by_how_often_they_release():
     """One release each is only assumed: a trial that makes more divides the budget again."""
     model = make_pipeline(Twice(epsilon=1.0), Predicting(epsilon=3.0))
-    priced = PriceList([Candidate(model, {})], Rows(X, Y, {}), np.array([0, 1]))
+    priced = CandidateCosts([Candidate(model, {})], Rows(X, Y, {}), np.array([0, 1]))
     assert priced.counts(0) == (1, 1)
-    price = priced.price(0, 5.0, 1e-6)
+    price = priced.cost(0, 5.0, 1e-6)
     assert price.counts == priced.counts(0) == (2, 1)
     # Of 2·1 + 1·3 the first step has 1/5, twice.
     once = [gaussian_noise_multiplier(epsilon, 1e-6 / 6, 8) for epsilon in (1.0, 3.0)]

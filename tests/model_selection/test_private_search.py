@@ -32,7 +32,7 @@ from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_conte
 from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate, draw_candidates
-from skprivate.model_selection._inside import PriceList, with_budget
+from skprivate.model_selection._inside import CandidateCosts, with_budget
 from skprivate.model_selection._scoring import PrivateScore, Rows, deal
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, make_private_pipeline
 from skprivate.privacy import (
@@ -238,7 +238,7 @@ def test_members_share_the_budget_as_often_as_they_are_fitted():
 
 def test_candidates_that_stop_costing_the_same_are_asked_themselves():
     """One is asked for all that drew the same at first; the last word is everybody's."""
-    priced = PriceList(
+    priced = CandidateCosts(
         draw_candidates(PLAIN, {"max_iter": [2, 3, 2]}, None, 9, 0), Rows(X, Y, {}), np.array([0, 1])
     )
     first = priced.plans(1.0, 1e-6)

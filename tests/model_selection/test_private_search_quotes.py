@@ -49,7 +49,7 @@ def test_it_costs_what_was_quoted(name, refit):
     assert quoted.admitted and not ledger.entries()
     search.fit(X, Y, user_ids=USERS)
     (entry,), (said,) = ledger.entries(), quoted.entries
-    assert (said.price, said.unit, said.adjacency) == (entry.price, entry.unit, entry.adjacency)
+    assert (said.cost, said.unit, said.adjacency) == (entry.cost, entry.unit, entry.adjacency)
     assert quoted.spent == ledger.spent
     stated = guarantee_of(search.best_estimator_)
     assert (quoted.epsilon, quoted.delta) == (entry.epsilon, entry.delta) == (stated.epsilon, stated.delta)

@@ -19,7 +19,7 @@ from skprivate.privacy import (
     PureEvent,
     compose_epsilon,
 )
-from skprivate.privacy._release import price_of_plan
+from skprivate.privacy._release import cost_of_plan
 from skprivate.utils.discovery import all_estimators
 
 X = np.linspace(-1, 1, 60)[:, None]
@@ -80,7 +80,7 @@ def test_a_delta_that_is_not_spent_needs_no_warning(events):
     """What is warned about is what the guarantee will state."""
     from skprivate.privacy import open_release
 
-    epsilon, delta = price_of_plan(events, 1.0, 1e-3)
+    epsilon, delta = cost_of_plan(events, 1.0, 1e-3)
     terms = {"epsilon": 1.0, "delta": 1e-3, "unit": "row", "adjacency": "replace-one"}
     stated = open_release(**terms, plan=events).close()
     assert (min(epsilon, 1.0), delta) == (stated.epsilon, stated.delta)

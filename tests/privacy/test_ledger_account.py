@@ -30,7 +30,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
-from skprivate.privacy.ledger._prices import Price, converted, exact, grouped
+from skprivate.privacy.ledger._prices import Cost, converted, exact, grouped
 
 # Units --------------------------------------------------------------------------------------------------------------
 
@@ -104,19 +104,19 @@ def test_distances_count_by_the_largest():
     terms = {"epsilon": 0.01, "unit": "row", "adjacency": "metric", "metric": "km", "ledger": ledger}
     with pytest.raises(ValueError, match="largest distance"):
         open_release(**terms).laplace(0.5, sensitivity=1.0, epsilon=0.01)
-    with open_release(**terms, reach=300.0) as release:
+    with open_release(**terms, diameter=300.0) as release:
         release.laplace(0.5, sensitivity=1.0, epsilon=0.01)
     assert ledger.spent[0] == pytest.approx(3.0) and "300 apart" in ledger.entries()[0].converted
 
 
-@pytest.mark.parametrize("reach", [-300.0, 0.0, math.nan, math.inf])
-def test_no_distance_pays_back(reach):
+@pytest.mark.parametrize("diameter", [-300.0, 0.0, math.nan, math.inf])
+def test_no_distance_pays_back(diameter):
     ledger = PrivacyLedger(epsilon=1.0, unit="row", adjacency="replace-one")
-    terms = {"unit": "row", "adjacency": "metric", "metric": "km", "reach": reach, "ledger": ledger}
-    with pytest.raises(ValueError, match="reach must be a positive finite number"):
+    terms = {"unit": "row", "adjacency": "metric", "metric": "km", "diameter": diameter, "ledger": ledger}
+    with pytest.raises(ValueError, match="diameter must be a positive finite number"):
         open_release(epsilon=0.5, plan=[(LaplaceEvent(0.5), 1)], **terms)
-    with pytest.raises(ValueError, match="reach must be a positive finite number"):
-        reserve(ledger, 0.5, unit="row", adjacency="metric: km", reach=reach)
+    with pytest.raises(ValueError, match="diameter must be a positive finite number"):
+        reserve(ledger, 0.5, unit="row", adjacency="metric: km", diameter=diameter)
     assert ledger.entries() == []
 
 
@@ -163,7 +163,7 @@ def test_gaussian_noise_is_converted_exactly():
 def test_group_privacy_of_numbers_alone(epsilon, delta, steps):
     """The worst (ε, δ)-DP chain of neighbours, step by step."""
     try:
-        price = converted(Price(epsilon, delta), [], steps, adaptive=False)
+        price = converted(Cost(epsilon, delta), [], steps, adaptive=False)
     except ValueError:
         assert delta * steps * math.exp(epsilon * steps) >= 1
         return

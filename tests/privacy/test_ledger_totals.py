@@ -25,7 +25,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._events import count_events
-from skprivate.privacy.ledger import Price
+from skprivate.privacy.ledger import Cost
 
 SHARES = st.floats(0.01, 0.6)
 KINDS = ("pure", "two pure", "gaussian", "concentrated", "mixed", "on the way")
@@ -152,7 +152,7 @@ def test_an_open_release_cannot_be_made_cheaper(lower):
     before = ledger.spent
     with pytest.raises(ValueError, match="must cost at least what was charged"):
         ledger.increase(entry, **{**price, **lower}, events=[])
-    assert ledger.spent == before and ledger.entries()[0].price == (0.5, 1e-6, 0.1, 0.0)
+    assert ledger.spent == before and ledger.entries()[0].cost == (0.5, 1e-6, 0.1, 0.0)
     ledger.increase(entry, **{**price, "epsilon": 0.6}, events=[])
     assert ledger.entries()[0].epsilon == 0.6
 
@@ -164,10 +164,10 @@ def test_a_converted_release_cannot_be_made_cheaper():
     entry = ledger.charge("one", **price, unit="row", adjacency="add-remove", events=events, simulated=False)
     with pytest.raises(ValueError, match="must cost at least"):
         ledger.increase(entry, **{**price, "epsilon": 0.01}, events=events)
-    charged = ledger.entries()[0].price
+    charged = ledger.entries()[0].cost
     # On the way nothing is known but the numbers, whose conversion has a smaller ε here, at a larger δ.
     ledger.increase(entry, **price, events=events, adaptive=True)
-    after = ledger.entries()[0].price
+    after = ledger.entries()[0].cost
     assert not charged.exceeds(after) and after.delta > charged.delta
 
 
@@ -203,6 +203,6 @@ def test_the_unit_is_that_of_the_file_and_an_error_comes_before_the_charge(tmp_p
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_price_exceeds_another_by_any_of_its_numbers(part):
-    before = Price(0.5, 1e-6, 0.25, 1e-7)
-    above = before._replace(**{Price._fields[part]: 2 * before[part]})
+    before = Cost(0.5, 1e-6, 0.25, 1e-7)
+    above = before._replace(**{Cost._fields[part]: 2 * before[part]})
     assert above.exceeds(before) and not before.exceeds(above) and not before.exceeds(before)

@@ -130,10 +130,10 @@ def test_a_part_pays_for_what_it_is_seen_by(n_parts, releases):
                 assert max(float(sums[j].epsilon) for j in seen) + epsilon > 1.5 * (1 - 1e-12)
                 continue
             for j in seen:
-                sums[j] = sums[j].changed(NOTHING, ledger.entries()[-1].price)
+                sums[j] = sums[j].changed(NOTHING, ledger.entries()[-1].cost)
     top, *inside = ledger.entries()
-    assert top.epsilon == max(total.price().epsilon for total in sums) <= 1.5
-    assert top.rho == max(total.price().rho for total in sums)
+    assert top.epsilon == max(total.cost().epsilon for total in sums) <= 1.5
+    assert top.rho == max(total.cost().rho for total in sums)
     assert ledger.spent == (top.epsilon, 0.0)
     assert top.parts == tuple(range(n_parts)) and all(entry.reservation == top.id for entry in inside)
     again = [math.fsum(e.epsilon for e in inside if part in e.parts) for part in top.parts]
@@ -258,7 +258,7 @@ def test_parts_through_all_handles(tmp_path, seed):
             for name in ("spent", "remaining", "remaining_rho"):
                 assert getattr(fresh, name) == getattr(live, name) == getattr(twin, name)
     kept = [
-        [(e.id, e.price, e.own_epsilon, e.reservation, e.parts, e.converted) for e in one.entries()]
+        [(e.id, e.cost, e.own_epsilon, e.reservation, e.parts, e.converted) for e in one.entries()]
         for one in (live, twin, PrivacyLedger.open(path))
     ]
     assert kept[0] == kept[1] == kept[2]
@@ -267,8 +267,8 @@ def test_parts_through_all_handles(tmp_path, seed):
             total = Totals()
             for entry in live.entries():
                 if entry.reservation == top.id and part in entry.parts:
-                    total = total.changed(NOTHING, entry.price)
-            assert total.within(top.price)
+                    total = total.changed(NOTHING, entry.cost)
+            assert total.within(top.cost)
 
 
 # Folds ----------------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_folds_cost_what_one_user_pays(adjacency, composition, tmp_path):
     model = sp.UserLevelSGDRegressor(epsilon=1.0, delta=1e-7, radius=5.0, adjacency=adjacency)
     models = fit_folds(model, X, Y, user_ids=USERS, ledger=ledger, cv=cv)
     top, *inside = ledger.entries()
-    prices = [entry.price for entry in inside]
+    prices = [entry.cost for entry in inside]
     assert len(models) == len(inside) == 3 and all(one.privacy_guarantee_.valid_for_release for one in models)
     sums = [
         [sum(getattr(p, name) for j, p in enumerate(prices) if j != k) for k in range(3)]

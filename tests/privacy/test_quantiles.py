@@ -23,13 +23,13 @@ from skprivate.privacy.draws._quantiles import (
     USER_WEIGHT,
     Grid,
     WeightedCells,
+    extent_costs,
     median_costs,
     private_centre,
+    private_extent,
     private_median,
     private_quantiles,
-    private_reach,
     quantile_levels,
-    reach_costs,
     split_costs,
     unit_means,
     units_beyond,
@@ -55,7 +55,7 @@ def quantiles_of(values, units=None, *, bounds=None, n_bins, **draws):
 
 
 def reach_of(distances, **draws):
-    return private_reach(weigh(OCTAVES.cells(distances), None, UNIT_WEIGHT), **draws)
+    return private_extent(weigh(OCTAVES.cells(distances), None, UNIT_WEIGHT), **draws)
 
 
 # --- cells ---------------------------------------------------------------------------------------------------------
@@ -171,9 +171,9 @@ def test_split_costs_by_counting(rows, low, width, left, right):
 
 def test_reach_costs_nothing_where_the_number_sought_lies():
     data = WeightedCells(np.array([2, 5]), np.array([30, 10]))
-    costs = reach_costs(data, target=4, penalty=0)
+    costs = extent_costs(data, target=4, penalty=0)
     assert costs[5] == 0 and list(costs[:8]) == [36, 36, 6, 6, 6, 0, 4, 4]
-    assert np.array_equal(reach_costs(data, 4, 3) - costs, 3 * np.arange(OCTAVES.last + 1))
+    assert np.array_equal(extent_costs(data, 4, 3) - costs, 3 * np.arange(OCTAVES.last + 1))
 
 
 CHANGE = st.lists(st.integers(-4, 4), min_size=0, max_size=5)
@@ -201,7 +201,7 @@ def test_costs_keep_their_sensitivity(rows, old, new):
     positive = [WeightedCells(data.cells + 4, data.weights) for data in (a, b)]
     for target in (0, UNIT_WEIGHT, 3 * UNIT_WEIGHT):
         for grid in (OCTAVES, EIGHTHS):
-            before, after = (reach_costs(each, target, 7, grid) for each in positive)
+            before, after = (extent_costs(each, target, 7, grid) for each in positive)
             assert np.abs(after - before).max() <= UNIT_WEIGHT
 
 

@@ -99,7 +99,7 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
         search.estimator.set_params(ledger=ledger)
         search.fit(X, Y, groups=USERS, user_ids=USERS)
         spent.append(ledger.spent)
-    assert quotes[0].price == quotes[1].price and not quotes[0].exact and "at most" in str(quotes[0])
+    assert quotes[0].cost == quotes[1].cost and not quotes[0].exact and "at most" in str(quotes[0])
     for epsilon, delta in spent:
         assert epsilon <= quotes[0].epsilon and delta <= quotes[0].delta
     # The bound is one: some order of the scores costs that much.
@@ -354,8 +354,8 @@ def test_no_candidate_is_dearer_than_the_quote_in_any_part(kind, winner, nested)
         pass
     search.fit(X, Y)
     cost = ledger._book.state.totals[None]
-    assert cost.within(quoted.price) and not quoted.exact
-    assert (cost.price() == quoted.price) == (winner == 1)  # the dearest of them is met exactly
+    assert cost.within(quoted.cost) and not quoted.exact
+    assert (cost.cost() == quoted.cost) == (winner == 1)  # the dearest of them is met exactly
 
 
 def test_a_reservation_quotes_what_it_has_room_for():

@@ -17,8 +17,8 @@ from skprivate.privacy import (
     SimulatedNoiseWarning,
     ZeroConcentratedEvent,
     compose_epsilon,
+    cost_of_plan,
     open_release,
-    price_of_plan,
 )
 
 #: Each distribution test below fails for correct code with at most this probability.
@@ -320,8 +320,8 @@ def test_a_plan_whose_pure_sum_exceeds_the_budget_needs_its_delta():
     plan = [(LaplaceEvent(3.0), 1)]
     needed = compose_epsilon(plan, 0.01)
     assert needed < 2.99 < 3.0 < 1.01 * needed
-    assert price_of_plan(plan, 2.99, 0.01) == (needed, 0.01)
-    assert price_of_plan(plan, 3.0, 0.01) == (3.0, 0.0)
+    assert cost_of_plan(plan, 2.99, 0.01) == (needed, 0.01)
+    assert cost_of_plan(plan, 3.0, 0.01) == (3.0, 0.0)
 
 
 def test_what_is_drawn_beside_a_pure_plan_is_added_to_its_pure_sum():

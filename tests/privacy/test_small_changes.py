@@ -25,7 +25,7 @@ from skprivate.privacy import _contributions as _lattice
 from skprivate.privacy._events import GAUSSIAN_LATTICE_TV, run_tape
 from skprivate.privacy.accounting._composition import split_failures
 from skprivate.privacy.accounting._zcdp import delta_of_rho
-from skprivate.privacy.draws._channels import channel_price
+from skprivate.privacy.draws._channels import channel_cost
 from skprivate.privacy.draws._metric import _uniform_below
 from skprivate.privacy.noise import _samplers, exponential_select_rows
 from skprivate.privacy.noise._bits import SeededBitSource, bit_source
@@ -203,11 +203,11 @@ def test_delta_of_rho_is_never_below_the_formula():
 
 def test_a_price_of_a_channel_below_one_is_what_it_costs():
     weights = np.array([[2**61, 2**61], [2**61 + 2**50, 2**61 - 2**50]])
-    price = channel_price(weights, [[0.0, 1.0], [1.0, 0.0]])
+    price = channel_cost(weights, [[0.0, 1.0], [1.0, 0.0]])
     exact = math.log1p(2**50 / (2**61 - 2**50))
     assert exact <= price <= exact * (1 + 2.0**-40)
     nearly = np.array([[2**60, 2**61, 2**60], [2**60 + 2**12, 2**61, 2**60 - 2**12]])
-    assert channel_price(nearly, [[0.0, 1.0], [1.0, 0.0]]) == pytest.approx(2.0**-48, rel=1e-9)
+    assert channel_cost(nearly, [[0.0, 1.0], [1.0, 0.0]]) == pytest.approx(2.0**-48, rel=1e-9)
 
 
 def test_a_budget_that_is_exceeded_by_rounding_alone_is_kept():

@@ -138,16 +138,16 @@ def share_to_keep(
     much any model beats the constant: sums cannot tell a larger error. ``margin`` is one of the two above.
     """
     worse = estimate(1.0) - estimate(0.0)
-    farthest = min(1.0, gain / error) if error > 0 else 1.0
-    if worse < -margin * error and farthest == 1.0:
+    largest_share = min(1.0, gain / error) if error > 0 else 1.0
+    if worse < -margin * error and largest_share == 1.0:
         return 1.0
-    if worse > _WARNING_MARGIN * error or farthest < 1.0:
+    if worse > _WARNING_MARGIN * error or largest_share < 1.0:
         warn_caller(
             "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was shrunk "
             "towards the constant: " + advice,
             ConvergenceWarning,
         )
-    shares = farthest * _SHARES
+    shares = largest_share * _SHARES
     return float(min(shares, key=lambda share: estimate(share) + margin * share * error))
 
 

@@ -319,13 +319,13 @@ def _merge_rows(groups: list[_Group], n: int) -> tuple[list[_Group], FloatArray 
 
 def _joint_codes(codes: Sequence[NDArray[Any]], spans: Sequence[int]) -> NDArray[np.int64]:
     joint = codes[0].astype(np.int64)
-    reach = spans[0]
+    n_codes = spans[0]
     for group_codes, span in zip(codes[1:], spans[1:], strict=True):
-        if reach * span >= 1 << 62:
+        if n_codes * span >= 1 << 62:
             values, joint = np.unique(joint, return_inverse=True)
-            reach = values.size
+            n_codes = values.size
         joint = joint * span + group_codes
-        reach *= span
+        n_codes *= span
     return joint
 
 

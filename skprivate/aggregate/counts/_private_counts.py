@@ -58,7 +58,7 @@ from skprivate.privacy.draws import (
     count_events_of,
     count_lattice,
     count_threshold,
-    private_reach,
+    private_extent,
     weigh,
 )
 
@@ -215,7 +215,7 @@ class GroupCounts(Mechanism):
         if self.users:
             sizes = np.bincount(data.unit).astype(np.float64)
             if self.max_groups is None:
-                reach = private_reach(
+                reach = private_extent(
                     weigh(OCTAVES.cells(sizes), None, UNIT_WEIGHT),
                     epsilon=REACH_PART / level,
                     release=release,

@@ -332,7 +332,7 @@ class RandomBags(Versioned):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
         """Invert `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
-        said = plain.get("guarantee")
+        stored = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
@@ -344,7 +344,7 @@ class RandomBags(Versioned):
             noise_variance=float(plain.get("noise_variance", 0.0)),
             classes=None if classes is None else tuple(classes),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            **({"guarantee": PrivacyGuarantee.from_dict(said)} if said else {}),
+            **({"guarantee": PrivacyGuarantee.from_dict(stored)} if stored else {}),
         )
 
     def __repr__(self) -> str:

@@ -130,20 +130,20 @@ def _as_objects(values: Sequence[Any]) -> Any:
     return array
 
 
-def _noise_of(said: Any, groups: Sequence[GroupTable]) -> list[float]:
-    if isinstance(said, str):
+def _noise_of(given: Any, groups: Sequence[GroupTable]) -> list[float]:
+    if isinstance(given, str):
         each = []
         for group in groups:
-            distinct = set(group.frame[said].to_list())
+            distinct = set(group.frame[given].to_list())
             if len(distinct) != 1:
                 raise ValueError(
-                    f"{group.title}: column {said!r} must hold one noise variance per table, got {len(distinct)}."
+                    f"{group.title}: column {given!r} must hold one noise variance per table, got {len(distinct)}."
                 )
             each.append(distinct.pop())
-    elif np.ndim(said) == 0:
-        each = [said] * len(groups)
+    elif np.ndim(given) == 0:
+        each = [given] * len(groups)
     else:
-        each = list(said)
+        each = list(given)
         if len(each) != len(groups):
             raise ValueError(f"noise_variance has {len(each)} numbers for {len(groups)} tables.")
     try:
@@ -153,7 +153,7 @@ def _noise_of(said: Any, groups: Sequence[GroupTable]) -> list[float]:
     if not all(0 <= number < math.inf for number in numbers):
         raise ValueError(
             "noise_variance must be the variance of the noise in each sum, finite and at least 0 (2b² of Laplace noise "
-            f"of scale b, σ² of Gaussian noise, 0 of exact sums), got {said!r}."
+            f"of scale b, σ² of Gaussian noise, 0 of exact sums), got {given!r}."
         )
     return numbers
 
@@ -222,8 +222,8 @@ def stated_guarantee(
             "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
             f"{type(guarantee).__name__}."
         )
-    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED_ASSUMPTION)))
-    return replace(guarantee, stated=True, assumptions=said)
+    given = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED_ASSUMPTION)))
+    return replace(guarantee, stated=True, assumptions=given)
 
 
 def _refuse_exact_sums(promise: PrivacyGuarantee, tables: Sequence[BagTable]) -> None:
@@ -463,11 +463,11 @@ class CuratedBags(Versioned):
         if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
             wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
             raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
-        classes, said = plain.get("classes"), plain.get("guarantee")
+        classes, given = plain.get("classes"), plain.get("guarantee")
         promise = (
             stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
-            if said is None
-            else PrivacyGuarantee.from_dict(said)
+            if given is None
+            else PrivacyGuarantee.from_dict(given)
         )
         tables = tuple(BagTable.from_dict(table) for table in plain["tables"])
         _refuse_exact_sums(promise, tables)

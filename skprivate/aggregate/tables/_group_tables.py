@@ -316,10 +316,10 @@ def _read_group_table(
 def _check_together(tables: Sequence[GroupTable]) -> None:
     totals = {table.title: int(table.counts.sum()) for table in tables}
     if len(set(totals.values())) > 1:
-        said = ", ".join(f"{title}: {total}" for title, total in totals.items())
+        listed = ", ".join(f"{title}: {total}" for title, total in totals.items())
         raise ValueError(
-            f"tables count different numbers of rows ({said}). They must group the same rows: the same WHERE, NULL as "
-            "a group of its own, and groups that were left out for their size as one more row (rare=)."
+            f"tables count different numbers of rows ({listed}). They must group the same rows: the same WHERE, NULL "
+            "as a group of its own, and groups that were left out for their size as one more row (rare=)."
         )
     sets = [frozenset(table.feature_set) for table in tables]
     twice = next((table for table, one in zip(tables, sets, strict=True) if sets.count(one) > 1), None)
@@ -355,11 +355,11 @@ def _check_distinct(table: GroupTable, keys: CodeArray, order: NDArray[np.intp])
     again = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
     if again.size:
         group = int(order[again[0]])
-        said = ", ".join(
+        listed = ", ".join(
             f"{n}={v[group].item() if isinstance(v[group], np.generic) else v[group]!r}"
             for n, v in zip(table.feature_set, table.keys, strict=True)
         )
         raise ValueError(
-            f"{table.title} lists the group {said} more than once: group by {list(table.feature_set)} alone, and give "
-            "numbers that are cut by bin_edges one row per bin."
+            f"{table.title} lists the group {listed} more than once: group by {list(table.feature_set)} alone, and "
+            "give numbers that are cut by bin_edges one row per bin."
         )

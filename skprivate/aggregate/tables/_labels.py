@@ -45,7 +45,7 @@ _CELLS = _EXPONENTS.size
 RANGE_COUNTS = 2 * _CELLS + 1
 _NARROW, _FAR = 64, 8.0
 #: Standard deviations of a normal law that a narrowed interval spans on each side.
-_REACH = 3.0
+_NORMAL_SPAN = 3.0
 #: Labels of which less than this share is outside one cell may all lie in a part of it.
 _WITHIN = 0.25
 #: Probability that noise alone makes any count significant.
@@ -211,21 +211,21 @@ class LabelSensitivity:
 class LabelNoise:
     """Noise planned for one vector of integer label sums; ``sensitivity`` is under replacement of one label.
 
-    ``price`` is ε for the two Laplace mechanisms, the noise multiplier for "gaussian", ρ for "discrete_gaussian".
+    ``parameter`` is ε for the two Laplace mechanisms, the noise multiplier for "gaussian", ρ for "discrete_gaussian".
     """
 
     mechanism: str
     sensitivity: LabelSensitivity
-    price: float
+    parameter: float
 
     @property
     def variance(self) -> float:
         """Variance of the noise in each sum, in steps²; public."""
         if self.mechanism == "gaussian":
-            return (self.sensitivity.l2 * self.price) ** 2
+            return (self.sensitivity.l2 * self.parameter) ** 2
         if self.mechanism == "discrete_gaussian":
-            return self.sensitivity.l2**2 / (2 * self.price)
-        scale = self.sensitivity.l1 / self.price
+            return self.sensitivity.l2**2 / (2 * self.parameter)
+        scale = self.sensitivity.l1 / self.parameter
         if self.mechanism == "laplace":
             return 2 * scale**2
         return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
@@ -234,34 +234,34 @@ class LabelNoise:
         """Compute the number of steps that the noise in one sum exceeds with about this probability."""
         if "gaussian" in self.mechanism:
             return float(math.sqrt(self.variance) * -ndtri(probability))
-        return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
+        return float(self.sensitivity.l1 / self.parameter * -math.log(2 * probability))
 
     def of_mean(self) -> LabelNoise:
         """Describe the noise in the mean of two draws by one of the same mechanism and variance."""
         factors = {"gaussian": math.sqrt(0.5), "discrete_gaussian": 2.0}
-        return replace(self, price=self.price * factors.get(self.mechanism, math.sqrt(2.0)))
+        return replace(self, parameter=self.parameter * factors.get(self.mechanism, math.sqrt(2.0)))
 
     def event(self, size: int) -> PrivacyEvent:
         """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
-            return GaussianEvent(self.price, size)
+            return GaussianEvent(self.parameter, size)
         if self.mechanism == "discrete_gaussian":
-            return privacy.ZeroConcentratedEvent(self.price, "discrete Gaussian")
+            return privacy.ZeroConcentratedEvent(self.parameter, "discrete Gaussian")
         if self.mechanism == "discrete_laplace":
-            return PureEvent(self.price, "discrete Laplace")
-        return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
+            return PureEvent(self.parameter, "discrete Laplace")
+        return LaplaceEvent(self.parameter) if size == 1 else PureEvent(self.parameter, "Laplace")
 
     def draw(self, sums: NDArray[Any], release: Release) -> FloatArray:
         """Add noise to integer ``sums``; float64, in steps."""
         l1, l2 = self.sensitivity.l1, self.sensitivity.l2
         if self.mechanism == "gaussian":
-            noisy = release.gaussian(sums, sensitivity=l2, noise_multiplier=self.price)
+            noisy = release.gaussian(sums, sensitivity=l2, noise_multiplier=self.parameter)
         elif self.mechanism == "discrete_gaussian":
-            noisy = release.discrete_gaussian(sums, sensitivity=l2, rho=self.price)
+            noisy = release.discrete_gaussian(sums, sensitivity=l2, rho=self.parameter)
         elif self.mechanism == "discrete_laplace":
-            noisy = release.discrete_laplace(sums, sensitivity=l1, epsilon=self.price)
+            noisy = release.discrete_laplace(sums, sensitivity=l1, epsilon=self.parameter)
         else:
-            noisy = release.laplace(sums, sensitivity=l1, epsilon=self.price)
+            noisy = release.laplace(sums, sensitivity=l1, epsilon=self.parameter)
         return np.asarray(noisy).astype(np.float64, copy=False)
 
 
@@ -286,7 +286,7 @@ def plan_label_noise(
         raise ValueError(f"mechanism must be one of {MECHANISMS}, got {mechanism!r}.")
     if "gaussian" in mechanism and not delta > 0:
         raise ValueError(f"mechanism={mechanism!r} needs delta > 0, got {delta!r}.")
-    # Sums of prices, in floating point, must not pass the budget.
+    # Sums of costs, in floating point, must not pass the budget.
     margin = 1.0 if share == 1.0 else 1.0 - 2.0**-30
     candidates = []
     if mechanism in ("auto", "laplace"):
@@ -424,8 +424,8 @@ def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int)
     first, last = int(seen[0]), int(seen[-1]) + 1
     error = _SIGNIFICANT_ERRORS / 2 * math.sqrt(noise.variance * (last - first))
     hidden = (n_rows - float(noisy[first:last].sum()) + error) / n_rows
-    reach = _REACH / -ndtri(min(max(hidden, math.erfc(_REACH / math.sqrt(2.0))), 0.9) / 2)
-    middle, half = (first + last) / 2, (last - first) / 2 * reach
+    factor = _NORMAL_SPAN / -ndtri(min(max(hidden, math.erfc(_NORMAL_SPAN / math.sqrt(2.0))), 0.9) / 2)
+    middle, half = (first + last) / 2, (last - first) / 2 * factor
     low, high = bounds
     cell = (high - low) / _NARROW
     found = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))

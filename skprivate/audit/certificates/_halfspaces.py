@@ -98,15 +98,15 @@ class _Directions:
 
     def _refine(self, normal: Array, r: Array, turns: int) -> HalfspaceSum:
         offset, value = _halfplanes.best_offset(self.points @ normal, r)
-        reach = 0.05
+        length = 0.05
         for _ in range(turns):
             turn = self._rng.normal(size=normal.size) / self._spread
-            candidate = _unit((normal + reach * np.linalg.norm(normal) * _unit(turn[None])[0])[None])[0]
+            candidate = _unit((normal + length * np.linalg.norm(normal) * _unit(turn[None])[0])[None])[0]
             at, found = _halfplanes.best_offset(self.points @ candidate, r)
             if found > value:
                 normal, offset, value = candidate, at, found
             else:
-                reach /= 2.0
+                length /= 2.0
         return HalfspaceSum(value, math.inf, normal, offset)
 
 

@@ -260,11 +260,11 @@ def audit_estimator(
     run = partial(subject.everything, settings={}, seed=seed)
     recording = _recorded(subject, run, data, method)
     method = "black-box" if recording is None else "replay"
-    said = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
+    overrides = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     # A replay compares draws with what this fit states, whoever makes the claim.
-    stated = subject.guarantee(data, {}, said if recording is None else dict.fromkeys(said), seed)
-    source = _source(guarantee, stated, said)
-    claim = _stated_claim(subject, source, said)
+    stated = subject.guarantee(data, {}, overrides if recording is None else dict.fromkeys(overrides), seed)
+    source = _source(guarantee, stated, overrides)
+    claim = _stated_claim(subject, source, overrides)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     own = guarantee is None or epsilon is not None
@@ -331,9 +331,9 @@ def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recordin
     return None if wrong else recording
 
 
-def _stated_claim(subject: Subject, source: object, said: dict[str, Any]) -> Claim:
+def _stated_claim(subject: Subject, source: object, overrides: dict[str, Any]) -> Claim:
     """Read a claim with a positive finite ε."""
-    claim = subject.claim(source, {}, said)
+    claim = subject.claim(source, {}, overrides)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
         raise ValueError(
             f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
@@ -342,9 +342,14 @@ def _stated_claim(subject: Subject, source: object, said: dict[str, Any]) -> Cla
     return claim
 
 
-def _source(guarantee: PrivacyGuarantee | None, stated: Any, said: dict[str, Any]) -> Any:
+def _source(guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]) -> Any:
     """Choose the guarantee that makes the claim; refuse one of a fit that protects something else than this one."""
-    if guarantee is None or stated is None or said["unit"] is not None or said["adjacency"] is not None:
+    if (
+        guarantee is None
+        or stated is None
+        or overrides["unit"] is not None
+        or overrides["adjacency"] is not None
+    ):
         return stated if guarantee is None else guarantee
     if (guarantee.unit, guarantee.adjacency) != (stated.unit, stated.adjacency):
         got = f"one {guarantee.unit} ({guarantee.adjacency})"

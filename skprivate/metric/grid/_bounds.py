@@ -66,26 +66,26 @@ class PrivateBounds(Mechanism):
     theorem = "bounds by noisy counts and the exponential mechanism (docs/theory/metric.md, proposition 4)"
 
     @property
-    def price(self) -> float:
+    def selection_epsilon(self) -> float:
         """ε of one selection."""
-        return (self.epsilon - self.octave_price) / (_SELECTIONS * self.n_features)
+        return (self.epsilon - self.octave_epsilon) / (_SELECTIONS * self.n_features)
 
     @property
-    def octave_price(self) -> float:
+    def octave_epsilon(self) -> float:
         """ε of the counts of all octaves."""
         return _OCTAVE_SHARE * self.epsilon
 
     @property
     def events(self) -> Events:
         return [
-            (PureEvent(self.octave_price, "discrete Laplace"), 1),
-            (BoundedRangeEvent(self.price), _SELECTIONS * self.n_features),
+            (PureEvent(self.octave_epsilon, "discrete Laplace"), 1),
+            (BoundedRangeEvent(self.selection_epsilon), _SELECTIONS * self.n_features),
         ]
 
     @property
     def least_rows(self) -> float:
         """Number of rows below which the many centres of a few octaves outweigh a median."""
-        return 2 * math.log(self.n_features * 4096) / self.price
+        return 2 * math.log(self.n_features * 4096) / self.selection_epsilon
 
     def run(self, data: FloatArray | Partitions, release: Release) -> FoundBox:
         """Release the box of rows of shape (n, n_features), in memory or in blocks, in two passes.
@@ -96,23 +96,25 @@ class PrivateBounds(Mechanism):
         counts = rows.sum(centre_counts)
         octaves = np.add.reduceat(counts, _FIRSTS, axis=1)
         spans = self._spans(
-            release.discrete_laplace(octaves.ravel(), sensitivity=self.n_features, epsilon=self.octave_price)
+            release.discrete_laplace(
+                octaves.ravel(), sensitivity=self.n_features, epsilon=self.octave_epsilon
+            )
         )
         centres = np.array(
             [self._centre(own, span, release) for own, span in zip(counts, spans, strict=True)]
         )
-        farthest = [2.0 * _EDGES[list(span)].max() or 1.0 for span in spans]
+        far_ends = [2.0 * _EDGES[list(span)].max() or 1.0 for span in spans]
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         offsets = np.maximum(OFFSETS, np.abs(centres)[:, np.newaxis] * 2.0**-30)
         sides = rows.sum(partial(offset_counts, centres=centres, least=offsets[:, 0]))
         scales = [
             self._select(median_costs(own)[: max(int(np.searchsorted(OFFSETS, far, "right")), 1)], release)
-            for own, far in zip(distance_counts(sides), farthest, strict=True)
+            for own, far in zip(distance_counts(sides), far_ends, strict=True)
         ]
         below, above = (
             np.array(
                 [
-                    own[scale:][self._select(offset_costs(counts, scale, self.price), release)]
+                    own[scale:][self._select(offset_costs(counts, scale, self.selection_epsilon), release)]
                     for own, scale, counts in zip(offsets, scales, side, strict=True)
                 ]
             )
@@ -123,7 +125,7 @@ class PrivateBounds(Mechanism):
 
     def _spans(self, noisy: IntArray) -> list[tuple[int, int]]:
         """Find the first and the last octave of each column above the noise, or four that are together, or up to 1."""
-        least = self.n_features * math.log(noisy.size / (2 * _FALSE_POSITIVE_RATE)) / self.octave_price
+        least = self.n_features * math.log(noisy.size / (2 * _FALSE_POSITIVE_RATE)) / self.octave_epsilon
         spans = []
         for own in noisy.reshape(self.n_features, -1):
             seen, four = np.flatnonzero(own > least), np.convolve(own, np.ones(4), "valid")
@@ -138,7 +140,7 @@ class PrivateBounds(Mechanism):
         chosen = release.select(
             -costs,
             sensitivity=1,
-            epsilon=self.price,
+            epsilon=self.selection_epsilon,
             monotone=True,
             multiplicity=multiplicity,
             locate=partial(_candidate, first),
@@ -146,7 +148,7 @@ class PrivateBounds(Mechanism):
         return float(CENTRES[chosen])
 
     def _select(self, costs: IntArray, release: Release) -> int:
-        return int(release.select(-costs, sensitivity=1, epsilon=self.price, monotone=True))
+        return int(release.select(-costs, sensitivity=1, epsilon=self.selection_epsilon, monotone=True))
 
 
 def _candidate(first: IntArray, run: int, member: int) -> int:
@@ -213,13 +215,13 @@ def median_costs(counts: IntArray) -> IntArray:
     return costs
 
 
-def offset_costs(counts: IntArray, scale: int, price: float) -> IntArray:
+def offset_costs(counts: IntArray, scale: int, selection_epsilon: float) -> IntArray:
     """Count the values beyond each offset from the scale on, plus a public penalty in rows for every step.
 
-    The penalty, about 2/price per doubling, is the logarithm of a prior: without it the many candidates beyond all
-    values would win. One value more raises every cost by 0 or 1.
+    The penalty, about 2/selection_epsilon per doubling, is the logarithm of a prior: without it the many candidates
+    beyond all values would win. One value more raises every cost by 0 or 1.
     """
-    penalty = math.ceil(min(_DECAY / (_STEPS_PER_OCTAVE * price), _LARGEST_PENALTY))
+    penalty = math.ceil(min(_DECAY / (_STEPS_PER_OCTAVE * selection_epsilon), _LARGEST_PENALTY))
     upto = np.cumsum(counts)
     within = upto[scale:-1]
     costs: IntArray = upto[-1] - within + np.arange(within.size, dtype=np.int64) * penalty

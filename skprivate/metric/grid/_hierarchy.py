@@ -40,7 +40,7 @@ RANGE_SHARE = 0.1
 SIZE_SHARE = 0.05
 #: Share of the budget for coarse counts, which estimate how much of the cube the rows fill.
 PILOT_SHARE = 0.1
-#: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
+#: Below this cost the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
 LEAST_EPSILON = 2.0**-41
 
 
@@ -110,12 +110,12 @@ def split_budget(depth: int, n_features: int, group_bits: int = 0) -> tuple[int,
     if depth == 0:
         return (1,)
     level = np.arange(depth)
-    price = 2.0 ** (level - np.maximum(level - group_bits, 0) / max(n_features, 1))
+    cost = 2.0 ** (level - np.maximum(level - group_bits, 0) / max(n_features, 1))
 
     def log_error(logits: FloatArray) -> float:
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        return float(np.log(price @ np.sqrt(combined_variances(2 / shares**2)[1:])))
+        return float(np.log(cost @ np.sqrt(combined_variances(2 / shares**2)[1:])))
 
     best = (math.inf, np.zeros(depth + 1))
     for gap in sorted({max(depth // parts, 1) for parts in range(1, 5)} | {depth + 1}):
@@ -288,7 +288,7 @@ class BinaryHierarchy(Mechanism):
     """ε-differentially private measure on the boxes of a binary hierarchy of the unit cube, for one row more or less.
 
     Without ``depth``, the number of rows and a coarse pilot are released first; they choose the depth, and the pilot's
-    counts take part in the least squares. The three prices are fixed shares of ``epsilon``. With ``n_groups``
+    counts take part in the least squares. The three epsilons are fixed shares of ``epsilon``. With ``n_groups``
     combinations of categories, these are split first.
     """
 
@@ -309,7 +309,7 @@ class BinaryHierarchy(Mechanism):
             )
 
     @property
-    def prices(self) -> list[float]:
+    def epsilons(self) -> list[float]:
         """ε of the number of rows, the pilot and the counts; of the counts alone if the depth is given."""
         if self.depth is not None:
             return [self.epsilon]
@@ -318,7 +318,7 @@ class BinaryHierarchy(Mechanism):
 
     @property
     def events(self) -> Events:
-        return [(PureEvent(price, "discrete Laplace"), 1) for price in self.prices]
+        return [(PureEvent(cost, "discrete Laplace"), 1) for cost in self.epsilons]
 
     @property
     def bits(self) -> int:
@@ -336,11 +336,11 @@ class BinaryHierarchy(Mechanism):
         rows = as_partitions(data)
         pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(rows, release)
         plan = HierarchyPlan(self.n_features, depth, self.bits)
-        price = self.prices[-1]
-        noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=price)
-        variances = level_variances(plan, price)
+        cost = self.epsilons[-1]
+        noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=cost)
+        variances = level_variances(plan, cost)
         if pilot is not None:
-            variance = discrete_laplace_variance(self.prices[1])
+            variance = discrete_laplace_variance(self.epsilons[1])
             _add_counts(noisy, variances, pilot.size.bit_length() - 1, pilot, variance)
         n_leaves = self._n_leaves(depth)
         leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
@@ -351,12 +351,12 @@ class BinaryHierarchy(Mechanism):
 
     def _pilot(self, rows: Partitions, release: Release) -> tuple[FloatArray, int]:
         """Release counts of coarse boxes, and choose the depth by them and by the noisy number of rows."""
-        size_price, pilot_price, rest = self.prices
-        size = float(release.discrete_laplace([rows.n_rows], sensitivity=1, epsilon=size_price)[0])
-        pilot_depth = max(choose_depth(size, pilot_price, self.n_features), self.bits)
+        size_epsilon, pilot_epsilon, rest = self.epsilons
+        size = float(release.discrete_laplace([rows.n_rows], sensitivity=1, epsilon=size_epsilon)[0])
+        pilot_depth = max(choose_depth(size, pilot_epsilon, self.n_features), self.bits)
         plan = HierarchyPlan(self.n_features, pilot_depth, self.bits)
         boxes = plan.flatten(rows.sum(partial(_count, plan=plan)))
-        pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_price).astype(np.float64)
+        pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_epsilon).astype(np.float64)
         coarse = consistent_leaves(
             [*[None] * pilot_depth, pilot],
             np.full(pilot_depth + 1, 1.0),

@@ -1,4 +1,4 @@
-"""Exponential mechanisms on nets, as steep as their price allows.
+"""Exponential mechanisms on nets, as steep as their cost allows.
 
 Lemma 4.1 takes half of ε for the exponent and leaves the other half for the normaliser. The cost of the normaliser is
 public geometry and is computed here: the factor of the exponent is the largest one found at which the channel costs ε.
@@ -14,10 +14,10 @@ import numpy as np
 from skprivate.metric.net._spaces import make_affordable, representatives, separated_net, worst_error
 from skprivate.privacy.noise import FloatArray, IntArray
 
-#: Nets whose price is computed from all outputs; the others are compared by an upper bound.
+#: Nets whose cost is computed from all outputs; the others are compared by an upper bound.
 _FINALISTS = 3
 _COARSE_STEPS, _FINE_STEPS = 5, 20
-# ε is lowered by this share before a channel is designed, so that its price is at most ε after rounding.
+# ε is lowered by this share before a channel is designed, so that its cost is at most ε after rounding.
 _MARGIN = 1e-7
 
 
@@ -124,7 +124,7 @@ class NetMechanism:
         usable = np.isfinite(weights).all() and weights.max() > 0
         return np.asarray(weights / weights.max() if usable else self.equal_weights(slope))
 
-    def price(self, slope: float, weights: FloatArray) -> float:
+    def cost(self, slope: float, weights: FloatArray) -> float:
         """Compute ε of the channel ∝ weights·exp(−slope·ρ̃) in float64, not rounded up: for searching only."""
         least = self.exponents.min(axis=1)
         law = np.exp(-slope * (self.exponents - least[:, None]))
@@ -133,11 +133,11 @@ class NetMechanism:
         return float((losses / self.rho).max(initial=0.0))
 
     def steepest(self, epsilon: float, weighting: Callable[[float], FloatArray], steps: int) -> float:
-        """Find the largest factor of ε, by bisection, at which the price is at most ``epsilon``."""
+        """Find the largest factor of ε, by bisection, at which the cost is at most ``epsilon``."""
 
         def fits(factor: float) -> bool:
             slope = factor * epsilon
-            return self.price(slope, weighting(slope)) <= epsilon * (1 + 1e-12)
+            return self.cost(slope, weighting(slope)) <= epsilon * (1 + 1e-12)
 
         if not fits(1.0):
             low, high = (0.5, 1.0) if fits(0.5) else (0.0, 0.5)

@@ -70,16 +70,16 @@ def optimal_channel(
     return channel, min(bound, float((losses * channel).sum()))
 
 
-def certified_bound(prices: FloatArray, rest: FloatArray, size: FloatArray) -> float:
+def certified_bound(multipliers: FloatArray, rest: FloatArray, size: FloatArray) -> float:
     """Bound the loss of every channel from below by Σ_x (μ(x) + min_y r_y(x)), less the largest rounding error.
 
-    ``prices`` are any numbers μ, ``rest`` holds r_y = c_y − μ − Gᵀz_y for some z_y ≥ 0, one output a row, and ``size``
-    the same with plus signs.
+    ``multipliers`` are any numbers μ, ``rest`` holds r_y = c_y − μ − Gᵀz_y for some z_y ≥ 0, one output a row, and
+    ``size`` the same with plus signs.
     """
-    n = prices.size
+    n = multipliers.size
     # Sums of n terms, and factors e^{−ερ} whose exponents err by 745·2⁻⁵³ where they matter.
     least = (rest - (n + 800) * 2.0**-52 * size).min(axis=0)
-    return float((prices + least).sum() - n * 2.0**-51 * (np.abs(prices) + np.abs(least)).sum())
+    return float((multipliers + least).sum() - n * 2.0**-51 * (np.abs(multipliers) + np.abs(least)).sum())
 
 
 def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
@@ -90,35 +90,35 @@ def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
 
 
 def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:
-    """Bound the loss by prices at which every column e^{−ερ(·, y)} is worth 0: exact if all of them are used."""
+    """Bound the loss by multipliers at which every column e^{−ερ(·, y)} is worth 0: exact if all of them are used."""
     n = losses.shape[0]
     kernel = factors + np.eye(n)
     try:
-        prices = np.linalg.solve(kernel, (losses * kernel).sum(axis=0))
+        multipliers = np.linalg.solve(kernel, (losses * kernel).sum(axis=0))
     except np.linalg.LinAlgError:
         return 0.0
-    if not np.isfinite(prices).all():
+    if not np.isfinite(multipliers).all():
         return 0.0
     # Against such a column only its own constraints are tight, those from y to the other states.
-    rest = losses.T - prices
-    size = losses.T + np.abs(prices)
+    rest = losses.T - multipliers
+    size = losses.T + np.abs(multipliers)
     dual = np.maximum(rest, 0.0)
     np.fill_diagonal(dual, 0.0)
     given = np.diag((factors * dual).sum(axis=1))
-    return certified_bound(prices, rest - dual + given, size + dual + given)
+    return certified_bound(multipliers, rest - dual + given, size + dual + given)
 
 
 class _InteriorPoint:
     """Mehrotra's predictor and corrector steps, one output at a time.
 
-    ``columns`` are p_y(x) and ``dual`` z_y(x, x′) > 0, with the output first; ``prices`` are μ. Slacks G p_y are
+    ``columns`` are p_y(x) and ``dual`` z_y(x, x′) > 0, with the output first; ``multipliers`` are μ. Slacks G p_y are
     p_y(x′) − e^{−ερ(x, x′)}·p_y(x); ``factors`` e^{−ερ} are 0 on the diagonal, whose constraint is p(x) ≥ 0.
     """
 
     def __init__(self, factors: FloatArray, losses: FloatArray):
         n = losses.shape[0]
         self.factors, self.costs = factors, np.ascontiguousarray(losses.T)
-        self.columns, self.prices = np.full((n, n), 1 / n), np.zeros(n)
+        self.columns, self.multipliers = np.full((n, n), 1 / n), np.zeros(n)
         self.dual = np.empty((n, n, n))
         self.dual[:] = n**-2.0 / self._slacks(self.columns[0])
         self._moves, self._inverses = np.empty((n, n, n)), np.empty((n, n, n))
@@ -127,7 +127,7 @@ class _InteriorPoint:
     def solve(self) -> tuple[FloatArray, float]:
         """Find columns that add up to 1 but for rounding, and the best bound."""
         bound, best = 0.0, self.columns.copy()
-        for _ in range(min(MAX_STEPS, int(MAX_WORK / self.prices.size**4))):
+        for _ in range(min(MAX_STEPS, int(MAX_WORK / self.multipliers.size**4))):
             sound, below = self._factorise()
             value = float((self.costs * self.columns).sum())
             if np.isfinite(value) and np.isfinite(below):
@@ -147,7 +147,7 @@ class _InteriorPoint:
 
     def _factorise(self) -> tuple[bool, float]:
         """Invert Gᵀ(z/s)G for every output, with their sum and residuals; return success and the bound."""
-        n = self.prices.size
+        n = self.multipliers.size
         self._total[:] = 0.0
         gap = 0.0
         size = np.empty((n, n))
@@ -156,7 +156,7 @@ class _InteriorPoint:
         for y in range(n):
             dual, slacks = self.dual[y], self._slacks(self.columns[y])
             gap += float(np.vdot(slacks, dual))
-            self._rest[y] = self.costs[y] - self.prices - self._adjoint(dual)
+            self._rest[y] = self.costs[y] - self.multipliers - self._adjoint(dual)
             own[y] = dual.diagonal()
             size[y] = dual.sum(axis=0) + np.einsum("ij,ij->i", self.factors, dual)
             np.divide(dual, slacks, out=slacks)
@@ -173,26 +173,26 @@ class _InteriorPoint:
                 self._total += self._inverses[y]
         self._middle = gap / n**3
         # The diagonal belongs to p(x) ≥ 0; its multiplier need not be the dual's.
-        size += self.costs + np.abs(self.prices)
+        size += self.costs + np.abs(self.multipliers)
         return sound and bool(np.isfinite(self._total).all()), certified_bound(
-            self.prices, self._rest + own, size
+            self.multipliers, self._rest + own, size
         )
 
     def _direction(self, sides: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Solve for moves of columns and prices, given right-hand sides Gᵀ(…)/s − rest of every output."""
+        """Solve for moves of columns and multipliers, given right-hand sides Gᵀ(…)/s − rest of every output."""
         parts = np.matmul(self._inverses, sides[:, :, None])[:, :, 0]
         missing = 1 - self.columns.sum(axis=0) - parts.sum(axis=0)
         try:
-            prices = np.linalg.solve(self._total, missing)
+            multipliers = np.linalg.solve(self._total, missing)
         except np.linalg.LinAlgError:
-            prices = np.full(missing.size, np.nan)
-        return parts + np.matmul(self._inverses, prices), prices
+            multipliers = np.full(missing.size, np.nan)
+        return parts + np.matmul(self._inverses, multipliers), multipliers
 
     def _step(self) -> bool:
         """Take one predictor and corrector step; False if rounding errors dominate."""
-        n = self.prices.size
+        n = self.multipliers.size
         own = np.array([self._adjoint(dual) for dual in self.dual])
-        columns, prices = self._direction(-own - self._rest)
+        columns, multipliers = self._direction(-own - self._rest)
         down = up = 0.0
         linear = square = 0.0
         for y in range(n):
@@ -221,7 +221,7 @@ class _InteriorPoint:
             change -= self.dual[y]
             sides[y] = self._adjoint(change) - self._rest[y]
             self._moves[y] = change
-        columns, prices = self._direction(sides)
+        columns, multipliers = self._direction(sides)
         down = below = 0.0
         for y in range(n):
             change = self._slacks(columns[y])
@@ -235,7 +235,7 @@ class _InteriorPoint:
             return False
         self.columns += min(1.0, _STEP / max(-down, 1e-9)) * columns
         ratio = min(1.0, _STEP / max(-below, 1e-9))
-        self.prices += ratio * prices
+        self.multipliers += ratio * multipliers
         self._moves *= ratio
         self.dual += self._moves
         return True

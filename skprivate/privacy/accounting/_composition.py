@@ -101,7 +101,7 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
         What is drawn, with multiplicities. All of it is fixed beforehand; the data that each event sees may depend on
         earlier results. Where the number or the kind of the draws depends on results, use `filter_epsilon`.
     delta : float in [0, 1)
-        Probability by which the bound may fail. With 0 only pure events have a finite price.
+        Probability by which the bound may fail. With 0 only pure events have a finite cost.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     beforehand, is (ε, δ)-DP. Σε is such a privacy filter trivially, and so is Σρ for zCDP, with no loss against
     composition that is fixed beforehand (theorem 1 of [1]_; [2]_). Their minimum is one as well: in outcomes that
     end with Σε ≤ ε the privacy loss does not exceed ε, and in all others Σρ kept within `rho_of_epsilon` throughout.
-    The tighter bounds of `compose_epsilon` are no filters, and an event of which (ε, δ) alone is known has no price:
+    The tighter bounds of `compose_epsilon` are no filters, and an event of which (ε, δ) alone is known has no cost:
     to choose between it and another use of δ on the way would use δ twice.
 
     Parameters
@@ -213,7 +213,7 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
 
 
 def rho_total(events: Events) -> float:
-    """Sum the zCDP prices; ``inf`` if an event has none."""
+    """Sum the zCDP costs; ``inf`` if an event has none."""
     return _rho_sum(frozenset(_events.count_events(events).items()))
 
 
@@ -336,7 +336,7 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
 
     epsilon, variation = at(delta), _total_variation(rest)
     if variation > 0:
-        # d_TV between drawn and priced mechanism: δ grows by (1 + e^ε)·d_TV, which is taken from δ beforehand.
+        # d_TV between drawn and accounted mechanism: δ grows by (1 + e^ε)·d_TV, which is taken from δ beforehand.
         reserve = 0.0
         for _ in range(_RESERVES):
             needed = (1 + math.exp(min(epsilon, 700.0))) * variation

@@ -67,8 +67,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     # δ(ε) ≤ Φ(−a) ≤ e^{−a²/2}/2 for a ≥ 0.
-    reach = math.sqrt(2 * max(-math.log(2 * delta), 0.0))
-    upper = (mu * mu / 2 + mu * reach) * (1 + 1e-9)
+    tail = math.sqrt(2 * max(-math.log(2 * delta), 0.0))
+    upper = (mu * mu / 2 + mu * tail) * (1 + 1e-9)
     if not upper < math.inf:
         return math.inf
     goal = math.log(delta)

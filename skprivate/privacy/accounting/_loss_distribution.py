@@ -134,8 +134,8 @@ def tilted_loss(
     while True:
         laws = [_law(event, step) for event, _ in kinds]
         tilted = [_tilt(law, step, tilt) for law in laws]
-        reach = sum(law.size // 2 * count for law, count in zip(laws, counts, strict=True))
-        low, high = _window(laws, tilted, counts, step, tilt, reach)
+        extent = sum(law.size // 2 * count for law, count in zip(laws, counts, strict=True))
+        low, high = _window(laws, tilted, counts, step, tilt, extent)
         if high - low <= 2 * _MAX_POINTS:
             break
         step *= 2
@@ -165,13 +165,13 @@ def tilted_loss(
         mu=mu,
         tilt=tilt,
         # Up by more than the grid's rounding of any sum of ε.
-        losses=step * (low + merge * np.arange(composed.size, dtype=np.float64) + 2.0**-49 * reach),
+        losses=step * (low + merge * np.arange(composed.size, dtype=np.float64) + 2.0**-49 * extent),
         weights=composed,
         log_total=log_total,
         rounding=rounding,
         # Tilting back and forth: the exponents of each law, their sum and the number of factors.
-        relative=_ULP * (16 * n + 8 * (tilt + 1) * step * (reach + size) + 4 * abs(log_total) + 64),
-        log_outside=math.log(2) - _TAIL if (low, high) != (-reach, reach) else -math.inf,
+        relative=_ULP * (16 * n + 8 * (tilt + 1) * step * (extent + size) + 4 * abs(log_total) + 64),
+        log_outside=math.log(2) - _TAIL if (low, high) != (-extent, extent) else -math.inf,
     )
 
 
@@ -276,15 +276,15 @@ def _window(
     counts: list[int],
     step: float,
     tilt: float,
-    reach: int,
+    extent: int,
 ) -> tuple[int, int]:
     """Find grid points that hold all but e^{−_TAIL} of the tilted law on each side, by Chernoff's bound."""
-    if 2 * reach < 2**12:
-        return -reach, reach
+    if 2 * extent < 2**12:
+        return -extent, extent
     # No bound cuts off a point that is likelier than the tail by itself: with few events the ends are.
     whole_low, whole_high = (_log_corner(tilted, counts, end) > -_TAIL for end in (0, -1))
     if whole_low and whole_high:
-        return -reach, reach
+        return -extent, extent
 
     def log_moment(order: float) -> float:
         sums = [_tilted_sum(law, step, order)[1:] for law in laws]
@@ -305,7 +305,7 @@ def _window(
     ]
     shifts = [shift for shift in shifts if shift > 0]
     margin = 1.0 + _ULP * 64 * (abs(centre) + sum(counts))
-    low, high = -reach, reach
+    low, high = -extent, extent
     if not whole_low:
         bound = max(-(log_moment(tilt - s) - centre + _TAIL + margin) / s for s in shifts)
         low = max(math.floor(bound / step) - 1, low)

@@ -1,7 +1,7 @@
 """Draws: a statistic, its noise and its event in one call."""
 
 from skprivate.privacy._events import Draw, run_tape
-from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_cost, quantise_channel
 from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
 from skprivate.privacy.draws._quantiles import (
     COARSE,
@@ -14,13 +14,13 @@ from skprivate.privacy.draws._quantiles import (
     USER_WEIGHT,
     Grid,
     WeightedCells,
+    extent_costs,
     merge_cells,
     private_centre,
+    private_extent,
     private_median,
     private_quantiles,
-    private_reach,
     quantile_levels,
-    reach_costs,
     unit_means,
     units_beyond,
     units_for_median,

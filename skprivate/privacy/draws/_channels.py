@@ -47,7 +47,7 @@ def quantise_channel(channel: ArrayLike) -> Int64Array:
     return weights
 
 
-def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
+def channel_cost(weights: Int64Array, distances: ArrayLike) -> float:
     """Bound max |log P(y|x) − log P(y|x′)| / ρ(x, x′) from above: the ε per unit of distance of a channel.
 
     The bound exceeds the maximum by less than 2⁻⁴⁷ of it. It is ``inf`` where there is none: where an output is
@@ -60,24 +60,24 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
     if weights.min() == 0:
         return math.inf  # possible here, impossible there, at a finite distance
     logs = np.log(weights.astype(np.float64))
-    price = 0.0
+    cost = 0.0
     step = max(1, _BLOCK // logs.shape[1])
     for x in range(1, weights.shape[0]):
         for start in range(0, x, step):
             others = np.arange(start, min(start + step, x))
             about = np.abs(logs[others] - logs[x])
             worst = about.max(axis=1)
-            # Logarithms up to 43 err by less than 2⁻⁴⁵: exactly priced are pairs, and of them outputs, that may matter.
+            # Logarithms up to 43 err by less than 2⁻⁴⁵: computed exactly are pairs and outputs that may matter.
             with np.errstate(divide="ignore", over="ignore"):
-                pairs = np.flatnonzero((worst + _SLACK) / rho[x, others] * _ROUNDED_UP >= price)
+                pairs = np.flatnonzero((worst + _SLACK) / rho[x, others] * _ROUNDED_UP >= cost)
             if pairs.size:
                 pair, output = np.nonzero(about[pairs] >= worst[pairs, None] - 2 * _SLACK)
                 other = others[pairs[pair]]
-                price = max(price, _exact_price(weights[x, output], weights[other, output], rho[x, other]))
-    return price
+                cost = max(cost, _exact_cost(weights[x, output], weights[other, output], rho[x, other]))
+    return cost
 
 
-def _exact_price(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]) -> float:
+def _exact_cost(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]) -> float:
     """Compute the largest |log(first/second)|/ρ of pairs of positive weights, rounded up."""
     # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
     losses = np.log1p(np.abs(first - second) / np.minimum(first, second).astype(np.float64))

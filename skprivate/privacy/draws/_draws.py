@@ -1,6 +1,6 @@
-"""The draws: noise and selection whose scale and price come from the same call.
+"""The draws: noise and selection whose scale and cost come from the same call.
 
-`Draws` is what a release and its branches share. Each method checks its input, computes the lattice and the price,
+`Draws` is what a release and its branches share. Each method checks its input, computes the lattice and the cost,
 pays, and only then draws. Integers are noised unchanged; real values are rounded to a lattice first. In both cases
 exact integer noise is added to integers, so no guarantee rests on floating-point tails (docs/design.md).
 """
@@ -37,7 +37,7 @@ class Draws(MetricDraws, CountDraws):
     #: `select_repeatedly`, whose number is a secret.
     after_draw: Callable[[int], None] | None = None
     delta: float
-    #: Whether draws are made for the sake of their prices: no private statistic is looked at, all are zeros.
+    #: Whether draws are made for the sake of their costs: no private statistic is looked at, all are zeros.
     dry_run: bool
     _source: BitSource
     _tape: Tape | None
@@ -66,7 +66,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : float
             Largest change of ``value`` between neighbours, in ``norm``.
         epsilon : float
-            Price: of the whole vector ("l1"), or of each coordinate ("linf").
+            Cost: of the whole vector ("l1"), or of each coordinate ("linf").
         norm : {"l1", "linf"}
         step : float, default=1
             What one unit of an integer ``value`` stands for; a power of two. The result is in the units of ``step``.
@@ -112,7 +112,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : float
             Largest ℓ2 change of ``value`` between neighbours.
         noise_multiplier : float
-            Standard deviation per unit of sensitivity; the price is
+            Standard deviation per unit of sensitivity; the cost is
             ``GaussianEvent(noise_multiplier, size=value.size)``.
         step : float, default=1
             As in `laplace`.
@@ -150,7 +150,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : int
             Largest ℓ1 change of ``counts`` between neighbours.
         epsilon : float
-            Price of the whole vector, pure.
+            Cost of the whole vector, pure.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : float
             Largest ℓ2 change of ``counts`` between neighbours.
         rho : float
-            Price of the whole vector in zCDP (Canonne, Kamath and Steinke 2020, theorem 4).
+            Cost of the whole vector in zCDP (Canonne, Kamath and Steinke 2020, theorem 4).
 
         Returns
         -------
@@ -206,7 +206,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : float
             Largest change of one score between neighbours.
         epsilon : float
-            Price. "exponential" draws P ∝ exp(ε·score/(2·sensitivity)), "permute-and-flip" (McKenna and Sheldon
+            Cost. "exponential" draws P ∝ exp(ε·score/(2·sensitivity)), "permute-and-flip" (McKenna and Sheldon
             2020) uses the same exponents and never has a lower expected score.
         rule : {"exponential", "permute-and-flip"}
         monotone : bool
@@ -280,7 +280,7 @@ class Draws(MetricDraws, CountDraws):
         sensitivity : float
             Largest sum over the parts of the largest change of a score between neighbours.
         epsilon : float
-            Price of all parts together.
+            Cost of all parts together.
         multiplicity : sequence of sequence of int
             Number of candidates in each category, as in `select`.
         locate : callable

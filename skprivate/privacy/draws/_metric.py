@@ -2,7 +2,7 @@
 
 For ℓ1 and ℓ∞ the K-norm law is drawn exactly. For ℓ2 the draw is a mixture of discrete Gaussian laws whose
 log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale. Rows and points are rounded to a public
-lattice. The proofs and the price of rounding are in docs/theory/metric.md (Theorem 6).
+lattice. The proofs and the cost of rounding are in docs/theory/metric.md (Theorem 6).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skprivate.privacy import _contributions
 from skprivate.privacy._contributions import FloatArray, IntArray, Lattice
 from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
+from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_cost, quantise_channel
 from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
@@ -305,7 +305,7 @@ class MetricDraws:
         def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
 
     def _require_metric(self, what: str, norm: str | None = None) -> None:
-        """Refuse a draw whose price means nothing for the neighbours of this release."""
+        """Refuse a draw whose cost means nothing for the neighbours of this release."""
         if self.adjacency is not Adjacency.METRIC:
             raise ValueError(
                 f"{what} needs adjacency='metric', its price is per unit of distance; the release has "
@@ -333,7 +333,7 @@ class MetricDraws:
         norm : {"l1", "l2", "linf"}
             The metric of the release, if that is one of them.
         epsilon : float
-            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
+            Cost per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
 
         Returns
         -------
@@ -387,7 +387,7 @@ class MetricDraws:
         norm : {"l1", "l2", "linf"}
             The metric of the release, if that is one of them.
         epsilon : float
-            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
+            Cost per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
 
         Returns
         -------
@@ -431,7 +431,7 @@ class MetricDraws:
     ) -> IntArray:
         """Send every state through a channel, after measuring what the channel costs.
 
-        The price is the largest log-ratio per unit of distance of the integer weights that are drawn from, computed
+        The cost is the largest log-ratio per unit of distance of the integer weights that are drawn from, computed
         here and rounded up (by less than 2⁻⁴⁷ of it); it must not exceed ``epsilon``. Valid where state i is the data
         of unit i alone: charged once.
 
@@ -444,7 +444,7 @@ class MetricDraws:
         distances : array-like of shape (n_states, n_states)
             The metric: finite, nonnegative, symmetric, 0 on the diagonal. States at distance 0 must have the same row.
         epsilon : float
-            Largest price per unit of distance.
+            Largest cost per unit of distance.
 
         Returns
         -------
@@ -462,10 +462,10 @@ class MetricDraws:
         weights = quantise_channel(channel)
         if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < weights.shape[0])):
             raise ValueError(f"states must be row numbers below {weights.shape[0]}.")
-        price = channel_price(weights, distances)
-        if not price <= epsilon:
+        cost = channel_cost(weights, distances)
+        if not cost <= epsilon:
             raise ValueError(
-                f"channel is not private enough: it needs epsilon = {price:.6g} per unit of distance, got {epsilon:g}."
+                f"channel is not private enough: it needs epsilon = {cost:.6g} per unit of distance, got {epsilon:g}."
             )
 
         def sample(index: IntArray) -> IntArray:
@@ -478,9 +478,9 @@ class MetricDraws:
                     drawn[rows] = np.searchsorted(ends, words[rows], side="right")
             return drawn
 
-        # A channel that ignores its input costs nothing, but an event has a positive price.
-        price = min(max(price, float(np.finfo(float).tiny)), epsilon)
-        events: dict[PrivacyEvent, int] = {PureEvent(price, "channel"): 1}
+        # A channel that ignores its input costs nothing, but an event has a positive cost.
+        cost = min(max(cost, float(np.finfo(float).tiny)), epsilon)
+        events: dict[PrivacyEvent, int] = {PureEvent(cost, "channel"): 1}
         public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
         chosen: IntArray = self._perform(Draw("channel", index, 1.0, "unit", events, None, public), sample)
         return chosen
@@ -506,7 +506,7 @@ class MetricDraws:
         sensitivity : float
             Largest ‖f‖₁ of a least flow between neighbours, per unit of distance: steps of mass times edges.
         epsilon : float
-            Price per unit of distance.
+            Cost per unit of distance.
 
         Returns
         -------

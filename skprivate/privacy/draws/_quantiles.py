@@ -233,7 +233,7 @@ def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
     return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
-def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
+def extent_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
     """Compute how far the weights beyond each cell 0, …, last, without it and with it, are from enclosing ``target``.
 
     One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number sought
@@ -248,18 +248,18 @@ def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCT
 
 
 def units_beyond(epsilon: float) -> int:
-    """Count the units that stay beyond a `private_reach`: fewer cannot be distinguished from none (up to e⁻⁶)."""
+    """Count the units that stay beyond a `private_extent`: fewer cannot be distinguished from none (up to e⁻⁶)."""
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
-def private_reach(data: WeightedCells, *, epsilon: float, release: Release) -> float:
+def private_extent(data: WeightedCells, *, epsilon: float, release: Release) -> float:
     """Draw a number beyond which about `units_beyond` units have their non-negative numbers.
 
     It costs one ``BoundedRangeEvent(epsilon)``. ``data`` are on the grid `OCTAVES`, with units of weight `UNIT_WEIGHT`.
     The result is the upper edge of a cell; 0 where too few numbers differ from 0.
     """
     cell = release.select(
-        -reach_costs(
+        -extent_costs(
             data,
             target=min(units_beyond(epsilon), _MANY) * UNIT_WEIGHT,
             penalty=min(math.ceil(2 * _DECAY / epsilon * UNIT_WEIGHT), _MANY),
@@ -355,12 +355,12 @@ def private_quantiles(
     """Draw the n_bins − 1 numbers that split the weight of the units into equal parts.
 
     Distances from a median, which was found first, give the grid its resolution. Intervals are split, half of their
-    bins to each side, all intervals of a level by one price (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
+    bins to each side, all intervals of a level by one cost (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
     a unit has no more than its weight in all of them together. Equal numbers are no exception, because the weight of a
     cell is spread over its positions.
 
     ``data`` hold the differences from ``centre`` on the grid `COARSE`, ``total`` is the weight of a unit per position,
-    and ``epsilon`` the price of each of the `quantile_levels` selections.
+    and ``epsilon`` the cost of each of the `quantile_levels` selections.
     """
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
@@ -382,7 +382,7 @@ def _split(
     adjacency: Adjacency | str,
     release: Release,
 ) -> list[int]:
-    """Draw a position in each node, all for one price."""
+    """Draw a position in each node, all for one cost."""
     common = math.lcm(*(node.n_bins for node in nodes))
     runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
     sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)

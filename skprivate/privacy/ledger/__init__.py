@@ -8,4 +8,4 @@ from skprivate.privacy.ledger._entries import (
     today,
 )
 from skprivate.privacy.ledger._ledger import charged_only_to
-from skprivate.privacy.ledger._prices import NOTHING, Price, Totals, stays_apart
+from skprivate.privacy.ledger._prices import NOTHING, Cost, Totals, stays_apart

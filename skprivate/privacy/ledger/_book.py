@@ -17,7 +17,7 @@ from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.ledger import _prices, _store
 from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, require_noise, today
-from skprivate.privacy.ledger._prices import Account, Price, Rule, Totals
+from skprivate.privacy.ledger._prices import Account, Cost, Rule, Totals
 from skprivate.privacy.ledger._store import DamagedLedgerError, FileJournal, FileStore, MemoryStore, Record
 
 #: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
@@ -76,41 +76,41 @@ class LedgerState:
     def _change(self, content: dict[str, Any]) -> None:
         old = self.entries[content["id"]]
         parts = tuple(content["parts"])
-        if (old.price, old.reservation, old.parts) != (
-            Price(*content["before"]),
+        if (old.cost, old.reservation, old.parts) != (
+            Cost(*content["before"]),
             content["reservation"],
             parts,
         ):
             raise ValueError("the price before is another")
-        price = Price(*(content[name] for name in Price._fields))
+        cost = Cost(*(content[name] for name in Cost._fields))
         new = replace(
             old,
             claim=old.claim._replace(epsilon=content["own_epsilon"], delta=content["own_delta"]),
-            charge=old.charge._replace(price=price),
+            charge=old.charge._replace(cost=cost),
             events=tuple(content["events"]),
             closed=content.get("closed", old.closed),
         )
-        self._enter(old.price, new)
+        self._enter(old.cost, new)
 
-    def _enter(self, old: Price, entry: LedgerEntry) -> None:
+    def _enter(self, old: Cost, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry
         for scope in _scopes(entry.reservation, entry.parts):
-            self.totals[scope] = self.totals.get(scope, Totals()).changed(old, entry.price)
+            self.totals[scope] = self.totals.get(scope, Totals()).changed(old, entry.cost)
 
-    def spent_of(self, reservation: int) -> Price:
-        """Sum what a reservation has paid for; of disjoint parts, the most of each kind of price that one has paid."""
+    def spent_of(self, reservation: int) -> Cost:
+        """Sum what a reservation has paid for; of disjoint parts, the most of each kind of cost that one has paid."""
         spent = _prices.NOTHING
         for scope in _scopes(reservation, self.entry(reservation).parts):
             if scope in self.totals:
-                spent = self.totals[scope].price().no_lower_than(spent)
+                spent = self.totals[scope].cost().no_lower_than(spent)
         return spent
 
-    def holds(self, price: Price, reservation: int, parts: tuple[int, ...]) -> bool:
-        """Check that a reservation has enough left for a price, in those of its parts."""
+    def holds(self, cost: Cost, reservation: int, parts: tuple[int, ...]) -> bool:
+        """Check that a reservation has enough left for a cost, in those of its parts."""
         reserved = self.entry(reservation)
         scopes = _scopes(reservation, parts or reserved.parts)
-        totals = [self.totals.get(scope, Totals()).changed(_prices.NOTHING, price) for scope in scopes]
-        return reserved.closed is None and all(total.within(reserved.price) for total in totals)
+        totals = [self.totals.get(scope, Totals()).changed(_prices.NOTHING, cost) for scope in scopes]
+        return reserved.closed is None and all(total.within(reserved.cost) for total in totals)
 
     @property
     def _sums(self) -> Rule:
@@ -130,16 +130,16 @@ class LedgerState:
     def require_budget(
         self,
         label: str,
-        new: Price,
+        new: Cost,
         old: LedgerEntry | None,
         reservation: int | None,
         parts: tuple[int, ...] = (),
         *,
         adjacency: str | None = None,
     ) -> bool:
-        """Refuse a price that does not fit; true where the ledger must from now on count sums only."""
+        """Refuse a cost that does not fit; true where the ledger must from now on count sums only."""
         rule, sums = self.rule_for(self.adjacency or adjacency), self._sums
-        before = _prices.NOTHING if old is None else old.price
+        before = _prices.NOTHING if old is None else old.cost
         totals = [
             self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)
         ]
@@ -148,9 +148,9 @@ class LedgerState:
             reserved = self.entry(reservation)
             if reserved.closed is not None:
                 raise ValueError(f"reservation {reservation} is closed.")
-            if all(one.within(reserved.price) for one in totals):
+            if all(one.within(reserved.cost) for one in totals):
                 return False
-            budget, left = str(reserved.price), reserved.price
+            budget, left = str(reserved.cost), reserved.cost
             kind = f"the reservation {reservation}"
         else:
             if rule.fits(total):
@@ -304,13 +304,13 @@ class Book:
                 f"The privacy ledger {where} is an older copy of the one this handle is for."
             )
 
-    def charge(self, label: str, own: Price, adaptive: bool, reach: float | None, **content: Any) -> int:
-        """Write a new entry with this content beside its price, and return its number."""
+    def charge(self, label: str, own: Cost, adaptive: bool, diameter: float | None, **content: Any) -> int:
+        """Write a new entry with this content beside its cost, and return its number."""
         unit, adjacency = content["unit"], content["adjacency"]
         with self.transaction(write=True) as (journal, state):
             require_noise(state.terms, self.store.path, label, simulated=content["simulated"])
-            account, price, text = _counted(
-                state, label, own, unit, adjacency, content["events"], adaptive, reach
+            account, cost, text = _counted(
+                state, label, own, unit, adjacency, content["events"], adaptive, diameter
             )
             # Only the parts that it sees are charged, where that is enough.
             if not (
@@ -318,9 +318,9 @@ class Book:
             ):
                 reservation = content["reservation"]
                 content["parts"] = () if reservation is None else state.entry(reservation).parts
-            return _open(journal, state, label, account, own, price, converted=text, **content)
+            return _open(journal, state, label, account, own, cost, converted=text, **content)
 
-    def reprice(
+    def change_cost(
         self,
         entry: int,
         *,
@@ -330,38 +330,38 @@ class Book:
         rho: float | None,
         events: Events,
         adaptive: bool = False,
-        reach: float | None = None,
+        diameter: float | None = None,
     ) -> None:
-        """Change the price of an open entry, upwards or at its end downwards."""
-        own = Price.checked(epsilon, delta, rho)
+        """Change the cost of an open entry, upwards or at its end downwards."""
+        own = Cost.checked(epsilon, delta, rho)
         with self.transaction(write=True) as (journal, state):
             old = state.open_entry(entry)
             if old.label == RESERVATION and not old.events:
                 raise ValueError(must_be("entry", "the number of a release", entry, "It is a reservation."))
-            _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
+            _, cost, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, diameter)
             if not close:
                 if (
                     old.own_epsilon > own.epsilon
                     or old.own_delta > own.delta
-                    or (not old.converted and old.price.exceeds(own))
+                    or (not old.converted and old.cost.exceeds(own))
                 ):
-                    charged = str(old.price) if not old.converted else f"epsilon={old.own_epsilon!r}"
+                    charged = str(old.cost) if not old.converted else f"epsilon={old.own_epsilon!r}"
                     raise ValueError(
                         f"entry {entry} ({old.label}) must cost at least what was charged for it ({charged}) until it "
                         f"is closed, got {own}: more draws cost no less."
                     )
                 # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
-                price = price.no_lower_than(old.price)
-                state.require_budget(old.label, price, old, old.reservation, old.parts)
-            elif price.exceeds(old.price):
+                cost = cost.no_lower_than(old.cost)
+                state.require_budget(old.label, cost, old, old.reservation, old.parts)
+            elif cost.exceeds(old.cost):
                 raise ValueError(
-                    f"Entry {entry} ({old.label}) cannot close at {price}: only {old.price} was charged."
+                    f"Entry {entry} ({old.label}) cannot close at {cost}: only {old.cost} was charged."
                 )
-            _change(journal, state, entry, price, own, list(events), close=close)
+            _change(journal, state, entry, cost, own, list(events), close=close)
 
     def reserve(
         self,
-        price: Price,
+        cost: Cost,
         unit: str | None,
         adjacency: str | None,
         remarks: dict[str, Any],
@@ -379,7 +379,7 @@ class Book:
             account = state.account(unit, adjacency)
             remarks |= {"unit": unit, "adjacency": adjacency, "parts": parts, "reservation": None}
             remarks |= {"converted": "", "events": [], "simulated": False}
-            return _open(journal, state, RESERVATION, account, price, price, **remarks)
+            return _open(journal, state, RESERVATION, account, cost, cost, **remarks)
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
@@ -428,23 +428,23 @@ def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
 def _counted(
     state: LedgerState,
     label: str,
-    own: Price,
+    own: Cost,
     unit: str,
     adjacency: str,
     events: Events,
     adaptive: bool,
-    reach: float | None,
-) -> tuple[Account, Price, str]:
-    """Find the account that a release is counted for, its price there, and the reason."""
+    diameter: float | None,
+) -> tuple[Account, Cost, str]:
+    """Find the account that a release is counted for, its cost there, and the reason."""
     metric = _scales(adjacency)
     natural = str(Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
         return account, own, ""
-    reasons, price, protected = [], own, f"{unit} ({adjacency})"
-    if metric and reach is not None:
-        reasons = [f"inputs that differ in one row are at most {reach:g} apart"]
-        price = Price(own.epsilon * positive("reach", reach) * (1 + 2.0**-50), 0.0)
+    reasons, cost, protected = [], own, f"{unit} ({adjacency})"
+    if metric and diameter is not None:
+        reasons = [f"inputs that differ in one row are at most {diameter:g} apart"]
+        cost = Cost(own.epsilon * positive("diameter", diameter) * (1 + 2.0**-50), 0.0)
         unit, adjacency, events = str(PrivacyUnit.ROW), str(Adjacency.REPLACE_ONE), []
     try:
         steps, text = _prices.conversion(unit, adjacency, account)
@@ -452,14 +452,14 @@ def _counted(
             (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
             for event in (events if steps > 1 else ())
         ]
-        price = Price.checked(*_prices.converted(price, pairs, steps, adaptive=adaptive))
+        cost = Cost.checked(*_prices.converted(cost, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
             f"{label} protects a {protected}, but this ledger is a budget per {account.unit} "
             f"({account.adjacency}), and the release has no price there: {reason}. Use a second PrivacyLedger for it. "
             "Nothing was drawn or spent."
         ) from None
-    return account, price, "; ".join([*reasons, text] if text else reasons)
+    return account, cost, "; ".join([*reasons, text] if text else reasons)
 
 
 def _open(
@@ -467,12 +467,12 @@ def _open(
     state: LedgerState,
     label: str,
     account: Account,
-    own: Price,
-    price: Price,
+    own: Cost,
+    cost: Cost,
     **content: Any,
 ) -> int:
     sums_only = state.require_budget(
-        label, price, None, content["reservation"], content["parts"], adjacency=account.adjacency
+        label, cost, None, content["reservation"], content["parts"], adjacency=account.adjacency
     )
     entry = state.count + 1
     opened = {
@@ -481,7 +481,7 @@ def _open(
         "sums_only": sums_only,
         "id": entry,
         "label": label,
-        **price._asdict(),
+        **cost._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,
         "opened": today(),
@@ -495,8 +495,8 @@ def _change(
     journal: Journal,
     state: LedgerState,
     entry: int,
-    price: Price,
-    own: Price,
+    cost: Cost,
+    own: Cost,
     events: list[dict[str, Any]],
     *,
     close: bool,
@@ -505,10 +505,10 @@ def _change(
     content = {
         "id": entry,
         # Whoever reads it compares these with the entry.
-        "before": list(old.price),
+        "before": list(old.cost),
         "reservation": old.reservation,
         "parts": old.parts,
-        **price._asdict(),
+        **cost._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,
         "events": events,

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from skprivate import _messages
 from skprivate._messages import SimulatedNoiseError
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Price, Totals, stays_apart
+from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Cost, Totals, stays_apart
 
-#: The label of a price for several releases.
+#: The label of a cost for several releases.
 RESERVATION = "reservation"
 #: Names and order of what an entry holds, in tables and files.
 ENTRY_COLUMNS = (
@@ -39,9 +39,9 @@ class Claim(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """Price of a release in the ledger's unit, and the reservation and its parts that pay for it."""
+    """Cost of a release in the ledger's unit, and the reservation and its parts that pay for it."""
 
-    price: Price
+    cost: Cost
     converted: str
     reservation: int | None
     parts: tuple[int, ...]
@@ -66,8 +66,8 @@ def _part(path: str) -> Any:
 class LedgerEntry:
     """One release in a `PrivacyLedger`, or one reservation for several.
 
-    ``epsilon``, ``delta``, ``rho`` (None where there is none) and ``rho_delta`` are the price charged, in the ledger's
-    unit of account. ``own_epsilon`` and ``own_delta`` are the price for the release's own ``unit`` and ``adjacency``,
+    ``epsilon``, ``delta``, ``rho`` (None where there is none) and ``rho_delta`` are the cost charged, in the ledger's
+    unit of account. ``own_epsilon`` and ``own_delta`` are the cost for the release's own ``unit`` and ``adjacency``,
     and ``converted`` says why the two differ. ``events`` are what was drawn (closed) or paid ahead (still open).
     ``opened`` is the UTC day (ISO 8601); ``closed`` is None while the release runs, and for good where its process
     died, and then that day again: how long a release took may be a secret. ``reservation`` is the entry that has paid
@@ -87,9 +87,9 @@ class LedgerEntry:
 
     unit, adjacency = _part("claim.unit"), _part("claim.adjacency")
     own_epsilon, own_delta = _part("claim.epsilon"), _part("claim.delta")
-    price, converted = _part("charge.price"), _part("charge.converted")
-    epsilon, delta = _part("charge.price.epsilon"), _part("charge.price.delta")
-    rho, rho_delta = _part("charge.price.rho"), _part("charge.price.rho_delta")
+    cost, converted = _part("charge.cost"), _part("charge.converted")
+    epsilon, delta = _part("charge.cost.epsilon"), _part("charge.cost.delta")
+    rho, rho_delta = _part("charge.cost.rho"), _part("charge.cost.rho_delta")
     reservation, parts = _part("charge.reservation"), _part("charge.parts")
     note, data, parameters = _part("origin.note"), _part("origin.data"), _part("origin.parameters")
     user, host, process_id = _part("origin.user"), _part("origin.host"), _part("origin.process_id")
@@ -102,7 +102,7 @@ class LedgerEntry:
             label=content["label"],
             claim=Claim(*(content[name] for name in ("unit", "adjacency", "own_epsilon", "own_delta"))),
             charge=Charge(
-                Price(*(content[name] for name in Price._fields)),
+                Cost(*(content[name] for name in Cost._fields)),
                 content["converted"],
                 content["reservation"],
                 tuple(content["parts"]),
@@ -131,9 +131,9 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     rows = [("#", "release", "ε", "δ", "unit", "day (UTC)", "by", "for", "state")]
     for entry in entries[-shown:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
-        price = (_messages.rounded_up(entry.epsilon, 4), _messages.rounded_up(entry.delta, 4))
+        cost = (_messages.rounded_up(entry.epsilon, 4), _messages.rounded_up(entry.delta, 4))
         kind = f"{entry.unit}, {entry.adjacency}" + (" (converted)" if entry.converted else "")
-        rows.append((str(entry.id), entry.label, *price, kind, entry.opened, entry.user, entry.note, state))
+        rows.append((str(entry.id), entry.label, *cost, kind, entry.opened, entry.user, entry.note, state))
     head, *rest = (
         "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
         for tag, row in zip(["th"] + ["td"] * len(rows), rows, strict=False)
@@ -266,9 +266,9 @@ class Quote:
     """Cost of a fit or a search in the ledger's unit of account, made by `skprivate.inspection.quote`.
 
     ``epsilon`` and ``delta`` are plain sums over all releases, ``rho`` and ``rho_delta`` sums in zero-concentrated
-    privacy and the δ of releases that have no such price. ``admitted`` tells whether the ledger would admit them all
+    privacy and the δ of releases that have no such cost. ``admitted`` tells whether the ledger would admit them all
     now, and ``spent`` the (ε, δ) that it would count then. ``entries`` are the releases, as they would be entered.
-    The price is a bound, and not ``exact``, where candidates of a search cost differently: scores decide who goes on.
+    The cost is a bound, and not ``exact``, where candidates of a search cost differently: scores decide who goes on.
     """
 
     epsilon: float
@@ -283,9 +283,9 @@ class Quote:
     exact: bool = True
 
     @property
-    def price(self) -> Price:
-        """Price of a reservation."""
-        return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
+    def cost(self) -> Cost:
+        """Cost of a reservation."""
+        return Cost(self.epsilon, self.delta, self.rho, self.rho_delta)
 
     def __str__(self) -> str:
         count = len(self.entries)
@@ -303,11 +303,11 @@ class Quote:
 
 
 def dearest_part(quotes: Sequence[Quote]) -> Quote:
-    """Compute the most that the units of one part pay, for each kind of price.
+    """Compute the most that the units of one part pay, for each kind of cost.
 
     The k-th quoted fit sees all parts but the k-th.
     """
-    price = NOTHING
+    cost = NOTHING
     for k in range(len(quotes)):
         total = Totals()
         for j, quote in enumerate(quotes):
@@ -316,14 +316,14 @@ def dearest_part(quotes: Sequence[Quote]) -> Quote:
                 for entry in quote.entries
             )
             if j != k or not apart:
-                total = total.changed(NOTHING, quote.price)
-        price = total.price().no_lower_than(price)
+                total = total.changed(NOTHING, quote.cost)
+        cost = total.cost().no_lower_than(cost)
     return replace(
         quotes[0],
-        epsilon=price.epsilon,
-        delta=price.delta,
-        rho=price.rho or 0.0,
-        rho_delta=price.rho_delta,
+        epsilon=cost.epsilon,
+        delta=cost.delta,
+        rho=cost.rho or 0.0,
+        rho_delta=cost.rho_delta,
         entries=tuple(entry for quote in quotes for entry in quote.entries),
         exact=all(quote.exact for quote in quotes),
     )

@@ -18,7 +18,7 @@ from skprivate.privacy._guarantee import PrivacyUnit
 from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
 from skprivate.privacy.ledger._entries import DisjointParts, LedgerEntry, Quote, Terms
-from skprivate.privacy.ledger._prices import Price
+from skprivate.privacy.ledger._prices import Cost
 from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
 
 Answer = TypeVar("Answer")
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
 
 
-#: While a price is asked for: the ledger that alone is charged.
+#: While a cost is asked for: the ledger that alone is charged.
 _ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger", default=None)
 
 
@@ -35,7 +35,7 @@ _ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger"
 def charged_only_to(identity: str) -> Iterator[None]:
     """Refuse charges to all other ledgers while the block runs, but not in threads and processes that it starts.
 
-    Who asks for a price pays nothing, and a part of a model may hold a ledger where nobody finds it.
+    Who asks for a cost pays nothing, and a part of a model may hold a ledger where nobody finds it.
     """
     token = _ONLY.set(identity)
     try:
@@ -48,8 +48,8 @@ class PrivacyLedger:
     """A durable privacy budget of one data set, shared by many fits, threads and processes.
 
     Pass the same ledger as ``ledger=`` to every estimator that is fitted on the same data. Each release
-    commits its price here *before* it draws, in one transaction; a release that does not fit is refused
-    with `BudgetExceededError`, having drawn and written nothing. A process that dies between price and
+    commits its cost here *before* it draws, in one transaction; a release that does not fit is refused
+    with `BudgetExceededError`, having drawn and written nothing. A process that dies between cost and
     draw has wasted that budget: it stays charged.
 
     Copies do not multiply the budget: `copy`, `deepcopy`, `sklearn.base.clone` (so every fit of a grid
@@ -72,7 +72,7 @@ class PrivacyLedger:
         The neighbouring relation: "replace-one", "add-remove", or "metric: " and the name of the distance. None: that
         of the first release.
     composition : {"filter", "basic", "zcdp"}, default="filter"
-        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
+        How costs add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
         release counts as ε²/2 if it has no ρ of its own, and (ε, δ) alone is refused; much cheaper for many releases,
         needs δ > 0. "filter": what either of them admits, with half of δ each; a first release that only sums admit at
         the whole δ makes it "basic". ε per unit of distance adds up in sums only, whatever is chosen here: ρ does not
@@ -85,10 +85,10 @@ class PrivacyLedger:
         that protect labels.
     simulation : bool, default=False
         Whether the ledger is for trials with seeded noise, which are never released. True: it refuses secure noise,
-        whose price belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
+        whose cost belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
         by a meta-estimator; one in memory takes both, and marks them.
     dry_run : bool, default=False
-        Whether every release charged here draws simulated noise, whatever its ``random_state``: prices are the real
+        Whether every release charged here draws simulated noise, whatever its ``random_state``: costs are the real
         ones, results are good for nothing, and nothing of them may be published.
 
     Raises
@@ -109,16 +109,16 @@ class PrivacyLedger:
     Notes
     -----
     *Guarantee.* All releases charged to one ledger are together (ε, δ)-differentially private
-    for its unit and adjacency, even where each release and its price are chosen after seeing the earlier
+    for its unit and adjacency, even where each release and its cost are chosen after seeing the earlier
     ones, and where several run at the same time: both rules are fully adaptive privacy filters ([1]_ for
-    sums of (ε, δ), [2]_ and [3]_ for zero-concentrated prices), and they hold for interleaved
+    sums of (ε, δ), [2]_ and [3]_ for zero-concentrated costs), and they hold for interleaved
     interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; `parallel` makes
     use of disjoint folds.
 
-    *Exact sums.* Prices are added in exact decimal arithmetic. A float counts as the decimal number that it prints as,
+    *Exact sums.* Costs are added in exact decimal arithmetic. A float counts as the decimal number that it prints as,
     so ten releases at 0.1 fill a budget of 1 exactly, in any order.
 
-    *Units.* A release that protects another unit is charged its price for the ledger's. A larger unit protects its
+    *Units.* A release that protects another unit is charged its cost for the ledger's. A larger unit protects its
     parts. Several smaller ones make a larger one, by group privacy of each event. To replace is to remove and to add,
     so ε under add-remove is 2ε under replace-one. ε per unit of distance times the largest distance is ε. Each entry
     says what was converted and why. What does not follow is refused with the reason.
@@ -354,7 +354,7 @@ class PrivacyLedger:
 
     @property
     def composition(self) -> str:
-        """Composition of prices: "filter", "basic" or "zcdp"."""
+        """Composition of costs: "filter", "basic" or "zcdp"."""
         return self._book.terms.composition
 
     @property
@@ -388,7 +388,7 @@ class PrivacyLedger:
         epsilon, delta : float
             Most that the releases may cost together, as plain sums; or, in place of all numbers, a result of `quote`.
         rho, rho_delta : float, optional
-            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
+            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such cost,
             which only sums admit. Without it, ρ is ε²/2 and the latter δ.
 
         Yields
@@ -462,7 +462,7 @@ class PrivacyLedger:
         Notes
         -----
         *Guarantee.* Let a unit u of part p be added or removed. Releases that do not see p have the same distribution
-        given all earlier results, and the others are a sequence whose prices add up to what is charged for p. So the
+        given all earlier results, and the others are a sequence whose costs add up to what is charged for p. So the
         filters hold for each part by itself, and the ledger counts the largest sum, for each of ε, δ and ρ. Under
         "replace-one" the same holds if the exchanged unit stays in its part, as where a public identifier decides it:
         that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for "replace-one"
@@ -486,9 +486,9 @@ class PrivacyLedger:
             raise ValueError(must_be("n_parts", "an integer >= 2", n_parts))
         if not isinstance(because, str) or not because.strip():
             raise ValueError(must_be("because", "the reason why parts share no unit, in words", because))
-        said = {"disjoint parts": str(n_parts), "because": because}
+        extra = {"disjoint parts": str(n_parts), "because": because}
         parts = tuple(range(int(n_parts)))
-        with self._set_aside(epsilon, delta, rho, rho_delta, said, parts) as entry:
+        with self._set_aside(epsilon, delta, rho, rho_delta, extra, parts) as entry:
             yield DisjointParts(int(n_parts), lambda parts: self._part(entry, parts))
 
     @contextmanager
@@ -498,7 +498,7 @@ class PrivacyLedger:
         delta: float,
         rho: float | None,
         rho_delta: float,
-        said: dict[str, str],
+        extra: dict[str, str],
         parts: tuple[int, ...] = (),
     ) -> Iterator[int]:
         """Reserve while the block runs, and settle at what was spent."""
@@ -506,10 +506,10 @@ class PrivacyLedger:
             raise ValueError("a reserved part of a ledger cannot be divided again; divide the whole.")
         unit = adjacency = None
         if isinstance(epsilon, Quote):
-            price, unit, adjacency = epsilon.price, epsilon.unit, epsilon.adjacency
+            cost, unit, adjacency = epsilon.cost, epsilon.unit, epsilon.adjacency
         else:
-            price = Price.checked(epsilon, delta, rho, rho_delta)
-        entry = self._book.reserve(price, unit, adjacency, remarks(self._note, self._data, said), parts=parts)
+            cost = Cost.checked(epsilon, delta, rho, rho_delta)
+        entry = self._book.reserve(cost, unit, adjacency, remarks(self._note, self._data, extra), parts=parts)
         try:
             yield entry
         finally:
@@ -527,24 +527,24 @@ class PrivacyLedger:
         events: list[dict[str, Any]],
         simulated: bool,
         adaptive: bool = False,
-        reach: float | None = None,
+        diameter: float | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> int:
-        """Charge the price of a release that is about to draw, and return the number of its entry.
+        """Charge the cost of a release that is about to draw, and return the number of its entry.
 
-        `open_release` does it; few others need to. ``epsilon``, ``delta`` and ``rho`` are the price for the release's
+        `open_release` does it; few others need to. ``epsilon``, ``delta`` and ``rho`` are the cost for the release's
         own ``unit`` and ``adjacency``, converted if the ledger has others. ``adaptive``: what is drawn depends on
-        results, so the composition of the ``events`` is no price. ``reach``: the largest distance between inputs that
+        results, so the composition of the ``events`` is no cost. ``diameter``: the largest distance between inputs that
         differ in one row, if ε is per unit of distance.
 
         Raises
         ------
         BudgetExceededError
-            The price does not fit; nothing was written.
+            The cost does not fit; nothing was written.
         SimulatedNoiseError
             Seeded noise in a file for releases, or secure noise in a ledger for simulation.
         ValueError
-            A release that has no price for the ledger's unit, or a price that is no price.
+            A release that has no cost for the ledger's unit, or a cost that is no cost.
         """
         if _ONLY.get() not in (None, self.identity) and not self.dry_run:  # a dry run draws simulated noise
             raise ValueError(
@@ -561,9 +561,9 @@ class PrivacyLedger:
             )
         entry: int = self._book.charge(
             label,
-            Price.checked(epsilon, delta, rho),
+            Cost.checked(epsilon, delta, rho),
             adaptive,
-            reach,
+            diameter,
             unit=str(unit),  # members of enumerations are their values
             adjacency=_entries.checked_relation(str(adjacency)),
             events=list(events),
@@ -574,17 +574,17 @@ class PrivacyLedger:
         )
         return entry
 
-    def increase(self, entry: int, **price: Any) -> None:
+    def increase(self, entry: int, **cost: Any) -> None:
         """Charge an open release its new total, before it draws more; in no part lower than before.
 
-        ``price`` is ``epsilon``, ``delta``, ``rho``, ``events``, ``adaptive`` and ``reach`` as in `charge`, and so are
-        the errors. What ``entry`` names must be open.
+        ``cost`` is ``epsilon``, ``delta``, ``rho``, ``events``, ``adaptive`` and ``diameter`` as in `charge`, and so
+        are the errors. What ``entry`` names must be open.
         """
-        self._book.reprice(entry, close=False, **price)
+        self._book.change_cost(entry, close=False, **cost)
 
-    def close_entry(self, entry: int, **price: Any) -> None:
-        """Close a release at its final price, as in `increase`; lower than charged if less was drawn than planned."""
-        self._book.reprice(entry, close=True, **price)
+    def close_entry(self, entry: int, **cost: Any) -> None:
+        """Close a release at its final cost, as in `increase`; lower than charged if less was drawn than planned."""
+        self._book.change_cost(entry, close=True, **cost)
 
     def entry_name(self, entry: int) -> str:
         """Name an entry for whoever is outside its ledger: the ledger's identity and the number."""

@@ -1,6 +1,6 @@
-"""Sums of prices in exact decimal arithmetic, and prices in a ledger's unit of account.
+"""Sums of costs in exact decimal arithmetic, and costs in a ledger's unit of account.
 
-Three sums are kept: of ε, of δ, and of the price in approximate zero-concentrated privacy, (ρ, δ′), where a release
+Three sums are kept: of ε, of δ, and of the cost in approximate zero-concentrated privacy, (ρ, δ′), where a release
 without a ρ of its own counts as δ-approximately ε²/2-zCDP. Two filters read them:
 
 * *sum*: Σε ≤ ε and Σδ ≤ δ (Rogers et al. 2016);
@@ -38,7 +38,7 @@ from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy.accounting._composition import compose_epsilon, rho_total
 from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
 
-#: How prices may add up.
+#: How costs may add up.
 COMPOSITIONS = ("filter", "basic", "zcdp")
 #: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
@@ -46,7 +46,7 @@ _ULP = 2.0**-50
 _REPLACE, _ADD = str(Adjacency.REPLACE_ONE), str(Adjacency.ADD_REMOVE)
 
 
-class Price(NamedTuple):
+class Cost(NamedTuple):
     """Cost of a release: (ε, δ), and (ρ, δ′) in approximate zero-concentrated privacy where that is known."""
 
     epsilon: float
@@ -55,17 +55,17 @@ class Price(NamedTuple):
     rho_delta: float = 0.0
 
     @classmethod
-    def checked(cls, epsilon: float, delta: float, rho: float | None, rho_delta: float = 0.0) -> Price:
-        """Make a price, or raise an error that names the wrong number."""
+    def checked(cls, epsilon: float, delta: float, rho: float | None, rho_delta: float = 0.0) -> Cost:
+        """Make a cost, or raise an error that names the wrong number."""
 
-        def price(name: str, value: float) -> float:
+        def cost(name: str, value: float) -> float:
             # Above that, ε²/2 would overflow, and with it a sum that nothing could be taken from again.
             return number(name, value, "a number in [0, 1e150]", lambda result: 0 <= result <= 1e150)
 
         return cls(
-            price("epsilon", epsilon),
+            cost("epsilon", epsilon),
             delta_number(delta),
-            None if rho is None else price("rho", rho),
+            None if rho is None else cost("rho", rho),
             delta_number(rho_delta, "rho_delta"),
         )
 
@@ -77,8 +77,8 @@ class Price(NamedTuple):
         half = 0.5 * self.epsilon * self.epsilon
         return half * (1 + 2.0**-50) + (5e-324 if self.epsilon else 0.0), self.delta
 
-    def exceeds(self, reserved: Price) -> bool:
-        """Compare with a reserved price: true if any of the numbers is larger."""
+    def exceeds(self, reserved: Cost) -> bool:
+        """Compare with a reserved cost: true if any of the numbers is larger."""
         new, old = self.concentrated, reserved.concentrated
         return (
             self.epsilon > reserved.epsilon
@@ -87,11 +87,11 @@ class Price(NamedTuple):
             or new[1] > old[1]
         )
 
-    def no_lower_than(self, before: Price) -> Price:
-        """Return the least price that is at least both, part by part."""
+    def no_lower_than(self, before: Cost) -> Cost:
+        """Return the least cost that is at least both, part by part."""
         rho, rho_delta = map(max, zip(self.concentrated, before.concentrated, strict=True))
         known = self.rho is not None or before.rho is not None
-        return Price(
+        return Cost(
             max(self.epsilon, before.epsilon),
             max(self.delta, before.delta),
             *((rho, rho_delta) if known else ()),
@@ -102,19 +102,19 @@ class Price(NamedTuple):
         return f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}{rho}"
 
 
-NOTHING = Price(0.0, 0.0, 0.0)
+NOTHING = Cost(0.0, 0.0, 0.0)
 
 
 class Totals(NamedTuple):
-    """Exact sums of prices."""
+    """Exact sums of costs."""
 
     epsilon: Decimal = Decimal()
     delta: Decimal = Decimal()
     rho: Decimal = Decimal()
     rho_delta: Decimal = Decimal()
 
-    def changed(self, old: Price, new: Price) -> Totals:
-        """Return the sums after one price changed from ``old`` to ``new``."""
+    def changed(self, old: Cost, new: Cost) -> Totals:
+        """Return the sums after one cost changed from ``old`` to ``new``."""
         return Totals(
             *(
                 total if before == after else _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
@@ -122,13 +122,13 @@ class Totals(NamedTuple):
             )
         )
 
-    def within(self, price: Price) -> bool:
-        """Check that no sum exceeds its part of a reserved price."""
-        return all(total <= exact(part) for total, part in zip(self, _parts(price), strict=True))
+    def within(self, cost: Cost) -> bool:
+        """Check that no sum exceeds its part of a reserved cost."""
+        return all(total <= exact(part) for total, part in zip(self, _parts(cost), strict=True))
 
-    def price(self) -> Price:
+    def cost(self) -> Cost:
         """Round the sums up."""
-        return Price(*map(round_up, self))
+        return Cost(*map(round_up, self))
 
 
 class Rule(NamedTuple):
@@ -171,16 +171,16 @@ class Rule(NamedTuple):
             return found[1]
         return min(found, default=(self.epsilon, self.delta))
 
-    def remaining(self, totals: Totals) -> Price:
+    def remaining(self, totals: Totals) -> Cost:
         """Compute the most that a further release may cost, by the filter under which it is more."""
-        sums, zcdp = Price(0.0, 0.0), Price(0.0, 0.0)
+        sums, zcdp = Cost(0.0, 0.0), Cost(0.0, 0.0)
         if self.sum_delta is not None and self._sum_fits(totals):
-            sums = Price(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
+            sums = Cost(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
         if self.zcdp_delta is not None and self._zcdp_fits(totals):
             rho = _less(_limit(self.epsilon, self.zcdp_delta), totals.rho)
             worth = epsilon_of_rho(rho, self.zcdp_delta) if rho > 0 else 0.0
-            zcdp = Price(min(worth, self.epsilon), self.zcdp_delta, rho)
-        return max(sums, zcdp, key=lambda price: price.epsilon)
+            zcdp = Cost(min(worth, self.epsilon), self.zcdp_delta, rho)
+        return max(sums, zcdp, key=lambda cost: cost.epsilon)
 
     def remaining_rho(self, totals: Totals) -> float | None:
         """Compute the ρ that is left; None where only sums count."""
@@ -208,8 +208,8 @@ def _limit(epsilon: float, delta: float) -> float:
     return rho_of_epsilon(epsilon, delta)
 
 
-def _parts(price: Price) -> tuple[float, float, float, float]:
-    return (price.epsilon, price.delta, *price.concentrated)
+def _parts(cost: Cost) -> tuple[float, float, float, float]:
+    return (cost.epsilon, cost.delta, *cost.concentrated)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -247,7 +247,7 @@ class Account(NamedTuple):
 def conversion(unit: str, adjacency: str, account: Account) -> tuple[int, str]:
     """Count the neighbours of the release's kind that lead from one of the account's to another, and say why.
 
-    Raises ValueError with the reason where the release has no price there.
+    Raises ValueError with the reason where the release has no cost there.
     """
     if (unit, adjacency) == (account.unit, account.adjacency):
         return 1, ""
@@ -320,31 +320,29 @@ def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[
     raise ValueError(f"nothing is known of a {account.unit} from what protects a {unit}")
 
 
-def converted(
-    price: Price, events: Iterable[tuple[PrivacyEvent, int]], steps: int, *, adaptive: bool
-) -> Price:
-    """Convert the price of a release to inputs that differ in ``steps`` units, by group privacy of its events.
+def converted(cost: Cost, events: Iterable[tuple[PrivacyEvent, int]], steps: int, *, adaptive: bool) -> Cost:
+    """Convert the cost of a release to inputs that differ in ``steps`` units, by group privacy of its events.
 
     ``events`` are empty where they are not known. Of ``adaptive`` draws the composition is no bound, so (ε, δ) alone is
     converted. Raises ValueError where nothing remains of the guarantee.
     """
     if steps == 1:
-        return price
-    epsilon, delta = price.epsilon * steps * (1 + _ULP), _group_delta(price, steps)
-    rho = None if price.rho is None else price.rho * steps * steps * (1 + _ULP)
-    rho_delta = price.rho_delta
+        return cost
+    epsilon, delta = cost.epsilon * steps * (1 + _ULP), _group_delta(cost, steps)
+    rho = None if cost.rho is None else cost.rho * steps * steps * (1 + _ULP)
+    rho_delta = cost.rho_delta
     grouped_events = [(grouped(event, steps), count) for event, count in events]
     if grouped_events and not adaptive:
-        exact = compose_epsilon(grouped_events, price.delta)
+        exact = compose_epsilon(grouped_events, cost.delta)
         if math.isfinite(exact):
-            epsilon, delta = exact, price.delta
+            epsilon, delta = exact, cost.delta
         total = rho_total(grouped_events)
         rho, rho_delta = (total, 0.0) if math.isfinite(total) else (rho, rho_delta)
     elif rho_delta > 0:
         rho = None  # of an approximate ρ only (ε, δ) is converted
     if not (delta < 1 and math.isfinite(epsilon)):
         raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
-    return Price(epsilon, delta, rho, rho_delta if rho is not None else 0.0)
+    return Cost(epsilon, delta, rho, rho_delta if rho is not None else 0.0)
 
 
 def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
@@ -357,18 +355,18 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
     if isinstance(event, ZeroConcentratedEvent):
         return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
     if isinstance(event, ApproximateEvent):
-        delta = _group_delta(Price(event.epsilon, event.delta), steps)
+        delta = _group_delta(Cost(event.epsilon, event.delta), steps)
         if not delta < 1:
             raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
         return ApproximateEvent(event.epsilon * steps * (1 + _ULP), delta, event.mechanism)
     raise ValueError(f"{type(event).__name__} has no group privacy that is known here")
 
 
-def _group_delta(price: Price, steps: int) -> float:
+def _group_delta(cost: Cost, steps: int) -> float:
     """Compute δ(1 + e^ε + … + e^{(k−1)ε}), rounded up."""
-    if price.delta == 0:
+    if cost.delta == 0:
         return 0.0
-    exponent = math.log(price.delta) + (steps - 1) * price.epsilon + math.log(steps)
+    exponent = math.log(cost.delta) + (steps - 1) * cost.epsilon + math.log(steps)
     if exponent > 0:  # more than the largest term k times
         return 1.0
-    return price.delta * math.fsum(math.exp(k * price.epsilon) for k in range(steps)) * (1 + _ULP)
+    return cost.delta * math.fsum(math.exp(k * cost.epsilon) for k in range(steps)) * (1 + _ULP)

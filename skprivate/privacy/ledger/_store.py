@@ -31,7 +31,7 @@ _FORMAT = 4
 JOURNAL = "-journal"
 _SCHEMA = "CREATE TABLE journal (number INTEGER PRIMARY KEY, text TEXT NOT NULL, seal TEXT NOT NULL)"
 #: Errors of the disk and its permissions, and not of what was read.
-_OUT_OF_REACH = {
+_UNAVAILABLE = {
     sqlite3.SQLITE_PERM: "opened",
     sqlite3.SQLITE_CANTOPEN: "written (its folder must be writable too)",
     sqlite3.SQLITE_READONLY: "written: it may only be read",
@@ -122,7 +122,7 @@ class MemoryJournal:
 class FileStore:
     """The ledger's file. Holds only its path, so any process can use a copy."""
 
-    #: Whether it is that of a quote, where nothing but the prices is seen.
+    #: Whether it is that of a quote, where nothing but the costs is seen.
     forgotten = False
 
     def __init__(self, path: str) -> None:
@@ -173,7 +173,7 @@ class FileStore:
             _require_ledger(connection, self.path)
         except sqlite3.OperationalError as error:
             # A killed process has left pages half written, and who may not write cannot set them right: in a copy.
-            if write or _code(error) not in _OUT_OF_REACH:
+            if write or _code(error) not in _UNAVAILABLE:
                 raise
             copy = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
             self._copy_to(copy)
@@ -282,9 +282,9 @@ def _plain_errors(path: str) -> Iterator[None]:
                 "a process stopped inside a transaction, or is this a network file system without "
                 "locks?"
             ) from error
-        if code in _OUT_OF_REACH:
+        if code in _UNAVAILABLE:
             raise OSError(
-                f"The privacy ledger {path!r} cannot be {_OUT_OF_REACH[code]}: {error}. Nothing was charged or given "
+                f"The privacy ledger {path!r} cannot be {_UNAVAILABLE[code]}: {error}. Nothing was charged or given "
                 "back, and nothing is drawn that is not charged."
             ) from error
         raise DamagedLedgerError(f"The privacy ledger {path!r} is damaged: {error}.") from error

@@ -1,3 +1,3 @@
-"""Private search: the price of the best of a random number of evaluations."""
+"""Private search: the cost of the best of a random number of evaluations."""
 
 from skprivate.privacy.search._stopping import _MECHANISM

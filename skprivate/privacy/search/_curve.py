@@ -7,7 +7,7 @@ f′(1 − u) = E[K]·w(u), where f(x) = E[x^K]:
 * Poisson, truncated to K ≥ 1 (its limit η → ∞): w(u) = e^{−κu}.
 
 K is at least 1, so that a search always has a result. The rate κ is the float that makes E[K] the stated mean up to
-rounding; K is drawn from the law of exactly that κ, and what rounding does to E[K] is part of the price.
+rounding; K is drawn from the law of exactly that κ, and what rounding does to E[K] is part of the cost.
 
 docs/theory/private_search_cost.md derives the bound: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ). Here δ₁ is the privacy curve of
 one evaluation of a random candidate, h the upper edge of its testing region, and Δₖ are the changes of the slope of
@@ -230,9 +230,9 @@ class SearchCurve:
         pure = self.evaluation.pure_epsilon
         if self.repetitions.rate == 0 or math.isinf(pure):
             return pure
-        chances, reach = self._corners
+        chances, attained = self._corners
         # Along a straight piece of h the ratio of the factors is monotone, so that it is largest at a corner.
-        low, high = self.repetitions.log_weight(reach), self.repetitions.log_weight(chances)
+        low, high = self.repetitions.log_weight(attained), self.repetitions.log_weight(chances)
         gap = high - low + _ULP * (np.abs(high) + np.abs(low))
         return add_up([pure, max(float(gap.max()), 0.0)])
 
@@ -298,15 +298,15 @@ class SearchCurve:
                 chances.append(current)
         chances.append(1.0)
         places = np.array(chances)
-        return places, self._reach(places)
+        return places, self._attained(places)
 
-    def _reach(self, chances: FloatArray) -> FloatArray:
+    def _attained(self, chances: FloatArray) -> FloatArray:
         slopes, offsets = self._lines
-        reach = np.full(chances.shape, 1.0)
+        attained = np.full(chances.shape, 1.0)
         for slope, offset in zip(slopes, offsets, strict=True):
-            reach = np.minimum(reach, slope * chances + offset)
+            attained = np.minimum(attained, slope * chances + offset)
         # The corners are exact up to rounding; between two of them h must not pass above a straight line.
-        return np.minimum(reach * (1 + 2.0**-44), 1.0)
+        return np.minimum(attained * (1 + 2.0**-44), 1.0)
 
     @cached_property
     def _lines(self) -> tuple[FloatArray, FloatArray]:
@@ -370,12 +370,12 @@ class SearchCurve:
             inner = law.beaten(np.linspace(ends[0], ends[1], each + 1)[1:-1])
             parts += [inner[(inner > left) & (inner < right)], np.array([right])]
         places = np.unique(np.concatenate(parts))
-        reach = self._reach(places)
-        upper, lower = law.log_weight(places), law.log_weight(reach)
+        attained = self._attained(places)
+        upper, lower = law.log_weight(places), law.log_weight(attained)
         high, low = np.exp(upper), np.exp(lower)
         # Where w(h) is convex in w it sags below its chord, by a quarter of width × change of slope at most.
-        bend = np.exp(law.log_slope(reach) - law.log_slope(places))
-        sag = -np.diff(high) * np.diff(reach) / np.diff(places) * np.abs(np.diff(bend)) / 4
+        bend = np.exp(law.log_slope(attained) - law.log_slope(places))
+        sag = -np.diff(high) * np.diff(attained) / np.diff(places) * np.abs(np.diff(bend)) / 4
         around = np.maximum(np.append(sag, 0.0), np.insert(sag, 0, 0.0)) * (1 + 2.0**-20)
         high = np.minimum(high * (1 + _ULP * (8 + np.abs(upper))), 1.0)
         return high, np.maximum(low * (1 - _ULP * (8 + np.abs(lower))) - around, 0.0)

@@ -1,6 +1,6 @@
 """Private search by random stopping: its cost, and the budget of one evaluation that fits a total.
 
-A random candidate is evaluated privately, a random number of times, and the best result is kept. The price does not
+A random candidate is evaluated privately, a random number of times, and the best result is kept. The cost does not
 grow with the number of candidates (Liu and Talwar 2019; Papernot and Steinke 2022; Koskela, Redberg and Wang 2024). The
 bound is that of `SearchCurve`, derived in docs/theory/private_search_cost.md.
 """
@@ -27,7 +27,7 @@ _MECHANISM = "private search"
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A private search whose total price is known before any data are seen; made by `plan_search`.
+    """A private search whose total cost is known before any data are seen; made by `plan_search`.
 
     ``epsilon`` and ``delta`` are those of the whole search, however often it evaluates, as `search_epsilon` proves;
     ``each_epsilon`` and ``each_delta`` the budget for which one evaluation (fit and score) was planned. ``plans`` hold

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent
-from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, reach_costs
+from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling._column_search import (
@@ -345,7 +345,7 @@ def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: fl
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
     occupied = np.flatnonzero(counts)
     scale = min(2.0 / epsilon, _MANY / EIGHTHS.last) * UNIT_WEIGHT
-    costs = reach_costs(
+    costs = extent_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
         target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
         penalty=math.ceil(DECAY / finer * scale),
