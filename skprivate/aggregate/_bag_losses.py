@@ -408,7 +408,17 @@ def class_objective(bags: RandomBags, loss: BagLossName) -> BagObjective:
             counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=True)
             gain = counts.gain(share)
         weight = signal * {"squared": 1 / variance, "debiased": 1 / variance / size}.get(loss, 1 / size)
-        outputs.append(OutputLoss(loss, labels, weight, math.log(share / (1 - share)), gain, counts, True))
+        outputs.append(
+            OutputLoss(
+                kind=loss,
+                labels=labels,
+                weight=weight,
+                start=math.log(share / (1 - share)),
+                gain=gain,
+                counts=counts,
+                logistic=True,
+            )
+        )
     return BagObjective(bags.structure, tuple(outputs))
 
 
@@ -436,7 +446,17 @@ def number_objective(
         signal = _signal_share(bags, float(unit**2), float(unit**2))
         weight = signal if loss == "squared" else signal / size
         labels = (means[:, k] - centre[k]) / unit
-        outputs.append(OutputLoss(loss, labels, weight, 0.0, 0.5 * bags.n_bags * signal, None, False))
+        outputs.append(
+            OutputLoss(
+                kind=loss,
+                labels=labels,
+                weight=weight,
+                start=0.0,
+                gain=0.5 * bags.n_bags * signal,
+                counts=None,
+                logistic=False,
+            )
+        )
     return BagObjective(bags.structure, tuple(outputs)), centre, scale
 
 

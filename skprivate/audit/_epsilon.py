@@ -163,7 +163,9 @@ def _bound_at(scores: Array, member: Mask, threshold: Threshold, delta: float, a
         above, member = ~above, ~member
     hits, errors = np.array((above & member).sum()), np.array((above & ~member).sum())
     n_in = int(member.sum())
-    bound = _two_rate_bound(hits, n_in, errors, member.size - n_in, delta, alpha, threshold.share)
+    bound = _two_rate_bound(
+        hits, n_in, errors, n_errors=member.size - n_in, delta=delta, alpha=alpha, share=threshold.share
+    )
     return max(0.0, float(bound))
 
 
@@ -383,7 +385,9 @@ def epsilon_lower_bound(
         if n_guesses is not None or p_member != 0.5:
             wrong = "p_member" if n_guesses is None else "n_guesses"
             raise ValueError(f"{wrong} belongs to the one-run methods; got method='clopper-pearson'.")
-        return _clopper_pearson_bound(scores, member, delta, alpha, threshold, calibration, rng)
+        return _clopper_pearson_bound(
+            scores, member, delta, alpha=alpha, threshold=threshold, calibration=calibration, rng=rng
+        )
     if threshold is not None:
         raise ValueError(
             f"threshold belongs to method='clopper-pearson'; got method={method!r}. Use n_guesses."

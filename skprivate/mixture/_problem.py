@@ -306,7 +306,16 @@ class Problem:
         on_span = rows.map(partial(span_rows, frame=frame, weights=weights))
         planning_rows = n_rows if size_is_public else n_public
         n_private = n_rows - n_public if size_is_public else None
-        return cls(rows, weights, points, frame, on_span, planning_rows, n_public_label, n_private)
+        return cls(
+            rows=rows,
+            weights=weights,
+            points=points,
+            frame=frame,
+            on_span=on_span,
+            planning_rows=planning_rows,
+            n_public_label=n_public_label,
+            n_private=n_private,
+        )
 
     @cached_property
     def unit(self) -> int:

@@ -90,18 +90,20 @@ def _claim(audit: Any) -> _Findings:
         _style.audit_chart(claimed, found, broken=bool(audit.violated)) if max(claimed, found) < inf else ""
     )
     return _Findings(
-        "Audit of a claim",
-        audit.name,
-        "stop" if audit.violated else "caution",
-        "The claim is refuted." if audit.violated else "The claim is not refuted. It is not proven either.",
-        [
+        title="Audit of a claim",
+        subject=audit.name,
+        kind="stop" if audit.violated else "caution",
+        verdict="The claim is refuted."
+        if audit.violated
+        else "The claim is not refuted. It is not proven either.",
+        figures=[
             (f"ε ≥ {rounded_down(found, 4)}", attained),
             (f"ε ≤ {rounded_up(claimed, 4)}", f"is claimed, with δ = {small(float(audit.claimed_delta))}"),
             (f"{rounded_down(audit.confidence, 7)}", "confidence of the findings"),
         ],
-        [*_rest(audit), *_rest(evidence)],
-        _CAVEATS,
-        chart,
+        facts=[*_rest(audit), *_rest(evidence)],
+        caveats=_CAVEATS,
+        chart=chart,
         failures=getattr(evidence, "failures", ()),
     )
 
@@ -119,23 +121,23 @@ def _certificate(report: Any) -> _Findings:
     advantage = rounded_up(report.advantage_upper_bound, 4)
     unit = " nats" if report.loss == "log" else ""
     return _Findings(
-        "Audit of outputs",
-        f"{report.n} pairs of an output and a sensitive bit",
-        "caution",
-        f"No attack on these outputs guesses right with a probability above {most}.",
-        [
+        title="Audit of outputs",
+        subject=f"{report.n} pairs of an output and a sensitive bit",
+        kind="caution",
+        verdict=f"No attack on these outputs guesses right with a probability above {most}.",
+        figures=[
             (most, "largest accuracy of any attack"),
             (advantage, "largest difference of true and false positive rates"),
             (rounded_up(report.mutual_information_upper_bound, 4), "nats of information at most"),
             (f"{report.confidence:g}", "confidence of these bounds"),
         ],
-        [
+        facts=[
             ("assumption", report.assumption),
             ("loss of any attack, at least", rounded_down(report.loss_lower_bound, 4) + unit),
             (f"{report.loss} loss of this attack", f"{report.empirical_loss:.4f}{unit}"),
             ("accuracy of this attack", f"{report.empirical_accuracy:.4f}, on the rows it was fitted on"),
         ],
-        [
+        caveats=[
             *report.caveats,
             "The bounds hold for whoever sees these outputs, and no more than them.",
             "The assumption cannot be checked on data.",
@@ -157,17 +159,17 @@ def _attack(report: Any) -> _Findings:
     curve = list(zip(report.fpr_curve.tolist(), report.tpr_curve.tolist(), strict=True))
     label = "True positive rate of the attack against its false positive rate"
     return _Findings(
-        "Attack on membership",
-        f"{members} members and {others} others",
-        "stop" if beaten else "caution",
-        "Members are recognised better than by chance."
+        title="Attack on membership",
+        subject=f"{members} members and {others} others",
+        kind="stop" if beaten else "caution",
+        verdict="Members are recognised better than by chance."
         if beaten
         else "This attack is not better than chance.",
-        [*figures, (f"{report.confidence:g}", "coverage of each interval")],
-        [("members", str(members)), ("others", str(others))],
-        ["Another attack may find more; this one is what was tried.", *_CAVEATS[1:]],
-        _style.trade_off_chart([("", curve)], label=label),
-        [("false positives, at most", "found", "recognised", "interval"), *rows],
+        figures=[*figures, (f"{report.confidence:g}", "coverage of each interval")],
+        facts=[("members", str(members)), ("others", str(others))],
+        caveats=["Another attack may find more; this one is what was tried.", *_CAVEATS[1:]],
+        chart=_style.trade_off_chart([("", curve)], label=label),
+        table=[("false positives, at most", "found", "recognised", "interval"), *rows],
     )
 
 

@@ -397,4 +397,12 @@ def _read(source: object) -> _Subject:
         if isinstance(value, PrivacyLedger)
     )
     problems = [(paths.get(path, path), why) for path, why in found.problems]
-    return _Subject(found.total, "model", name, parts, list(ledgers), rows, problems)
+    return _Subject(
+        guarantee=found.total,
+        kind="model",
+        name=name,
+        parts=parts,
+        ledgers=list(ledgers),
+        steps=rows,
+        problems=problems,
+    )

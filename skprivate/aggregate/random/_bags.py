@@ -103,15 +103,15 @@ class BagSums:
     ) -> RandomBags:
         """Report released sums as random bags."""
         return RandomBags(
-            self.members,
-            self.sizes,
-            released.sums,
-            self.n_samples,
-            label_release,
-            released.noise_variance,
-            classes,
-            guarantee,
-            released.label_bounds,
+            members=self.members,
+            sizes=self.sizes,
+            label_sums=released.sums,
+            n_samples=self.n_samples,
+            label_release=label_release,
+            noise_variance=released.noise_variance,
+            classes=classes,
+            guarantee=guarantee,
+            label_bounds=released.label_bounds,
         )
 
     def add_up(

@@ -189,7 +189,10 @@ def fit_likelihood(
     n_updates = _PENALTY_UPDATES if alpha is None and loss != "easyllp" else 2
     with steps("likelihood", n_outputs * n_updates) as step:
         fits = [
-            _fit_output(bags, X, k, loss, alpha, tol, max_iter, n_updates, step) for k in range(n_outputs)
+            _fit_output(
+                bags, X, k, loss=loss, alpha=alpha, tol=tol, max_iter=max_iter, n_updates=n_updates, step=step
+            )
+            for k in range(n_outputs)
         ]
     return LinearFit(
         np.stack([fit[0][:-1] for fit in fits]),

@@ -210,13 +210,15 @@ def report_groups(
 ) -> CuratedBags:
     """Report the stacked sums of coded groups as curated bags."""
     return CuratedBags(
-        coded.columns,
-        coded.bags(sums, [noise_variance] * len(coded.tables)),
-        coded.n_rows,
-        columns.classes,
-        None,
-        None if columns.classes is not None else one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
-        guarantee,
+        columns=coded.columns,
+        tables=coded.bags(sums, [noise_variance] * len(coded.tables)),
+        n_samples=coded.n_rows,
+        classes=columns.classes,
+        square_sum=None,
+        label_bounds=None
+        if columns.classes is not None
+        else one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
+        guarantee=guarantee,
     )
 
 

@@ -235,7 +235,15 @@ def bags_from_sql(
         if epsilon is not None:  # before the database converts what does not fit
             _release_frames.check_largest_sum(bounds, n_rows)
         n_cuts = default_bins(n_rows) if n_bins is None else n_bins
-        edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
+        edges = _edges(
+            connection,
+            table,
+            names,
+            types=types,
+            categorical_features=categorical_features,
+            n_bins=n_cuts,
+            bin_edges=bin_edges,
+        )
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
         added = _contributions(label, types[label], known, bounds)

@@ -106,13 +106,13 @@ class Membership:
     ) -> CuratedBags:
         """Report released sums as curated bags."""
         return CuratedBags(
-            self.columns,
-            self.tables(released.sums, released.noise_variance),
-            self.n_samples,
-            classes,
-            released.square_sum,
-            released.label_bounds,
-            guarantee,
+            columns=self.columns,
+            tables=self.tables(released.sums, released.noise_variance),
+            n_samples=self.n_samples,
+            classes=classes,
+            square_sum=released.square_sum,
+            label_bounds=released.label_bounds,
+            guarantee=guarantee,
         )
 
     def tables(self, sums: FloatArray, noise_variance: Any) -> tuple[BagTable, ...]:

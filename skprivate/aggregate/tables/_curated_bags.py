@@ -429,13 +429,13 @@ class CuratedBags(Versioned):
         _refuse_exact_sums(promise, parts)
         bounds = bounds_of_outputs(label_bounds, len(found.used))
         return cls(
-            coded.columns,
-            parts,
-            coded.n_rows,
-            found.classes,
-            as_floats(square_sum),
-            None if bounds is None else as_floats(label_bounds),
-            promise,
+            columns=coded.columns,
+            tables=parts,
+            n_samples=coded.n_rows,
+            classes=found.classes,
+            square_sum=as_floats(square_sum),
+            label_bounds=None if bounds is None else as_floats(label_bounds),
+            guarantee=promise,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -154,15 +154,15 @@ def attack_report(
     auc = roc_auc(values, member)
     right = None if threshold is None else int(((values > threshold) == member).sum())
     return AttackReport(
-        n_in,
-        n_out,
-        auc,
-        auc_interval(auc, n_in, n_out, confidence),
-        float(0.5 * (1.0 + np.abs(tpr_curve - fpr_curve).max())),
-        tuple(rates),
-        confidence,
-        fpr_curve,
-        tpr_curve,
-        None if right is None else right / values.size,
-        None if right is None else clopper_pearson(right, values.size, confidence),
+        n_members=n_in,
+        n_nonmembers=n_out,
+        auc=auc,
+        auc_interval=auc_interval(auc, n_in, n_out, confidence),
+        best_accuracy=float(0.5 * (1.0 + np.abs(tpr_curve - fpr_curve).max())),
+        rates=tuple(rates),
+        confidence=confidence,
+        fpr_curve=fpr_curve,
+        tpr_curve=tpr_curve,
+        accuracy=None if right is None else right / values.size,
+        accuracy_interval=None if right is None else clopper_pearson(right, values.size, confidence),
     )

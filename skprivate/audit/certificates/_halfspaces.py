@@ -222,7 +222,16 @@ def fit_halfspaces(
     intercept = mean - float((weight @ features) @ masses) if masses.size else mean
     fitted = values[inverse]
     loss = float((s - fitted) @ (s - fitted) / n)
-    return HalfspaceFit(intercept, masses, directions, offsets, exponents, fitted, loss, min(lower, loss))
+    return HalfspaceFit(
+        intercept=intercept,
+        masses=masses,
+        directions=directions,
+        offsets=offsets,
+        exponents=exponents,
+        values=fitted,
+        loss=loss,
+        lower_bound=min(lower, loss),
+    )
 
 
 class _Bound:

@@ -253,7 +253,15 @@ def audit_estimator(
     >>> audit_estimator(GeometricCount(share=0.5), X, simulate=True, random_state=0).violated  # half the noise
     True
     """
-    _check_options(method, observable, distance, n_neighbours, n_runs, max_seconds, confidence)
+    _check_options(
+        method,
+        observable,
+        distance,
+        n_neighbours=n_neighbours,
+        n_runs=n_runs,
+        seconds=max_seconds,
+        confidence=confidence,
+    )
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
@@ -276,7 +284,16 @@ def audit_estimator(
     else:
         given = given or _built(estimator, data, _relation(claim, source), n_neighbours, rng)
         bound, p_value, evidence = audit_by_replay(
-            run, data, recording, given, claim, stated, own, 1.0 - sure, random_state is None, rng
+            run,
+            data,
+            recording,
+            neighbours=given,
+            claim=claim,
+            stated=stated,
+            own=own,
+            level=1.0 - sure,
+            secure=random_state is None,
+            rng=rng,
         )
     return EstimatorAudit(
         name=subject.name,

@@ -279,7 +279,15 @@ def find_violation(
         None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {})
     )
     target = Subject(estimator, statistic, simulate)
-    search = Search(target, given, distance, confidence, max_seconds, max_pairs, random_state)
+    search = Search(
+        subject=target,
+        given=given,
+        distance=distance,
+        confidence=confidence,
+        max_seconds=max_seconds,
+        max_pairs=max_pairs,
+        random_state=random_state,
+    )
     own = _neighbours.read_pairs(pairs or ())
     search.prepare(example, make_data, settings, own)
     return search.go(own)
@@ -334,7 +342,16 @@ class Search:
         if claim.unit == "row" and users and self.given["unit"] is None:
             claim = replace(claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
         several = has_target and labels is None and self._takes_several_outputs(candidates)
-        self.place = Surroundings(claim, example, labels, has_target, users, private, several, make_data)
+        self.place = Surroundings(
+            claim=claim,
+            example=example,
+            labels=labels,
+            has_target=has_target,
+            has_users=users,
+            has_private=private,
+            several_outputs=several,
+            make_data=make_data,
+        )
         self.metric = claim.adjacency == "metric"
         if not isinstance(settings, list):
             parameters = {**self.subject.parameters, **self.settings[0]}

@@ -156,7 +156,14 @@ class CountDraws:
         options = {"own": own, "most_keys": most_keys, "threshold": limit}
         norm_of = "l2" if noise == "gaussian" else "l1"
         draw = Draw(
-            "threshold_counts", numbers, sensitivity, norm_of, events, step, options, keys=tuple(keys)
+            kind="threshold_counts",
+            statistic=numbers,
+            sensitivity=sensitivity,
+            norm=norm_of,
+            events=events,
+            step=step,
+            options=options,
+            keys=tuple(keys),
         )
         scale = _samplers.drawable(lattice.scale)
         least = math.ceil(limit * Fraction(2) ** lattice.shift)  # in points: a float64 would be rounded

@@ -248,7 +248,16 @@ class Draws(MetricDraws, CountDraws):
         def categories() -> list[int]:
             return [self._choose(choose, costs, rate, multiplicity)[0]]
 
-        draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options, categories)
+        draw = Draw(
+            kind="select",
+            statistic=np.asarray(scores),
+            sensitivity=sensitivity,
+            norm="linf",
+            events={event: 1},
+            step=None,
+            options=options,
+            categories=categories,
+        )
 
         def sample(_: NDArray[Any]) -> Any:
             category, member = self._choose(choose, costs, rate, multiplicity)
@@ -314,14 +323,14 @@ class Draws(MetricDraws, CountDraws):
             ]
 
         draw = Draw(
-            "select_parts",
-            np.concatenate(list(scores)),
-            sensitivity,
-            "parts",
-            {BoundedRangeEvent(epsilon): 1},
-            None,
-            options,
-            lambda: [category for category, _ in chosen()],
+            kind="select_parts",
+            statistic=np.concatenate(list(scores)),
+            sensitivity=sensitivity,
+            norm="parts",
+            events={BoundedRangeEvent(epsilon): 1},
+            step=None,
+            options=options,
+            categories=lambda: [category for category, _ in chosen()],
         )
         result: list[Any] = self._perform(
             draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())]

@@ -357,7 +357,16 @@ class MetricDraws:
 
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
         drawn: FloatArray = self._perform(
-            Draw("k_norm", array, 1.0, "unit", events, None, {"norm": norm}), sample
+            Draw(
+                kind="k_norm",
+                statistic=array,
+                sensitivity=1.0,
+                norm="unit",
+                events=events,
+                step=None,
+                options={"norm": norm},
+            ),
+            sample,
         )
         return drawn
 
@@ -423,7 +432,18 @@ class MetricDraws:
 
         events: dict[PrivacyEvent, int] = {BoundedRangeEvent(epsilon): 1}
         options = {"norm": norm, "points": net, "bounds": (lower, upper)}
-        chosen: IntArray = self._perform(Draw("nearest", array, 1.0, "unit", events, None, options), sample)
+        chosen: IntArray = self._perform(
+            Draw(
+                kind="nearest",
+                statistic=array,
+                sensitivity=1.0,
+                norm="unit",
+                events=events,
+                step=None,
+                options=options,
+            ),
+            sample,
+        )
         return chosen
 
     def channel(
@@ -482,7 +502,18 @@ class MetricDraws:
         cost = min(max(cost, float(np.finfo(float).tiny)), epsilon)
         events: dict[PrivacyEvent, int] = {PureEvent(cost, "channel"): 1}
         public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
-        chosen: IntArray = self._perform(Draw("channel", index, 1.0, "unit", events, None, public), sample)
+        chosen: IntArray = self._perform(
+            Draw(
+                kind="channel",
+                statistic=index,
+                sensitivity=1.0,
+                norm="unit",
+                events=events,
+                step=None,
+                options=public,
+            ),
+            sample,
+        )
         return chosen
 
     def flow_laplace(
@@ -553,7 +584,15 @@ class MetricDraws:
             return total
 
         options = {"stars": tuple(Fraction(star) for star in stars)} if stars else {}
-        draw = Draw("flow_laplace", array, sensitivity, "flow", events, 1.0, options)
+        draw = Draw(
+            kind="flow_laplace",
+            statistic=array,
+            sensitivity=sensitivity,
+            norm="flow",
+            events=events,
+            step=1.0,
+            options=options,
+        )
         noisy: IntArray = self._perform(draw, sample)
         return noisy
 

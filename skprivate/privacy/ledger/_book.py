@@ -310,7 +310,14 @@ class Book:
         with self.transaction(write=True) as (journal, state):
             require_noise(state.terms, self.store.path, label, simulated=content["simulated"])
             account, cost, text = _counted(
-                state, label, own, unit, adjacency, content["events"], adaptive, diameter
+                state,
+                label,
+                own,
+                unit=unit,
+                adjacency=adjacency,
+                events=content["events"],
+                adaptive=adaptive,
+                diameter=diameter,
             )
             # Only the parts that it sees are charged, where that is enough.
             if not (
@@ -338,7 +345,16 @@ class Book:
             old = state.open_entry(entry)
             if old.label == RESERVATION and not old.events:
                 raise ValueError(must_be("entry", "the number of a release", entry, "It is a reservation."))
-            _, cost, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, diameter)
+            _, cost, _ = _counted(
+                state,
+                old.label,
+                own,
+                unit=old.unit,
+                adjacency=old.adjacency,
+                events=events,
+                adaptive=adaptive,
+                diameter=diameter,
+            )
             if not close:
                 if (
                     old.own_epsilon > own.epsilon

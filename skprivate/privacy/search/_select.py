@@ -67,7 +67,13 @@ def select_repeatedly(
 
     public = {"plans": search.plans, "repetitions": search.repetitions}
     draw = Draw(
-        "repetitions", np.zeros(0, dtype=np.int64), 0, "l1", count_events(search.events), None, public
+        kind="repetitions",
+        statistic=np.zeros(0, dtype=np.int64),
+        sensitivity=0,
+        norm="l1",
+        events=count_events(search.events),
+        step=None,
+        options=public,
     )
     best: Selected | None = None
     for candidate in release._perform(draw, sample):
