@@ -43,7 +43,7 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._sgd import BaseUserLevelSGD, CheckedRows, by_user, labels, read_rows
-from skprivate.user_level.descent._rules import UNSETTLED_LEVEL, ClassCounts, given_weights
+from skprivate.user_level.descent._rules import ClassCounts, given_weights
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
@@ -86,7 +86,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
         the inverse of a private count, for 3 % of the budget: for rare classes whose members should be found. By
-        default two classes are counted at that price where noise is loud, and the fit starts from a rare one's share.
+        default a part of the budget is for the rates of the classes, which the mean probabilities have in the end.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
         keep their units. By default √n_features.
@@ -320,9 +320,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            level = 0.0 if terms.n_users is None else terms.level(terms.n_users, self.n_features_in_ + 1)
-            learnt = self.fit_intercept and self.loss == "log_loss" and not self._as_given()
-            if n_classes > 2 or level <= UNSETTLED_LEVEL or not learnt:
+            # A given radius bounds the intercept, too.
+            if not self.fit_intercept or self.loss != "log_loss" or self.radius is not None:
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

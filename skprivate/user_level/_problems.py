@@ -372,6 +372,11 @@ class _Parts(UserProblem):
         first, second = (part.contribution_sum(w, radius) for _, part in self.parts)
         return exact_sum(iter((first[:, None], second[:, None])))
 
+    def chance_sum(self, w: FloatArray) -> npt.NDArray[Any]:
+        """Sum the users' mean chances."""
+        first, second = (part.chance_sum(w) for _, part in self.parts)  # type: ignore[attr-defined]
+        return exact_sum(iter((first[:, None], second[:, None])))
+
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         norms = np.empty(self.groups.n_users)
         for numbers, part in self.parts:
@@ -409,8 +414,8 @@ class _LinearProblem(UserProblem):
         most = objective.max_norm
         self.weights = None if math.isinf(most) else most / np.maximum(self.norms * self.units, most)
 
-    def _slopes(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """Compute the derivative of each row's loss, one output after the other, and the rows in float64."""
+    def _scores(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Compute the scores of each row, one output after the other, and the rows in float64."""
         block = self.rows[rows].astype(np.float64)
         coef = w.reshape(self.objective.n_outputs, -1)
         bits = EXACT_BITS - 1 - ROW_BITS - coef.shape[1].bit_length()
@@ -418,11 +423,31 @@ class _LinearProblem(UserProblem):
         scores = np.ascontiguousarray((block @ np.rint(coef.T / step)).T)
         scores *= self.units[rows]
         scores *= step
+        return scores, block
+
+    def _slopes(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Compute the derivative of each row's loss, one output after the other, and the rows in float64."""
+        scores, block = self._scores(w, rows)
         target = np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
         slopes = self.objective.loss.derivative(scores, target)  # type: ignore[union-attr]
         if self.weights is not None:
             slopes *= self.weights[rows]
         return slopes, block
+
+    def chance_sum(self, w: FloatArray) -> npt.NDArray[Any]:
+        """Sum the users' mean chances of the classes, or of the second of two, in steps of 2⁻³⁰.
+
+        One user added or removed moves it by numbers that are not negative and have ℓ2 norm at most 2³⁰.
+        """
+        groups, total = self.groups, np.zeros(self.objective.n_outputs, dtype=np.int64)
+        for users, rows in groups.blocks():
+            scores, _ = self._scores(w, rows)
+            # A chance is the derivative for a row that is of another class.
+            other = np.full(scores.shape, -1.0 if len(scores) == 1 else 0.0)
+            chances = self.objective.loss.derivative(scores, other)  # type: ignore[union-attr]
+            means = groups.block_means(chances, users)
+            total += exact_sum(ball_contributions(means, 1.0, weights=groups.weights[users]))
+        return total
 
 
 class _RowProblem(_LinearProblem):
