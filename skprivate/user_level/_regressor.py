@@ -26,7 +26,7 @@ from skprivate.user_level.descent._moments import (
     n_moments,
     noise_is_negligible,
 )
-from skprivate.user_level.descent._rules import MOST_WHITENED
+from skprivate.user_level.descent._rules import MOST_WHITENED, Penalty
 
 #: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
@@ -240,7 +240,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
         rows, n_users = by_user(
-            checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=True
+            checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=user_ids is not None
         )
         del checked  # what is sorted is a copy
         n_features = self.n_features_in_
@@ -269,8 +269,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         loss: Any = self.loss
         if isinstance(loss, str):
             loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
+        objective = Objective(loss, n_features, 1, self.fit_intercept)
+        if record_level:
+            quiet = self._preconditioned(objective, terms, Penalty(given=self.alpha, record_ridge=1.0))
+            if quiet is not None:
+                return quiet
         return self._descent(
-            Objective(loss, n_features, 1, self.fit_intercept),
+            objective,
             terms,
             record_ridge=1.0 if record_level else 0.0,
             least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,

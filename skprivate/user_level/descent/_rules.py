@@ -51,7 +51,7 @@ FloatArray = npt.NDArray[np.float64]
 #: Share of the budget (in zCDP) for balanced weights, or where the number of users is private.
 SHARE = 0.03
 #: Wanted noise of a rate, and the shares of the budget between which it decides. Mean chances have half of them.
-RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE = 0.006, 0.005, 0.15
+RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE = 0.006, 0.005, 0.06
 #: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
 #: class.
 UNSETTLED_LEVEL, RARE = 0.006, 0.2
@@ -288,6 +288,25 @@ def _errors(
     reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
     part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_PART)
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Penalty:
+    """Strength of the ℓ2 penalty: ``given``, or (``record_ridge`` + ``clip_ridge``·c²)·d·ν² + ``user_ridge``/n with the
+    noise level ν and the clipping radius c in norms of a row.
+    """
+
+    given: float | None
+    record_ridge: float = 0.0
+    user_ridge: float = 0.0
+    clip_ridge: float = 0.0
+
+    def strength(self, n_users: float, level: float, clip: float, size: int) -> float:
+        """Return it for this noise level."""
+        if self.given is not None:
+            return self.given
+        noise = noise_penalty(self.clip_ridge, level, clip, size, size, flat=False)
+        return self.record_ridge * size * level**2 + noise + self.user_ridge / n_users
 
 
 #: First step in units of the projection radius, and its length where that is infinite.
