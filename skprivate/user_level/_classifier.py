@@ -290,9 +290,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
 
-    def _mechanism(
-        self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False
-    ) -> Any:
+    def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False) -> Any:
         n_features = self.n_features_in_
         loss: Any = self.loss
         if isinstance(loss, str):

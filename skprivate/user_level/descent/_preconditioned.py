@@ -34,7 +34,7 @@ from skprivate.user_level.descent._scaled_rows import (
     slope_sum,
     with_norms,
 )
-from skprivate.user_level.descent._second_moments import Gram, Moments
+from skprivate.user_level.descent._second_moments import WANTED_NOISE, Gram, Moments
 from skprivate.user_level.scaling._frame import Frame
 from skprivate.user_level.scaling._sample import sample_rows
 from skprivate.user_level.scaling._standardise import Standardisation
@@ -46,17 +46,17 @@ MOST_NOISE, MOST_NOISE_CLASSES = 0.35, 0.75
 #: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the range of the clip:
 #: in deviations of residuals, and in norms of a row for two classes. Clipped residuals of classes exaggerate effects.
 SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0), (0.7, 1.5)
-#: Least and most steps, steps for each unit of the moments' noise, and noise that needs no more of them.
-LEAST_STEPS, MOST_STEPS, STEPS_OF_NOISE, SMALL_NOISE = 2, 12, 80.0, 0.03
+#: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
+LEAST_STEPS, MOST_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Most that a step moves scores by, in deviations, and that released gradients steepen the Hessian by.
 MOST_MOVE, MOST_STEEP = 1.0, 4.0
 #: Range of the mean slope in deviations of residuals, its share of the budget, and its noise up to which it is released.
 SLOPE_RANGE, SLOPE_SHARE, SLOPE_NOISE = 6.0, 0.05, 0.02
-#: Noise of predictions from sums in the coordinates of the rows, over that in the metric of the moments, that is
-#: cheaper than their map; bits of the latter.
-CHEAPER, METRIC_BITS = 1.2, 12
+#: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
+#: of a diagonal and a full matrix.
+AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,22 +99,39 @@ class Steps:
 
 
 class Metric:
-    """Coordinates Wᵀz in which noise is drawn: W of integers, and the typical norm of a row there."""
+    """Coordinates Wᵀz in which noise is drawn, W of integers: the simplest that are as good as the best.
+
+    ``own`` is W, or its diagonal if that is all; ``typical`` is the typical norm of a row there.
+    """
 
     def __init__(self, gram: Gram) -> None:
         d = len(gram.metric)
-        self.plain = np.trace(gram.metric) * (1.0 / gram.values).sum() <= CHEAPER * d**2
-        if self.plain:
-            self.matrix: FloatArray = np.eye(d)
-        else:
-            root = gram.vectors / np.sqrt(gram.values)
-            self.matrix = np.rint(root * 2.0 ** (METRIC_BITS - math.frexp(float(np.abs(root).max()))[1]))
-        self.typical = math.sqrt(float(np.trace(self.matrix.T @ gram.metric @ self.matrix)))
+        diagonal = 1.0 / np.sqrt(np.diag(gram.metric))
+        root = gram.vectors / np.sqrt(gram.values)
+        for own in (np.ones(d), _integers(diagonal, DIAGONAL_BITS), _integers(root, METRIC_BITS)):
+            self.own: FloatArray = own
+            self.matrix = np.diag(own) if own.ndim == 1 else own
+            inner = self.matrix.T @ gram.metric @ self.matrix
+            if np.trace(inner) * np.trace(np.linalg.pinv(inner)) <= AS_GOOD * d**2:
+                break
+        self.typical = math.sqrt(float(np.trace(inner)))
         self.back = np.linalg.pinv(self.matrix.T)
+
+    def sized(self, rows: Partitions) -> Partitions:
+        """Find the norms of rows in these coordinates; those in their own are known."""
+        if self.own.ndim == 1 and (self.own == 1.0).all():
+            return rows
+        return rows.map(partial(with_norms, matrix=self.own)).persisted()
 
     def mapped(self, total: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Map an exact sum, exactly."""
-        return total if self.plain else self.matrix.T.astype(np.int64).astype(object) @ total.astype(object)
+        return np.asarray(self.matrix.T.astype(np.int64).astype(object) @ total.astype(object))
+
+
+def _integers(matrix: FloatArray, bits: int) -> FloatArray:
+    """Round to integers below 2ᵇⁱᵗˢ, none of a diagonal to 0."""
+    whole = np.rint(matrix * 2.0 ** (bits - math.frexp(float(np.abs(matrix).max()))[1]))
+    return np.maximum(whole, 1.0) if matrix.ndim == 1 else whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +186,7 @@ class PreconditionedDescent(Mechanism):
         """Number of steps."""
         if self.given_steps is not None:
             return self.given_steps
-        more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - SMALL_NOISE))
+        more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - WANTED_NOISE))
         return min(MOST_STEPS, LEAST_STEPS + more) + self.classes
 
     @property
@@ -228,8 +245,7 @@ class PreconditionedDescent(Mechanism):
             ridge=alpha * self._weights(frame),
             unit=row_unit(frame),
         )
-        sized = rows if metric.plain else rows.map(partial(with_norms, matrix=metric.matrix)).persisted()
-        iterates = path.walk(sized, start, self.steps, release)
+        iterates = path.walk(metric.sized(rows), start, self.steps, release)
         coef = np.mean(iterates[-self.steps.averaged :], axis=0)
         if self._slope_share:
             coef[-1] -= self._mean_slope(rows, coef, deviation, path.loss, release) / path.hessian(coef)[1]

@@ -22,8 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Bits of the entries of a row, of its factor in a sum, and of the largest factor.
 ROW_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
-#: Rows of a block in a product, and numbers of a block that is scaled.
-BLOCK_ROWS, BLOCK_NUMBERS = 2**13, 2**15
+#: Most rows of a block in a product, and numbers of a block that fit into the cache, there and where rows are scaled.
+BLOCK_ROWS, PRODUCT_NUMBERS, BLOCK_NUMBERS = 2**13, 2**17, 2**15
 #: Largest norm of a row, in roots of its length: without noise there is no other bound.
 MOST_NORM = 64.0
 #: Norms and quotients err by less than this.
@@ -49,10 +49,15 @@ class ScaledRows:
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield slices of rows, and their integers."""
-        yield slice(0), np.empty((0, self.whole.shape[1]))  # of nobody, too
-        for first in range(0, len(self), BLOCK_ROWS):
-            rows = slice(first, min(first + BLOCK_ROWS, len(self)))
+        for rows in self.slices():
             yield rows, self.whole[rows].astype(np.float64)
+
+    def slices(self) -> Iterator[slice]:
+        """Yield slices of rows whose integers fit into the cache."""
+        yield slice(0)  # of nobody, too
+        count = min(BLOCK_ROWS, max(1, PRODUCT_NUMBERS // self.whole.shape[1]))
+        for first in range(0, len(self), count):
+            yield slice(first, min(first + count, len(self)))
 
     def scores(self, coef: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Yield slices of rows, their integers, and their exact scores."""
@@ -123,13 +128,13 @@ def moment_sum(rows: ScaledRows, most_target: float) -> npt.NDArray[Any]:
     limit = math.floor(most_target / rows.unit)
 
     def products() -> Iterator[npt.NDArray[Any]]:
-        for own, z in rows.blocks():
-            shares = rows.shares[own]
+        for own in rows.slices():
+            shares, y = rows.shares[own], rows.y[own]
             far = np.flatnonzero(shares < 1.0)
-            v = np.empty((len(z), z.shape[1] + 1))
-            v[:, :-1] = z
-            v[far, :-1] = np.trunc(z[far] * shares[far, None])
-            v[:, -1] = np.clip(np.nan_to_num(np.rint(rows.y[own] * shares / rows.unit)), -limit, limit)
+            v = np.empty((len(y), rows.whole.shape[1] + 1))
+            v[:, :-1] = rows.whole[own]
+            v[far, :-1] = np.trunc(v[far, :-1] * shares[far, None])
+            v[:, -1] = np.fmax(np.fmin(np.rint(y * shares / rows.unit), limit), -limit)
             yield (v.T @ v)[..., None]
 
     return exact_sum(products(), bound=2**52)
@@ -142,19 +147,23 @@ def largest_moment(frame: Frame, radius: float, most_target: float) -> float:
 
 
 def with_norms(rows: ScaledRows, matrix: FloatArray) -> ScaledRows:
-    """Replace norms by those of Wᵀz, for a matrix W of integers."""
+    """Replace norms by those of Wᵀz, for a matrix W of integers, or a diagonal one below 2⁷."""
     norms = np.empty(len(rows))
     for own, z in rows.blocks():
-        mapped = (z @ matrix).T  # exact
-        squares = np.zeros(len(z))
-        for each in mapped:
-            squares += each * each
+        if matrix.ndim == 1:
+            squares = np.square(z, out=z) @ np.square(matrix)  # at most 2⁵²: exact
+        else:
+            squares = np.zeros(len(z))
+            for each in (z @ matrix).T:  # exact products
+                squares += each * each
         norms[own] = np.sqrt(squares) * (1.0 + MARGIN)
     return replace(rows, norms=norms)
 
 
 @np.errstate(all="ignore")
-def gradient_sum(rows: ScaledRows, coef: FloatArray, loss: Any, radius: float, steps: float) -> npt.NDArray[Any]:
+def gradient_sum(
+    rows: ScaledRows, coef: FloatArray, loss: Any, radius: float, steps: float
+) -> npt.NDArray[Any]:
     """Sum integer multiples k of rows: gradients over max(norm, ``radius``), in parts of 1/``steps``.
 
     With the norms N of `with_norms`, |k|·N is at most ``steps``.
@@ -179,6 +188,6 @@ def slope_sum(rows: ScaledRows, coef: FloatArray, loss: Any, most: float) -> npt
     def sums() -> Iterator[npt.NDArray[Any]]:
         for own, _, scores in rows.scores(coef):
             slopes = loss.derivative(scores[None], rows.y[None, own]) / most
-            yield np.trunc(np.clip(np.nan_to_num(slopes), -1.0, 1.0) * 2.0**CONTRIBUTION_BITS)
+            yield np.trunc(np.fmax(np.fmin(slopes, 1.0), -1.0) * 2.0**CONTRIBUTION_BITS)
 
     return exact_sum(sums(), bound=2**CONTRIBUTION_BITS)

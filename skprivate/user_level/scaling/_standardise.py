@@ -312,7 +312,9 @@ class Standardisation:
         power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
         most = PREDICTION_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
-        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(max(share * (self.all_users or n_users), 1.0))
+        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(
+            max(share * (self.all_users or n_users), 1.0)
+        )
         return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
