@@ -147,8 +147,8 @@ class Descent(DescentRules):
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
             coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
         if counts is not None:
-            own = coef if matrix is None else np.linalg.solve(matrix, coef.T).T
-            coef[:, -1] += self._shifts(gradients, own.ravel(), counts, release)
+            own = coef if matrix is None else np.asarray(np.linalg.solve(matrix, coef.T).T)
+            coef[:, -1] += self._shifts(gradients, np.asarray(own.ravel()), counts, release)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(

@@ -43,16 +43,17 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Noise of second moments up to which steps are preconditioned, without and with a bound of slopes.
 MOST_NOISE, MOST_NOISE_CLASSES = 0.35, 0.75
-#: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the range of the clip:
-#: in deviations of residuals, and in norms of a row for two classes. Clipped residuals of classes exaggerate effects.
-SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0), (0.7, 1.5)
+#: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the clip's range: in
+#: deviations of residuals, the last where noise is far below that, and in norms of a row for two classes, whose effects
+#: clipped residuals exaggerate.
+SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0, 64.0), (0.7, 1.5)
 #: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
 LEAST_STEPS, MOST_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Most that a step moves scores by, in deviations, and that released gradients steepen the Hessian by.
 MOST_MOVE, MOST_STEEP = 1.0, 4.0
-#: Range of the mean slope in deviations of residuals, its share of the budget, and its noise up to which it is released.
+#: Range of the mean slope in deviations of residuals, its share of the budget, and noise up to which it is released.
 SLOPE_RANGE, SLOPE_SHARE, SLOPE_NOISE = 6.0, 0.05, 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
 #: of a diagonal and a full matrix.
@@ -248,7 +249,7 @@ class PreconditionedDescent(Mechanism):
         iterates = path.walk(metric.sized(rows), start, self.steps, release)
         coef = np.mean(iterates[-self.steps.averaged :], axis=0)
         if self._slope_share:
-            coef[-1] -= self._mean_slope(rows, coef, deviation, path.loss, release) / path.hessian(coef)[1]
+            coef[-1] -= self._mean_slope(rows, coef, path, deviation, release) / path.hessian(coef)[1]
         return LinearResult(
             frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
             self._n,
@@ -264,8 +265,8 @@ class PreconditionedDescent(Mechanism):
         """Return the clip of residuals: as wide as noise is a part of the sampling error."""
         multiplier = self.split.multiplier / math.sqrt(1.0 - self.moments.share)
         wide = SCORE_NOISE * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
-        low, high = CLIPS
-        clip = min(max(wide, low), high) * deviation
+        low, high, highest = CLIPS
+        clip = min(max(wide, low), max(high, min(wide / high, highest))) * deviation
         return min(max(clip, CLIPS_CLASSES[0]), CLIPS_CLASSES[1]) if self.classes else clip
 
     def _loss(self, frame: Frame) -> Any:
@@ -290,12 +291,12 @@ class PreconditionedDescent(Mechanism):
         return weights
 
     def _mean_slope(
-        self, rows: Partitions, coef: FloatArray, deviation: float, loss: Any, release: Any
+        self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any
     ) -> float:
         """Release the mean of the clipped derivatives."""
-        most = 1.0 if self.classes else SLOPE_RANGE * deviation
+        most = 1.0 if self.classes else max(SLOPE_RANGE * deviation, path.clip)
         noisy = release.gaussian(
-            rows.sum(partial(slope_sum, coef=coef, loss=loss, most=most)),
+            rows.sum(partial(slope_sum, coef=coef, loss=path.loss, most=most)),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,
             noise_multiplier=self._slope_multiplier,
             step=CONTRIBUTION_STEP,

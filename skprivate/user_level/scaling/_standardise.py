@@ -226,9 +226,9 @@ class Standardisation:
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
         factor = row_bound_factor(factor, level)
         rare = scales == 0.0
-        seem = np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE
-        # Second moments need the same unit for all columns, and rows enough for them show it.
-        if seem and not (self.all_users and self.features.decides_all(n_users)):  # type: ignore[union-attr]
+        # Second moments need one unit for all columns.
+        least = scales.max() if self.all_users is None else scales[scales > 0.0].min(initial=math.inf)
+        if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= least <= scales.max() <= MOST_SCALE:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
