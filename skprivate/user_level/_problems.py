@@ -561,27 +561,6 @@ def integer_rows(data: UserData, constant: bool) -> tuple[npt.NDArray[np.int16],
     return result, units, norms
 
 
-def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_intercept: bool) -> FloatArray:
-    """Compute each user's mean zzᵀ (its upper triangle, row by row) and zy, with z = (x, 1) if an intercept is fitted.
-
-    The result has shape (d (d + 3) / 2, n_users).
-    """
-    n_features = X.shape[1]
-    d = n_features + fit_intercept
-    moments = np.empty((d * (d + 3) // 2, groups.n_users))
-    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-        for users, rows in groups.blocks():
-            block = np.ones((d + 1, rows.stop - rows.start))
-            block[:n_features] = groups.sorted_rows(X, rows).T
-            block[d] = groups.sorted_rows(y, rows)
-            first = 0
-            for i in range(d):  # zᵢ times zᵢ … z_d
-                moments[first : first + d - i, users] = groups.block_means(block[i:d] * block[i], users)
-                first += d - i
-            moments[first:, users] = groups.block_means(block[:d] * block[d], users)
-    return moments
-
-
 class _CustomProblem(UserProblem):
     """A custom loss through its per-row gradients, block by block."""
 

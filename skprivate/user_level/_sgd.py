@@ -191,7 +191,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
-            assumptions=self._assumptions(),
+            assumptions=(*self._assumptions(), *getattr(mechanism, "assumptions", ())),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)

@@ -132,7 +132,7 @@ def mechanism(model, n, d=3):
 def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(kind, adjacency):
     X, y, labels = rows(0, 40)
     target = labels if kind == "classes" else y
-    model = MODELS[kind].set_params(epsilon=1e4, adjacency=adjacency, n_users=40, random_state=0)
+    model = MODELS[kind].set_params(epsilon=3e3, adjacency=adjacency, n_users=40, random_state=0)
     assert isinstance(mechanism(model, 40), PreconditionedDescent)
     far = np.array([[-1.0, 1.0, 1.0], [1e3, -1e3, 1e3], [3.0, 3.0, -3.0]])
     others = [(np.concatenate([row[None], X[1:]]), np.r_[end, target[1:]]) for row in far for end in (0, 1)]
@@ -200,11 +200,12 @@ def test_the_simplest_metric_that_is_as_good_is_taken():
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_without_noise_the_result_is_that_of_the_loss(kind):
+def test_with_little_noise_the_result_is_that_of_the_loss(kind):
     X, y, labels = rows(2, 3000)
     y[::50] += 30.0
-    model = MODELS[kind].set_params(epsilon=1e5, adjacency="replace-one", n_users=None, random_state=0)
+    model = MODELS[kind].set_params(epsilon=100.0, adjacency="replace-one", n_users=None, random_state=0)
     target = labels if kind == "classes" else y
+    assert isinstance(mechanism(model, 3000), PreconditionedDescent)
     model.fit(X, target)
     if kind == "classes":
         plain = LogisticRegression(C=np.inf).fit(X, labels)
@@ -216,8 +217,8 @@ def test_without_noise_the_result_is_that_of_the_loss(kind):
     else:
         plain = LinearRegression(fit_intercept=kind == "squared").fit(X, y)
     if plain is not None:
-        assert np.ravel(model.coef_) == pytest.approx(np.ravel(plain.coef_), abs=0.02)
-        assert np.ravel(model.intercept_) == pytest.approx(np.ravel(plain.intercept_), abs=0.05)
+        assert np.ravel(model.coef_) == pytest.approx(np.ravel(plain.coef_), abs=0.05)
+        assert np.ravel(model.intercept_) == pytest.approx(np.ravel(plain.intercept_), abs=0.15)
 
 
 def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
@@ -296,6 +297,6 @@ def test_an_exchanged_row_of_a_sample_is_the_only_one():
 def test_huber_is_near_scikit_learn():
     X, y, _ = rows(6, 4000)
     y[::10] += 50.0
-    model = UserLevelSGDRegressor(100.0, loss="huber", random_state=0).fit(X, y)
+    model = UserLevelSGDRegressor(30.0, loss="huber", random_state=0).fit(X, y)
     there = HuberRegressor(alpha=0.0).fit(X, y)
     assert model.coef_ == pytest.approx(there.coef_, abs=0.1)

@@ -41,12 +41,13 @@ from skprivate.user_level.scaling._standardise import Standardisation
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Noise of second moments up to which steps are preconditioned, without and with a bound of slopes.
-MOST_NOISE, MOST_NOISE_CLASSES = 0.35, 0.75
+#: Noise of second moments up to which steps are preconditioned, without and with a bound of slopes. A clip by the rule
+#: below beyond which there is hardly any noise: then more steps of the plain descent go on to the minimum.
+MOST_NOISE, MOST_NOISE_CLASSES, MOST_WIDE = 0.35, 0.75, 128.0
 #: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the clip's range: in
-#: deviations of residuals, the last where noise is far below that, and in norms of a row for two classes, whose effects
-#: clipped residuals exaggerate.
-SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0, 64.0), (0.7, 1.5)
+#: deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals exaggerate. It ends
+#: farther out where noise is below the first by more than the last.
+SCORE_NOISE, CLIPS, CLIPS_CLASSES, FAR = 0.6, (0.8, 8.0), (0.7, 1.5), 8.0
 #: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
 LEAST_STEPS, MOST_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
 #: Share of the steps' budget for those that are not averaged, over their part.
@@ -154,6 +155,11 @@ class PreconditionedDescent(Mechanism):
         return self.objective.n_coef
 
     @property
+    def standardisation(self) -> Standardisation:
+        """Search of the map."""
+        return self.scaling.search
+
+    @property
     def classes(self) -> bool:
         """True if targets are two classes."""
         return isinstance(self.objective.loss, LogisticLoss)
@@ -162,6 +168,12 @@ class PreconditionedDescent(Mechanism):
     def _n(self) -> float:
         assert self.terms.n_users is not None
         return float(self.terms.n_users)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee states: a sample at public places is one of rows in public order."""
+        sampled = self.scaling.n_sample < self.scaling.n_rows
+        return ("the order of the rows is public",) if sampled else ()
 
     @cached_property
     def split(self) -> BudgetSplit:
@@ -179,8 +191,9 @@ class PreconditionedDescent(Mechanism):
 
     @property
     def quiet(self) -> bool:
-        """True if second moments are good for a metric, from public numbers."""
-        return self.moments.noise <= (MOST_NOISE_CLASSES if self.classes else MOST_NOISE)
+        """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
+        most = MOST_NOISE_CLASSES if self.classes else MOST_NOISE
+        return self.moments.noise <= most and self._wide <= MOST_WIDE
 
     @property
     def n_steps(self) -> int:
@@ -189,6 +202,12 @@ class PreconditionedDescent(Mechanism):
             return self.given_steps
         more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - WANTED_NOISE))
         return min(MOST_STEPS, LEAST_STEPS + more) + self.classes
+
+    @property
+    def _wide(self) -> float:
+        """Clip, in deviations of residuals, at which noise is `SCORE_NOISE` of the sampling error."""
+        multiplier = self.split.multiplier / math.sqrt(1.0 - self.moments.share)
+        return SCORE_NOISE * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
 
     @property
     def steps(self) -> Steps:
@@ -263,11 +282,9 @@ class PreconditionedDescent(Mechanism):
 
     def _clip(self, deviation: float) -> float:
         """Return the clip of residuals: as wide as noise is a part of the sampling error."""
-        multiplier = self.split.multiplier / math.sqrt(1.0 - self.moments.share)
-        wide = SCORE_NOISE * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
-        low, high, highest = CLIPS
-        clip = min(max(wide, low), max(high, min(wide / high, highest))) * deviation
-        return min(max(clip, CLIPS_CLASSES[0]), CLIPS_CLASSES[1]) if self.classes else clip
+        low, high = CLIPS_CLASSES if self.classes else CLIPS
+        unit = 1.0 if self.classes else deviation
+        return min(max(self._wide * deviation / unit, low), max(high, self._wide / FAR)) * unit
 
     def _loss(self, frame: Frame) -> Any:
         loss = self.objective.loss
@@ -342,12 +359,12 @@ class _Path:
                 step=1.0 / whole,
             )
             slope = self.metric.back @ np.asarray(noisy, dtype=np.float64) * (radius / n) + self.ridge * coef
-            hessian = self.hessian(coef)[0]
+            hessian = self.hessian(coef)[0] + np.diag(self.ridge)
             if len(iterates) == 1 and before is not None:
                 noise = terms.sum_sensitivity * multiplier * radius / n
                 steep = self._secant(hessian, coef - before[0], slope - before[1], noise)
             before = coef, slope
-            move = np.linalg.solve(steep * hessian + np.diag(self.ridge), slope)
+            move = np.linalg.solve(steep * hessian, slope)
             length = math.sqrt(max(float(move @ self.gram.metric @ move), 0.0))
             coef = coef - move * min(1.0, MOST_MOVE / max(length, MOST_MOVE))
             iterates.append(coef)
@@ -357,7 +374,7 @@ class _Path:
         """Compare the change of released gradients with the Hessian's: longer rows than those of the moments are
         steeper.
         """
-        expected = float(move @ (hessian @ move + self.ridge * move))
+        expected = float(move @ hessian @ move)
         doubt = 2.0 * noise * float(np.linalg.norm(self.metric.back.T @ move))
         return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_STEEP)
 

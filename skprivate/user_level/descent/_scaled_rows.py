@@ -20,7 +20,7 @@ from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Bits of the entries of a row, of its factor in a sum, and of the largest factor.
+#: Bits of the entries of a row, of the factor of a clipped one of typical norm, and of the largest factor.
 ROW_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
 #: Most rows of a block in a product, and numbers of a block that fit into the cache, there and where rows are scaled.
 BLOCK_ROWS, PRODUCT_NUMBERS, BLOCK_NUMBERS = 2**13, 2**17, 2**15
@@ -166,14 +166,15 @@ def gradient_sum(
 ) -> npt.NDArray[Any]:
     """Sum integer multiples k of rows: gradients over max(norm, ``radius``), in parts of 1/``steps``.
 
-    With the norms N of `with_norms`, |k|·N is at most ``steps``.
+    With the norms N of `with_norms`, |k|·N is at most ``steps``: rounding moves it by N/2.
     """
     least, whole = radius / rows.unit, (1.0 - MARGIN) * steps
 
     def sums() -> Iterator[npt.NDArray[Any]]:
         for own, z, scores in rows.scores(coef):
-            slopes = loss.derivative(scores[None], rows.y[None, own])[0]
-            factors = np.trunc(slopes * (whole / np.maximum(np.abs(slopes) * rows.norms[own], least)))
+            slopes, norms = loss.derivative(scores[None], rows.y[None, own])[0], rows.norms[own]
+            most = np.maximum(whole - 0.5 * norms, 0.0)
+            factors = np.rint(slopes * (most / np.maximum(np.abs(slopes) * norms, least)))
             factors[~np.isfinite(factors)] = 0.0
             np.clip(factors, -(2.0**MOST_FACTOR_BITS), 2.0**MOST_FACTOR_BITS, out=factors)
             yield (factors @ z)[:, None]

@@ -140,7 +140,7 @@ class Gram:
         coef = np.linalg.solve(self.metric, self.cross)
         left = self.target - 2.0 * coef @ self.cross + coef @ self.moments @ coef
         least = max(LEAST_LEFT * self.target, LEAST_PART)
-        return coef, math.sqrt(min(max(float(left), least), max(self.target, least)))
+        return np.asarray(coef), math.sqrt(min(max(float(left), least), max(self.target, least)))
 
     @property
     def _covariance(self) -> FloatArray:
