@@ -67,7 +67,7 @@ def test_without_users_the_unit_is_a_row(model):
 
 
 def test_solvers_agree():
-    X, y, users, w = regression(n_users=50_000, m=1)
+    X, y, _, w = regression(n_users=50_000, m=1)
     for solver in ("auto", "sgd"):
         model = UserLevelSGDRegressor(3.0, solver=solver, random_state=0).fit(X, y)
         np.testing.assert_allclose(model.coef_, w, atol=0.1, err_msg=solver)

@@ -63,7 +63,7 @@ def test_rates_are_right_and_cost_two_sums():
     rng = public_generator(1)
     X = rng.normal(size=(4000, 5))
     y = (rng.random(4000) < expit(X[:, 0] - 3.0)).astype(int)
-    model = UserLevelSGDClassifier(30.0, classes=[0, 1], random_state=0).fit(X, y)
+    model = UserLevelSGDClassifier(30.0, solver="sgd", classes=[0, 1], random_state=0).fit(X, y)
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.01)
     sizes = [event.size for event, _ in model.privacy_guarantee_.events if isinstance(event, GaussianEvent)]
     assert sizes.count(1) == 1 and 2 in sizes
@@ -82,7 +82,7 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(n_classes):
     def fit(rows):
         with pytest.warns():
             model = UserLevelSGDClassifier(
-                0.5, classes=range(n_classes), standardize=False, alpha=0.0, random_state=0
+                20.0, classes=range(n_classes), standardize=False, alpha=0.0, random_state=0
             )
             return model.fit(rows, y)
 

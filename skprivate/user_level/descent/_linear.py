@@ -146,7 +146,7 @@ class Descent(DescentRules):
         if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
             coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
-        if counts is not None:
+        if counts is not None and self.rates is not None:
             own = coef if matrix is None else np.asarray(np.linalg.solve(matrix, coef.T).T)
             coef[:, -1] += self._shifts(gradients, np.asarray(own.ravel()), counts, release)
         if self.means_share:

@@ -50,8 +50,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for balanced weights, or where the number of users is private.
 SHARE = 0.03
-#: Wanted noise of a rate, and the shares of the budget between which it decides. Mean chances have half of them.
-RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE = 0.006, 0.005, 0.06
+#: Wanted noise of a rate, the shares of the budget between which it decides, and noise that leaves nothing of a rate.
+#: Mean chances have half of the share.
+RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE, MOST_RATE_NOISE = 0.006, 0.005, 0.06, 0.06
 #: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
 #: class.
 UNSETTLED_LEVEL, RARE = 0.006, 0.2
@@ -92,10 +93,16 @@ class ClassCounts:
     @property
     def share(self) -> float:
         """Share of the budget: enough for rates, from public numbers."""
-        if self.balanced or self.terms.n_users is None:
+        if not self.rates or self.terms.n_users is None:
             return SHARE
         needed = (self.terms.multiplier / (self.terms.n_users * RATE_NOISE)) ** 2
         return min(MOST_RATE_SHARE, max(LEAST_RATE_SHARE, needed))
+
+    @property
+    def rates(self) -> bool:
+        """True if noise leaves rates, which the mean chances are moved to."""
+        least = self.terms.acute_sensitivity * self.terms.multiplier / math.sqrt(MOST_RATE_SHARE)
+        return not self.balanced and least <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
 
     @property
     def multiplier(self) -> float:
@@ -486,8 +493,8 @@ class DescentRules(Mechanism):
     @property
     def rates(self) -> ClassCounts | None:
         """Counts whose rates the mean chances are moved to."""
-        counted = isinstance(self.class_weights, ClassCounts) and not self.class_weights.balanced
-        return self.class_weights if counted else None  # type: ignore[return-value]
+        counts = self.class_weights
+        return counts if isinstance(counts, ClassCounts) and counts.rates else None
 
     @property
     def chances_share(self) -> float:
