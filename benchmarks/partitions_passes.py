@@ -46,7 +46,6 @@ CASES = {
         partial(sp.UserLevelSGDRegressor, solver="sgd", max_iter=50),
         BY_USER,
     ),
-    "user-level regression, moments": (partial(sp.UserLevelSGDRegressor, solver="moments"), BY_USER),
     "user-level classification, 5 steps": (
         partial(sp.UserLevelSGDClassifier, classes=[0, 1], max_iter=5),
         {"y": "ill", "user_ids": "user"},

@@ -132,7 +132,6 @@ CASES = {
     "synthesizer, private bounds": synthesizer,
     "synthesizer, public bounds and grid": partial(synthesizer, bounds=(-100, 100), resolution=2),
     "user-level regression": user_level,
-    "user-level regression, moments": partial(user_level, solver="moments"),
 }
 ON_DASK = [name for name in CASES if name.startswith(("synthesizer, private", "user", "curated bags in"))]
 

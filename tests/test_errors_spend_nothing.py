@@ -85,7 +85,7 @@ VARIANTS = [
     UserLevelMean(delta=0.0, tau=1.0),
     UserLevelSelector(LINES, rule="means"),
     UserLevelSelector(LINES, predict_by="batch", rule="votes", loss=lambda y, predicted: np.abs(y - predicted)),
-    UserLevelSGDRegressor(solver="moments", adjacency="add-remove", n_users=9),
+    UserLevelSGDRegressor(solver="sgd", adjacency="add-remove", n_users=9),
     UserLevelSGDClassifier(max_iter=2, class_weight="balanced"),
 ]  # fmt: skip
 

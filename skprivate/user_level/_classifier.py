@@ -43,7 +43,7 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._sgd import BaseUserLevelSGD, CheckedRows, by_user, labels, read_rows
-from skprivate.user_level.descent._rules import UNSETTLED_LEVEL, ClassCounts, given_weights
+from skprivate.user_level.descent._rules import ClassCounts, Penalty, given_weights
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
@@ -83,10 +83,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         classes.
     classes : array-like of shape (n_classes,), optional
         Public set of labels. By default the labels of ``y``, which is then stated as an assumption of the guarantee.
+    solver : {"auto", "sgd"}, default="auto"
+        As in `UserLevelSGDRegressor`, for two classes and the logistic loss.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
         the inverse of a private count, for 3 % of the budget: for rare classes whose members should be found. By
-        default two classes are counted at that price where noise is loud, and the fit starts from a rare one's share.
+        default a part of the budget is for the rates of the classes, which the mean probabilities have in the end.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
         keep their units. By default √n_features.
@@ -191,6 +193,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         **BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "classes": ["array-like", None],
+        "solver": [StrOptions({"auto", "sgd"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
     }
@@ -202,6 +205,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         delta: float = 1e-6,
         loss: Literal["log_loss", "smoothed_hinge"] | CustomLoss = "log_loss",
         classes: ArrayLike | None = None,
+        solver: Literal["auto", "sgd"] = "auto",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         feature_norm: float | None = None,
         aggregation: Literal["auto", "robust", "mean"] = "auto",
@@ -220,6 +224,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.delta = delta
         self.loss = loss
         self.classes = classes
+        self.solver = solver
         self.class_weight = class_weight
         self.feature_norm = feature_norm
         self.aggregation = aggregation
@@ -266,14 +271,14 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             checked.map(partial(_with_codes, classes=classes)),
             named=user_ids is not None,
             weight_cap=self.weight_cap,
-            in_order=True,
+            in_order=user_ids is not None,
         )
         del checked  # what is sorted is a copy
         n_features, n_outputs = self.n_features_in_, 1 if len(classes) == 2 else len(classes)
         with closing(rows):
             multinomial = n_outputs > 1 and self.loss == "log_loss"
             targets = rows.map(partial(_with_targets, n_outputs=n_outputs, signed=not multinomial))
-            mechanism = self._mechanism(classes, n_outputs, self._terms(n_users))
+            mechanism = self._mechanism(classes, n_outputs, self._terms(n_users), user_ids is None)
             result = self._run(mechanism, targets, n_users, user_ids)
         coef = result.coef.reshape(n_outputs, -1)
         if multinomial:
@@ -285,15 +290,22 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
 
-    def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms) -> Any:
+    def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False) -> Any:
         n_features = self.n_features_in_
         loss: Any = self.loss
         if isinstance(loss, str):
             smooth = MultinomialLoss() if n_outputs > 1 else LogisticLoss()
             loss = smooth if loss == "log_loss" else SmoothedHingeLoss()
+        objective = Objective(loss, n_features, n_outputs, self.fit_intercept)
+        ridge = noise_ridge(loss, n_outputs)
+        if own_rows and self.class_weight is None:
+            penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
+            quiet = self._preconditioned(objective, terms, penalty)
+            if quiet is not None:
+                return quiet
         terms, class_weights = self._class_weights(classes, terms)
         return self._descent(
-            Objective(loss, n_features, n_outputs, self.fit_intercept),
+            objective,
             terms,
             record_ridge=0.0,
             least_steps=LEAST_STEPS,
@@ -310,7 +322,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             first_step=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
             step_noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
             user_ridge=1.0,
-            clip_ridge=noise_ridge(loss, n_outputs),
+            clip_ridge=ridge,
             class_weights=class_weights,
             classes=True,
         )
@@ -320,9 +332,10 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            level = 0.0 if terms.n_users is None else terms.level(terms.n_users, self.n_features_in_ + 1)
-            learnt = self.fit_intercept and self.loss == "log_loss" and not self._as_given()
-            if n_classes > 2 or level <= UNSETTLED_LEVEL or not learnt:
+            # A given radius bounds the intercept, too. Without rates a rare class tells where to start.
+            if not self.fit_intercept or self.loss != "log_loss" or self.radius is not None:
+                return terms, None
+            if not ClassCounts(terms, n_classes, signed, balanced=False).rates and n_classes > 2:
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

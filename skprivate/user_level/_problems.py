@@ -372,6 +372,11 @@ class _Parts(UserProblem):
         first, second = (part.contribution_sum(w, radius) for _, part in self.parts)
         return exact_sum(iter((first[:, None], second[:, None])))
 
+    def chance_sum(self, w: FloatArray) -> npt.NDArray[Any]:
+        """Sum the users' mean chances."""
+        first, second = (part.chance_sum(w) for _, part in self.parts)  # type: ignore[attr-defined]
+        return exact_sum(iter((first[:, None], second[:, None])))
+
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         norms = np.empty(self.groups.n_users)
         for numbers, part in self.parts:
@@ -409,8 +414,8 @@ class _LinearProblem(UserProblem):
         most = objective.max_norm
         self.weights = None if math.isinf(most) else most / np.maximum(self.norms * self.units, most)
 
-    def _slopes(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """Compute the derivative of each row's loss, one output after the other, and the rows in float64."""
+    def _scores(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Compute the scores of each row, one output after the other, and the rows in float64."""
         block = self.rows[rows].astype(np.float64)
         coef = w.reshape(self.objective.n_outputs, -1)
         bits = EXACT_BITS - 1 - ROW_BITS - coef.shape[1].bit_length()
@@ -418,11 +423,31 @@ class _LinearProblem(UserProblem):
         scores = np.ascontiguousarray((block @ np.rint(coef.T / step)).T)
         scores *= self.units[rows]
         scores *= step
+        return scores, block
+
+    def _slopes(self, w: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Compute the derivative of each row's loss, one output after the other, and the rows in float64."""
+        scores, block = self._scores(w, rows)
         target = np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
         slopes = self.objective.loss.derivative(scores, target)  # type: ignore[union-attr]
         if self.weights is not None:
             slopes *= self.weights[rows]
         return slopes, block
+
+    def chance_sum(self, w: FloatArray) -> npt.NDArray[Any]:
+        """Sum the users' mean chances of the classes, or of the second of two, in steps of 2⁻³⁰.
+
+        One user added or removed moves it by numbers that are not negative and have ℓ2 norm at most 2³⁰.
+        """
+        groups, total = self.groups, np.zeros(self.objective.n_outputs, dtype=np.int64)
+        for users, rows in groups.blocks():
+            scores, _ = self._scores(w, rows)
+            # A chance is the derivative for a row that is of another class.
+            other = np.full(scores.shape, -1.0 if len(scores) == 1 else 0.0)
+            chances = self.objective.loss.derivative(scores, other)  # type: ignore[union-attr]
+            means = groups.block_means(chances, users)
+            total += exact_sum(ball_contributions(means, 1.0, weights=groups.weights[users]))
+        return total
 
 
 class _RowProblem(_LinearProblem):
@@ -534,27 +559,6 @@ def integer_rows(data: UserData, constant: bool) -> tuple[npt.NDArray[np.int16],
         result[rows] = block.T
     norms *= 1.0 + 2.0**-50
     return result, units, norms
-
-
-def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_intercept: bool) -> FloatArray:
-    """Compute each user's mean zzᵀ (its upper triangle, row by row) and zy, with z = (x, 1) if an intercept is fitted.
-
-    The result has shape (d (d + 3) / 2, n_users).
-    """
-    n_features = X.shape[1]
-    d = n_features + fit_intercept
-    moments = np.empty((d * (d + 3) // 2, groups.n_users))
-    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-        for users, rows in groups.blocks():
-            block = np.ones((d + 1, rows.stop - rows.start))
-            block[:n_features] = groups.sorted_rows(X, rows).T
-            block[d] = groups.sorted_rows(y, rows)
-            first = 0
-            for i in range(d):  # zᵢ times zᵢ … z_d
-                moments[first : first + d - i, users] = groups.block_means(block[i:d] * block[i], users)
-                first += d - i
-            moments[first:, users] = groups.block_means(block[:d] * block[d], users)
-    return moments
 
 
 class _CustomProblem(UserProblem):

@@ -20,13 +20,7 @@ from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, che
 from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD, by_user, numeric_target, read_rows
-from skprivate.user_level.descent._moments import (
-    MOST_NUMBERS,
-    MomentsRegression,
-    n_moments,
-    noise_is_negligible,
-)
-from skprivate.user_level.descent._rules import MOST_WHITENED
+from skprivate.user_level.descent._rules import Penalty
 
 #: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
@@ -65,10 +59,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Loss of a row. An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
-    solver : {"auto", "sgd", "moments"}, default="auto"
-        "sgd" descends on all users in every step. "moments" releases the users' mean second moments once and solves
-        for the coefficients (squared loss only). "auto" is "sgd", and "moments" where features are not standardised,
-        users are not averaged robustly, and the noise of moments is at most a twentieth of the sampling error.
+    solver : {"auto", "sgd"}, default="auto"
+        "auto" takes 2 to 12 steps in the metric of released second moments where these are quiet, by public numbers:
+        each row is its own user, ``aggregation`` is "auto", features are standardised and were not prepared by other
+        private steps. Otherwise, and with "sgd", it descends on all users in 12 to 50 steps.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
         differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
@@ -177,7 +171,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         **BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"squared_error", "huber"}), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
-        "solver": [StrOptions({"auto", "sgd", "moments"})],
+        "solver": [StrOptions({"auto", "sgd"})],
     }
 
     def __init__(
@@ -187,7 +181,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         delta: float = 1e-6,
         loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
-        solver: Literal["auto", "sgd", "moments"] = "auto",
+        solver: Literal["auto", "sgd"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -240,7 +234,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
         rows, n_users = by_user(
-            checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=True
+            checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=user_ids is not None
         )
         del checked  # what is sorted is a copy
         n_features = self.n_features_in_
@@ -254,23 +248,16 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         return self
 
     def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
-        if self._uses_moments(n_features + self.fit_intercept, terms):
-            objective = Objective(SquaredLoss(), n_features, 1, self.fit_intercept)
-            terms, standardisation = self._standardisation(objective, terms, not record_level)
-            return MomentsRegression(
-                terms,
-                n_features,
-                self.fit_intercept,
-                self.alpha or 0.0,
-                self.aggregation,
-                np.inf if self.radius is None else self.radius,
-                standardisation,
-            )
         loss: Any = self.loss
         if isinstance(loss, str):
             loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
+        objective = Objective(loss, n_features, 1, self.fit_intercept)
+        if record_level:
+            quiet = self._preconditioned(objective, terms, Penalty(given=self.alpha, record_ridge=1.0))
+            if quiet is not None:
+                return quiet
         return self._descent(
-            Objective(loss, n_features, 1, self.fit_intercept),
+            objective,
             terms,
             record_ridge=1.0 if record_level else 0.0,
             least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
@@ -287,22 +274,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             if record_level and not any(self._functions)
             else MOST_MOMENTUM,
         )
-
-    def _uses_moments(self, n_coef: int, terms: Terms) -> bool:
-        squared = isinstance(self.loss, str) and self.loss == "squared_error"
-        if self.solver == "moments" and not squared:
-            raise ValueError("solver='moments' needs loss='squared_error'.")
-        mean = self.aggregation != "robust"
-        if self.solver == "auto" and squared and mean:
-            # A descent in whitened coordinates has less noise in directions of little variance, and clips gradients,
-            # which have a lighter tail than moments.
-            plain = self._as_given() or n_coef > MOST_WHITENED
-            return (
-                plain
-                and noise_is_negligible(terms, n_coef)
-                and n_moments(n_coef) * (terms.n_users or 0) <= MOST_NUMBERS
-            )
-        return bool(self.solver == "moments")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the target, within ``target_range_``.

@@ -40,7 +40,13 @@ from skprivate.user_level.descent._descent import (
     UnscaledFeaturesWarning,
 )
 from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._rules import Function
+from skprivate.user_level.descent._preconditioned import (
+    PreconditionedDescent,
+    Scaling,
+    covers,
+    sample_size,
+)
+from skprivate.user_level.descent._rules import Function, Penalty
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
@@ -115,6 +121,30 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             **defaults,
         )
 
+    def _preconditioned(
+        self, objective: Objective, terms: Terms, penalty: Penalty
+    ) -> PreconditionedDescent | None:
+        """Plan preconditioned steps; None where second moments are loud, or what they are of is not covered."""
+        usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
+        if not usual or not covers(objective, terms) or self._as_given() or any(self._prepared_features):
+            return None
+        n_sample = sample_size(terms, objective.n_features)
+        own, search = self._standardisation(objective, replace(terms, n_users=n_sample), False)
+        if search is None or search.features is None:
+            return None
+        found = PreconditionedDescent(
+            terms=replace(terms, earlier=own.earlier),
+            objective=objective,
+            scaling=Scaling(
+                search=replace(search, all_users=float(terms.n_users or 1)),
+                n_rows=terms.n_users or 1,
+                n_sample=n_sample,
+            ),
+            penalty=penalty,
+            given_steps=self.max_iter,
+        )
+        return found if found.quiet else None
+
     def _as_given(self) -> bool:
         """Return True if features keep their units: with a custom loss, or a public number about them."""
         public = self.radius is not None or getattr(self, "feature_norm", None) is not None
@@ -161,7 +191,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
-            assumptions=self._assumptions(),
+            assumptions=(*self._assumptions(), *getattr(mechanism, "assumptions", ())),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
@@ -335,7 +365,9 @@ def by_user(
 
 def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> UserData:
     codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
-    data = UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
+    alone = np.ones(0 if named else len(rows.X), dtype=np.int64)
+    groups = UserGroups(codes, weight_cap) if named else UserGroups.of_sizes(alone, weight_cap)
+    data = UserData(rows.X, rows.y, groups, names)
     del codes  # where rows are sorted they are needed no longer
     return data.copied_in_order() if sort else data
 

@@ -114,11 +114,18 @@ def _user_level_regressors():
         loss=("squared_error", "huber", AbsoluteLoss()),
         weight_cap=(1, 3),
     )
-    moments = modes(
-        kind, some_data, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False)
+    quiet = modes(
+        kind,
+        (rows_of_one_user_each, default_data),
+        epsilon=(1e4,),
+        adjacency=BOTH,
+        n_users=(8,),
+        loss=("squared_error", "huber"),
+        fit_intercept=(True, False),
+        alpha=(None, 0.5),
     )
     known = modes(
-        kind, some_data, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5)
+        kind, some_data, adjacency=BOTH, n_users=(8,), solver=("auto", "sgd"), alpha=(None, 0.0, 0.5)
     )
     chosen = modes(
         kind, _USER_DATA, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0)
@@ -132,7 +139,7 @@ def _user_level_regressors():
         adjacency=BOTH,
         standardize=(True, False),
         aggregation=("auto", "mean"),
-        solver=("sgd", "moments"),
+        solver=("auto", "sgd"),
         fit_intercept=(True, False),
     )
     # Too few for a selection for each column, enough for joint histograms; and too few for one for the target.
@@ -158,7 +165,7 @@ def _user_level_regressors():
         aggregation=("mean", "robust"),
         standardize=(True, False),
     )
-    return descents + chosen + scaled + searched + loud + moments + known + quiet
+    return descents + chosen + scaled + searched + loud + known + quiet
 
 
 def _user_level_classifiers():

@@ -31,7 +31,6 @@ from skprivate.user_level._problems import (
     Objective,
     UserData,
     UserGroups,
-    second_moments,
     user_magnitudes,
 )
 
@@ -197,14 +196,13 @@ def test_order_of_rows_and_users_and_one_row_more_elsewhere(loss):
         assert sum(int(entry) ** 2 for entry in more - total) <= UNIT**2
 
 
-def test_moments_means_and_magnitudes_are_a_user_s_own():
+def test_means_and_magnitudes_are_a_user_s_own():
     rng = np.random.default_rng(0)
     codes = np.concatenate([np.arange(30), rng.integers(30, size=171)])
     X, y = rng.normal(size=(201, 3)), rng.normal(size=201)
     groups = UserGroups(codes)
     for statistic in (
         lambda X, y, groups: groups.mean(X),
-        lambda X, y, groups: second_moments(X, y, groups, True),
         lambda X, y, groups: user_magnitudes(y, groups)[None],
     ):
         together = statistic(X, y, groups)
@@ -309,7 +307,6 @@ def test_a_second_row_does_not_turn_the_votes_of_a_classifier_on(options):
     [
         UserLevelSGDRegressor(random_state=0, max_iter=3),
         UserLevelSGDRegressor(random_state=0, max_iter=3, loss="huber", alpha=1.0),
-        UserLevelSGDRegressor(random_state=0, solver="moments"),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2], loss="smoothed_hinge"),

@@ -71,7 +71,7 @@ def test_units_of_features_and_target_hardly_matter(kind, adjacency):
         assert auc > roc_auc_score(labels, reference) - 0.01
 
 
-@pytest.mark.parametrize("solver", ["auto", "sgd", "moments"])
+@pytest.mark.parametrize("solver", ["auto", "sgd"])
 def test_without_noise_the_result_is_least_squares(solver):
     X, y, _, users = rows(3, rows_each=1, n_users=1500)
     X[:, 1] += 0.9 * X[:, 0]
@@ -235,11 +235,11 @@ def test_distances_that_are_not_numbers_are_counted():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_given_penalty_of_moments_is_one_of_the_features_as_they_came(intercept):
+def test_a_given_penalty_is_one_of_the_features_as_they_came(intercept):
     rng = public_generator(7)
     X = rng.normal(size=(5000, 2)) * [10.0, 0.2]
     y = 30.0 * (X @ [1.0, 20.0] + rng.normal(size=5000))
-    options = {"solver": "moments", "alpha": 0.05, "fit_intercept": intercept, "random_state": 0}
+    options = {"alpha": 0.05, "fit_intercept": intercept, "random_state": 0}
     model = fitted(UserLevelSGDRegressor(1e4, **options), X, y)
     assert np.isfinite(model.target_range_).all()  # features and target were scaled
     ridge = Ridge(alpha=0.05 * len(X), fit_intercept=intercept).fit(X, y)

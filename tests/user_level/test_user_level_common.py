@@ -28,7 +28,7 @@ CONSTANTS = [
 ]
 ESTIMATORS = [
     UserLevelSelector(CONSTANTS, rule="means"),
-    UserLevelSGDRegressor(solver="moments", adjacency="add-remove"),
+    UserLevelSGDRegressor(solver="sgd", adjacency="add-remove"),
     UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
     UserLevelSGDClassifier(loss="smoothed_hinge", adjacency="add-remove"),
     UserLevelMean(adjacency="add-remove", aggregation="robust"),

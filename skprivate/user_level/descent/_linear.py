@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import CONTRIBUTION_STEP
 from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level.descent._descent import Course, LinearResult, adaptive_descent
 from skprivate.user_level.descent._rules import (
     PRIOR,
+    UNSETTLED_LEVEL,
     ClassCounts,
     DescentRules,
     Estimate,
@@ -66,12 +69,15 @@ class Descent(DescentRules):
         scale_missed = self.select_scale
         intercept = 0.0
         class_weights: FloatArray | None = None
+        counts: FloatArray | None = None
         if not isinstance(self.class_weights, ClassCounts):
             class_weights = self.class_weights
         elif self.class_weights.balanced:
             class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
-            intercept = self.class_weights.intercept(self.class_weights.run(rows, release), n_users)
+            counts = self.class_weights.run(rows, release)
+            if self.two_classes and self.terms.n_users is not None and level > UNSETTLED_LEVEL:
+                intercept = self.class_weights.intercept(counts, n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
             least = self.split.at_least(n_users)
@@ -128,9 +134,8 @@ class Descent(DescentRules):
         if matrix is not None:
             origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
         start = origin.ravel()
-        course = adaptive_descent(
-            problems(objective, rows), plan, release, start=start, penalty=_penalty(objective, start)
-        )
+        gradients = problems(objective, rows)
+        course = adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.select_scale and not scale_missed else radius
@@ -141,6 +146,9 @@ class Descent(DescentRules):
         if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
             coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
+        if counts is not None and self.rates is not None:
+            own = coef if matrix is None else np.asarray(np.linalg.solve(matrix, coef.T).T)
+            coef[:, -1] += self._shifts(gradients, np.asarray(own.ravel()), counts, release)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(
@@ -157,6 +165,24 @@ class Descent(DescentRules):
             alpha,
             frame,
         )
+
+    def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Any) -> FloatArray:
+        """Release the mean chances of the classes; returns what gives them their rates.
+
+        A user contributes the mean chances of its rows, which are not negative and add up to 1 at most. So an exchange
+        moves one of them by 1, and all of several by √2.
+        """
+        assert self.rates is not None
+        several = self.objective.n_outputs > 1
+        sensitivity = self.terms.acute_sensitivity if several else 1.0
+        noisy = release.gaussian(
+            rows.sum(methodcaller("chance_sum", coef)),
+            sensitivity=sensitivity / CONTRIBUTION_STEP,
+            noise_multiplier=self.chances_multiplier,
+            step=CONTRIBUTION_STEP,
+        )
+        noise = sensitivity * self.chances_multiplier
+        return self.rates.shifts(counts, np.asarray(noisy, dtype=np.float64), noise)
 
     def _objective(
         self,

@@ -48,11 +48,14 @@ from skprivate.user_level.scaling._standardise import Standardisation
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Share of the budget (in zCDP) for the counts.
+#: Share of the budget (in zCDP) for balanced weights, or where the number of users is private.
 SHARE = 0.03
+#: Wanted noise of a rate, the shares of the budget between which it decides, and noise that leaves nothing of a rate.
+#: Mean chances have half of the share.
+RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE, MOST_RATE_NOISE = 0.006, 0.005, 0.06, 0.06
 #: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
 #: class.
-UNSETTLED_LEVEL, RARE = 0.02, 0.2
+UNSETTLED_LEVEL, RARE = 0.006, 0.2
 #: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
 #: Largest ratio of class weights.
@@ -78,8 +81,8 @@ class WeightedLoss:
 class ClassCounts:
     """Counts of users of each class; a user with rows of several classes counts in parts.
 
-    They are for weights that are ``balanced``, or for the intercept that a descent starts from. Targets are −1 and 1
-    if ``signed``, and 0 and 1 otherwise.
+    They are for weights that are ``balanced``, or else for intercepts: that of the start, and those at the end, which
+    give the classes their rates. Targets are −1 and 1 if ``signed``, and 0 and 1 otherwise.
     """
 
     terms: Terms
@@ -88,9 +91,23 @@ class ClassCounts:
     balanced: bool
 
     @property
+    def share(self) -> float:
+        """Share of the budget: enough for rates, from public numbers."""
+        if not self.rates or self.terms.n_users is None:
+            return SHARE
+        needed = (self.terms.multiplier / (self.terms.n_users * RATE_NOISE)) ** 2
+        return min(MOST_RATE_SHARE, max(LEAST_RATE_SHARE, needed))
+
+    @property
+    def rates(self) -> bool:
+        """True if noise leaves rates, which the mean chances are moved to."""
+        least = self.terms.acute_sensitivity * self.terms.multiplier / math.sqrt(MOST_RATE_SHARE)
+        return not self.balanced and least <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
+
+    @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
-        return self.terms.multiplier / math.sqrt(SHARE)
+        return self.terms.multiplier / math.sqrt(self.share)
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -125,6 +142,19 @@ class ClassCounts:
         least = min(self.noise / n_users, 0.5)
         share = min(max(share, least), 1.0 - least)
         return math.log(share / (1.0 - share)) if min(share, 1.0 - share) < RARE else 0.0
+
+    def shifts(self, counts: FloatArray, chances: FloatArray, noise: float) -> FloatArray:
+        """Compute what moves mean chances to the rates of the classes, from released sums: a number an output.
+
+        ``noise`` is the deviation of a sum of chances. A shift that noise explains is shrunk (James and Stein).
+        """
+        several, total = len(chances) > 1, max(float(counts.sum()), self.noise)
+        errors = np.array([[self.noise], [noise]]) / total
+        least = np.minimum(errors, 0.5)
+        parts = np.clip(np.array([counts if several else counts[-1:], chances]) / total, least, 1.0 - least)
+        scores, slopes = (np.log(parts), 1.0 / parts) if several else (logit(parts), 1.0 / (parts - parts**2))
+        shift, variance = scores[0] - scores[1], np.square(errors * slopes).sum(axis=0)
+        return np.asarray(shift * (1.0 - np.minimum(1.0, variance / np.maximum(np.square(shift), variance))))
 
 
 def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
@@ -265,6 +295,25 @@ def _errors(
     reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
     part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_PART)
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Penalty:
+    """Strength of the ℓ2 penalty: ``given``, or (``record_ridge`` + ``clip_ridge``·c²)·d·ν² + ``user_ridge``/n with the
+    noise level ν and the clipping radius c in norms of a row.
+    """
+
+    given: float | None
+    record_ridge: float = 0.0
+    user_ridge: float = 0.0
+    clip_ridge: float = 0.0
+
+    def strength(self, n_users: float, level: float, clip: float, size: int) -> float:
+        """Return it for this noise level."""
+        if self.given is not None:
+            return self.given
+        noise = noise_penalty(self.clip_ridge, level, clip, size, size, flat=False)
+        return self.record_ridge * size * level**2 + noise + self.user_ridge / n_users
 
 
 #: First step in units of the projection radius, and its length where that is infinite.
@@ -442,6 +491,22 @@ class DescentRules(Mechanism):
         return self.split.multiplier / math.sqrt(self.means_share) * WIDER
 
     @property
+    def rates(self) -> ClassCounts | None:
+        """Counts whose rates the mean chances are moved to."""
+        counts = self.class_weights
+        return counts if isinstance(counts, ClassCounts) and counts.rates else None
+
+    @property
+    def chances_share(self) -> float:
+        """Share of the Gaussian budget for mean chances; 0 if none are released."""
+        return 0.0 if self.rates is None else 0.5 * self.rates.share
+
+    @property
+    def chances_multiplier(self) -> float:
+        """Noise multiplier of the mean chances."""
+        return self.split.multiplier / math.sqrt(self.chances_share) * WIDER
+
+    @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         moments: list[tuple[PrivacyEvent, int]] = []
         if self.whitening_share:
@@ -449,13 +514,15 @@ class DescentRules(Mechanism):
         elif self.means_share:
             moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
         sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
+        if self.chances_share:
+            sums = [*sums, (GaussianEvent(self.chances_multiplier, self.objective.n_outputs), 1)]
         return [*self.split.other, *moments, *sums]
 
     def plan(self, n_users: float, radius: float, distance: float, row_norm: float) -> DescentPlan:
         """Plan the steps for ``n_users`` within ``radius``; the solution is probably not farther than the last argument
         but one.
         """
-        share = self.whitening_share + self.means_share
+        share = self.whitening_share + self.means_share + self.chances_share
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
         growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
         return DescentPlan(

@@ -114,7 +114,8 @@ class Standardisation:
     Without ``features`` they are left as they are, without ``target`` there is none. ``scale_epsilon`` and
     ``tail_epsilon`` are None where scales and the tail are not selected. With ``many_outputs`` a coarse centre is
     better than none. ``prepared`` marks columns that earlier releases have scaled; they are left alone. ``unit`` marks
-    columns of public unit 1, such as indicators: they are centred at 0, and their mean squares are released.
+    columns of public unit 1, such as indicators: they are centred at 0, and their mean squares are released. Bounds are
+    those of a fit of ``all_users``, if the map is found in a sample of them.
     """
 
     terms: Terms
@@ -127,6 +128,7 @@ class Standardisation:
     many_outputs: bool
     prepared: tuple[bool, ...]
     unit: tuple[bool, ...]
+    all_users: float | None = None
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -224,7 +226,9 @@ class Standardisation:
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
         factor = row_bound_factor(factor, level)
         rare = scales == 0.0
-        if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE:
+        # Second moments need one unit for all columns.
+        least = scales.max() if self.all_users is None else scales[scales > 0.0].min(initial=math.inf)
+        if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= least <= scales.max() <= MOST_SCALE:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
@@ -248,7 +252,7 @@ class Standardisation:
 
     def _level(self, n_users: float) -> float:
         """Return the noise level ν of a fit with all the budget."""
-        return self.terms.level(n_users, self.width)
+        return self.terms.level(self.all_users or n_users, self.width)
 
     def _farthest(self, n_users: float) -> float:
         """Return the bound of features without a scale about their centre, in units: up to the next cell.
@@ -308,7 +312,9 @@ class Standardisation:
         power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
         most = PREDICTION_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
-        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(max(share * n_users, 1.0))
+        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(
+            max(share * (self.all_users or n_users), 1.0)
+        )
         return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 

@@ -1,0 +1,181 @@
+"""Second moments of rows and target, released once: where preconditioned steps start, and the metric that they have.
+
+All of this is post-processing of one noisy matrix. A model of two classes is that of normal features with these moments
+(Stein's lemma): its slopes have the direction of least squares, and its Hessian follows by quadrature.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from skprivate.partitions import Partitions
+from skprivate.privacy import GaussianEvent
+from skprivate.user_level._plan import WIDER, BudgetSplit
+from skprivate.user_level.descent._scaled_rows import largest_moment, moment_sum, row_unit
+from skprivate.user_level.scaling._frame import Frame
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Spectral noise of the moments that is wanted, in average eigenvalues, and their share of the Gaussian budget for it.
+WANTED_NOISE, LEAST_SHARE, USUAL_SHARE, MOST_SHARE = 0.05, 0.04, 0.3, 0.4
+#: Largest target in its scales, and growth of squared norms that comes before a smaller share.
+MOST_TARGET, MOST_GROWTH = 3.0, 4.0
+#: Least eigenvalue over their average, and least variance of residuals over that of the target.
+LEAST_PART, LEAST_LEFT = 1e-9, 0.01
+#: Rates of classes, and the deviation of their scores, that are possible; curvature of a score that is assumed.
+LEAST_RATE, MOST_DEVIATION, LEAST_CURVATURE = 0.005, 6.0, 1e-3
+#: Rounds towards the model of two classes.
+ROUNDS = 60
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Plan of the release for ``n_coef`` coefficients, from public numbers."""
+
+    split: BudgetSplit
+    n_users: float
+    n_coef: int
+    constant: bool
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row with its target."""
+        return self.n_coef + 1
+
+    @property
+    def _squared_radius(self) -> float:
+        """Squared norm that few rows of independent normal numbers exceed."""
+        return self.n_coef + 2.0 * math.sqrt(2.0 * self.n_coef)
+
+    def _noise(self, share: float) -> float:
+        """Return the spectral norm of the noise for rows of this norm and units of 1.
+
+        A symmetric matrix of numbers of noise s on either half has norm √(2·width)·s.
+        """
+        square = self._squared_radius + MOST_TARGET**2
+        deviation = self.split.terms.acute_sensitivity * self.split.multiplier / math.sqrt(share)
+        return deviation * square / self.n_users * math.sqrt(2.0 * self.width)
+
+    @property
+    def _room(self) -> float:
+        return WANTED_NOISE / self._noise(USUAL_SHARE)
+
+    @property
+    def _growth(self) -> float:
+        """Growth of squared norms: where noise is below what is wanted, longer rows count in full first."""
+        return min(max(1.0, self._room), MOST_GROWTH)
+
+    @cached_property
+    def share(self) -> float:
+        """Share of the Gaussian budget."""
+        return min(MOST_SHARE, max(LEAST_SHARE, USUAL_SHARE * (self._growth / self._room) ** 2))
+
+    @property
+    def noise(self) -> float:
+        """Spectral norm of the noise in average eigenvalues: the public number that decides."""
+        return self._noise(self.share) * self._growth
+
+    @property
+    def radius(self) -> float:
+        """Norm from which rows count in part."""
+        return math.sqrt(self._squared_radius * self._growth)
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier."""
+        return self.split.multiplier / math.sqrt(self.share) * WIDER
+
+    @property
+    def event(self) -> GaussianEvent:
+        """The draw."""
+        return GaussianEvent(self.multiplier, self.width**2)
+
+    def run(self, rows: Partitions, frame: Frame, release: Any) -> Gram:
+        """Release the moments; entries off the diagonal, which tend to be alike, are shrunk by their noise."""
+        k, unit, most_target = self.width, row_unit(frame), MOST_TARGET * math.sqrt(self._growth)
+        bound = largest_moment(frame, self.radius, most_target)
+        noisy = release.gaussian(
+            rows.sum(partial(moment_sum, most_target=most_target)).ravel(),
+            sensitivity=math.nextafter(self.split.terms.acute_sensitivity * bound, math.inf),
+            noise_multiplier=self.multiplier,
+            step=1.0,
+        )
+        scale = unit**2 / self.n_users
+        second = np.asarray(noisy, dtype=np.float64).reshape(k, k) * scale
+        second = 0.5 * (second + second.T)
+        # The mean of two entries with the noise of one each.
+        entry = self.split.terms.acute_sensitivity * self.multiplier * bound * scale / math.sqrt(2.0)
+        moments, d, inner = second[:-1, :-1].copy(), self.n_coef, self.n_coef - self.constant
+        upper, kept = np.triu_indices(inner, 1), 1.0
+        if len(upper[0]):
+            own = max(0.0, float(np.mean(np.square(moments[upper]))) - entry**2)
+            kept = own / (own + entry**2)
+            block = moments[:inner, :inner]
+            block[~np.eye(inner, dtype=bool)] *= kept
+        noise = 2.0 * entry * max(1.0, math.sqrt(kept * d))
+        return Gram(moments, second[:-1, -1].copy(), float(second[-1, -1]), noise)
+
+
+class Gram:
+    """Released moments: zzᵀ in ``metric``, with eigenvalues raised by the noise, zy in ``cross``, y² in ``target``."""
+
+    def __init__(self, moments: FloatArray, cross: FloatArray, target: float, noise: float) -> None:
+        self.moments, self.cross, self.target = moments, cross, target
+        values, vectors = np.linalg.eigh(moments)
+        least = max(noise, LEAST_PART * float(np.trace(moments)) / len(moments), LEAST_PART)
+        self.values, self.vectors = np.maximum(values, 0.0) + least, vectors
+        self.metric: FloatArray = (vectors * self.values) @ vectors.T
+
+    def least_squares(self) -> tuple[FloatArray, float]:
+        """Solve for coefficients; returns the deviation of residuals, too."""
+        coef = np.linalg.solve(self.metric, self.cross)
+        left = self.target - 2.0 * coef @ self.cross + coef @ self.moments @ coef
+        least = max(LEAST_LEFT * self.target, LEAST_PART)
+        return np.asarray(coef), math.sqrt(min(max(float(left), least), max(self.target, least)))
+
+    @property
+    def _covariance(self) -> FloatArray:
+        """Covariance of the features beside a constant."""
+        mean = self.moments[:-1, -1]
+        return np.asarray(self.metric[:-1, :-1] - np.outer(mean, mean))
+
+    def logistic(self) -> tuple[FloatArray, float]:
+        """Find the model of two classes of normal features; returns the deviation of residuals, too."""
+        mean, covariance = self.moments[:-1, -1], self._covariance
+        rate = min(max(0.5 + 0.5 * float(self.cross[-1]), LEAST_RATE), 1.0 - LEAST_RATE)
+        joint = 0.5 * self.cross[:-1] - mean * (rate - 0.5)
+        slopes = np.linalg.solve(covariance, joint)
+        explained = math.sqrt(max(float(slopes @ joint), 0.0))
+        # The deviation of scores times their mean curvature is that of the explained part of the class.
+        deviation, middle, curvature = 0.0, math.log(rate / (1.0 - rate)), 1.0
+        for _ in range(ROUNDS):
+            chances = expit(middle + deviation * _POINTS)
+            curvature = max(float((chances - chances**2) @ _WEIGHTS), LEAST_CURVATURE)
+            middle += (rate - float(chances @ _WEIGHTS)) / curvature
+            deviation += 0.5 * (min(explained / curvature, MOST_DEVIATION) - deviation)
+        coef = slopes / curvature
+        coef *= min(1.0, MOST_DEVIATION * curvature / max(explained, LEAST_PART))
+        return np.append(coef, middle - coef @ mean), math.sqrt(curvature)
+
+    def logistic_hessian(self, coef: FloatArray) -> tuple[FloatArray, float]:
+        """Compute the Hessian of the logistic loss for normal features; returns the mean curvature, too."""
+        mean, covariance, slopes = self.moments[:-1, -1], self._covariance, coef[:-1]
+        deviation = math.sqrt(max(float(slopes @ covariance @ slopes), LEAST_PART))
+        chances = expit(coef[-1] + slopes @ mean + deviation * _POINTS)
+        parts = (chances - chances**2) * _WEIGHTS
+        zero, one, two = (float(parts @ _POINTS**k) for k in range(3))
+        along, constant = np.append(covariance @ slopes / deviation, 0.0), np.append(mean, 1.0)
+        result = zero * (np.outer(constant, constant) - np.outer(along, along))
+        result[:-1, :-1] += zero * covariance
+        mixed = one * np.outer(constant, along)
+        result += mixed + mixed.T + two * np.outer(along, along) + LEAST_CURVATURE * self.metric
+        return np.asarray(result), zero

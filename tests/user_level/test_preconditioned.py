@@ -1,0 +1,302 @@
+"""Preconditioned steps: what one row contributes, where they are taken, and what comes out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
+
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.partitions import Blocks
+from skprivate.privacy import Adjacency, public_generator
+from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
+from skprivate.user_level._plan import Terms, split_budget
+from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.descent import _preconditioned, _scaled_rows
+from skprivate.user_level.descent._preconditioned import Metric, PreconditionedDescent, Steps
+from skprivate.user_level.descent._scaled_rows import (
+    gradient_sum,
+    largest_moment,
+    moment_sum,
+    scale_rows,
+    slope_sum,
+    with_norms,
+)
+from skprivate.user_level.descent._second_moments import Gram, Moments
+from skprivate.user_level.scaling._frame import Frame
+from skprivate.user_level.scaling._sample import places
+from skprivate.utils.estimator_checks import replay
+
+pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+D = 4
+FRAME = Frame(np.full(D, 0.1), np.full(D, 1.3), 0.2, 1.7, True, 9.0, np.full(D, 5.0), 6.0)
+RADIUS, MOST_TARGET = 3.0, 2.0
+COEF = np.linspace(-1.0, 1.0, D + 1)
+MATRIX = np.rint(500.0 * np.random.default_rng(0).normal(size=(D + 1, D + 1)))
+EXTREMES = [0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e3, 1e154, -1e160, 1e300, -1.7e308]
+
+
+def extreme_rows(seed, n=60):
+    rng = public_generator(seed)
+    if seed % 2:
+        return rng.choice(EXTREMES, size=(n, D)), rng.choice(EXTREMES, size=n)
+    return rng.standard_t(2, size=(n, D)), 10.0 * rng.standard_t(2, size=n)
+
+
+def sums(X, y, *, loss, steps=2.0**30, matrix=None):
+    """All sums over rows, as Python integers."""
+    own = np.arange(len(X))
+    with np.errstate(all="ignore"):
+        data = UserData(X, y, UserGroups.of_sizes(np.ones_like(own)), own)
+        rows = scale_rows(data, FRAME, RADIUS, True, not isinstance(loss, LogisticLoss))
+        sized = rows if matrix is None else with_norms(rows, matrix)
+        gradient = gradient_sum(sized, COEF, loss, 2.0, steps)
+    return [
+        moment_sum(rows, MOST_TARGET).astype(object),
+        gradient.astype(object),
+        slope_sum(rows, COEF, loss, 1.5).astype(object),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("loss", [SquaredLoss(), HuberLoss(0.5), LogisticLoss()], ids=["l2", "huber", "log"])
+def test_a_sum_is_that_of_rows_alone_whatever_their_order_layout_and_blocks(seed, loss, monkeypatch):
+    X, y = extreme_rows(seed)
+    if isinstance(loss, LogisticLoss):
+        y = np.sign(y + 0.5).astype(np.int8)
+    together = sums(X, y, loss=loss)
+    monkeypatch.setattr(_scaled_rows, "PRODUCT_NUMBERS", 15)
+    monkeypatch.setattr(_scaled_rows, "BLOCK_NUMBERS", 3 * D)
+    order = public_generator(seed).permutation(len(X))
+    for other in (sums(np.asfortranarray(X)[order], y[order], loss=loss), sums(X, y, loss=loss)):
+        assert all((a == b).all() for a, b in zip(together, other, strict=True))
+    alone = [sums(X[[i]], y[[i]], loss=loss) for i in range(len(X))]
+    for k, total in enumerate(together):
+        assert (sum(each[k] for each in alone) == total).all()
+
+
+@pytest.mark.parametrize("matrix", [None, np.arange(1.0, D + 2), MATRIX], ids=["plain", "diagonal", "full"])
+def test_contributions_have_the_norms_that_are_stated_and_some_reach_them(matrix):
+    full = np.eye(D + 1) if matrix is None else np.diag(matrix) if matrix.ndim == 1 else matrix
+    steps = 2.0**44 if matrix is not None and matrix.ndim == 2 else 2.0**32
+    longest = np.zeros(3)
+    for seed in range(2):
+        X, y = extreme_rows(seed, 150)
+        for i in range(len(X)):
+            moments, gradient, slope = sums(X[[i]], y[[i]], loss=SquaredLoss(), steps=steps, matrix=matrix)
+            mapped = full.T.astype(np.int64).astype(object) @ gradient
+            squares = (
+                sum(int(v) ** 2 for v in moments.ravel())
+                / int(largest_moment(FRAME, RADIUS, MOST_TARGET)) ** 2,
+                sum(int(v) ** 2 for v in mapped) / int(steps) ** 2,
+                int(slope[0]) ** 2 / 2**60,
+            )
+            assert max(squares) <= 1
+            longest = np.maximum(longest, squares)
+    assert (longest > 0.99).all()
+
+
+def test_moments_of_two_rows_are_at_no_obtuse_angle():
+    X, y = extreme_rows(0, 20)
+    matrices = [sums(X[[i]], y[[i]], loss=SquaredLoss())[0] for i in range(20)]
+    assert all((a * b).sum() >= 0 for a in matrices for b in matrices)
+
+
+def rows(seed, n, d=3, noise=0.5):
+    rng = public_generator(seed)
+    X = rng.normal(size=(n, d)) * np.arange(1.0, d + 1) + np.arange(d)
+    scores = X @ np.linspace(1.0, -0.5, d)
+    labels = (rng.random(n) < expit(scores - scores.mean())).astype(int)
+    return X, scores + noise * rng.normal(size=n) + 3.0, labels
+
+
+MODELS = {
+    "squared": UserLevelSGDRegressor(),
+    "huber": UserLevelSGDRegressor(loss="huber"),
+    "no intercept": UserLevelSGDRegressor(fit_intercept=False),
+    "classes": UserLevelSGDClassifier(classes=[0, 1]),
+}
+
+
+def mechanism(model, n, d=3):
+    terms = model._terms(n)
+    if isinstance(model, UserLevelSGDRegressor):
+        return model._mechanism(d, terms, True)
+    model.n_features_in_ = d
+    return model._mechanism([0, 1], 1, terms, own_rows=True)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(kind, adjacency):
+    X, y, labels = rows(0, 40)
+    target = labels if kind == "classes" else y
+    model = MODELS[kind].set_params(epsilon=3e3, adjacency=adjacency, n_users=40, random_state=0)
+    assert isinstance(mechanism(model, 40), PreconditionedDescent)
+    far = np.array([[-1.0, 1.0, 1.0], [1e3, -1e3, 1e3], [3.0, 3.0, -3.0]])
+    others = [(np.concatenate([row[None], X[1:]]), np.r_[end, target[1:]]) for row in far for end in (0, 1)]
+    if adjacency == "add-remove":
+        others = [
+            (X[1:], target[1:]),
+            *((np.concatenate([a[:1], X]), np.r_[b[0], target]) for a, b in others),
+        ]
+        data = X, target
+    else:
+        data = others[2]
+    report = replay(lambda data: model.fit(*data), data, others)
+    assert not report.failures, report.failures
+    assert max(report.worst.values()) > 0.6  # half of a sensitivity would be seen
+
+
+def test_steps_share_the_budget_that_moments_leave():
+    split = split_budget(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 10_000), n_numbers=100)
+    for count in (1, 2, 5, 12):
+        steps = Steps(split=split, count=count, share=0.7)
+        assert len(steps.multipliers) == count
+        assert sum(z**-2 for z in steps.multipliers) <= 0.7 * split.multiplier**-2
+        assert 1 <= steps.averaged <= count
+
+
+def test_moments_get_the_share_that_public_numbers_ask_for():
+    def plan(n):
+        split = split_budget(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_numbers=100)
+        return Moments(split=split, n_users=float(n), n_coef=11, constant=True)
+
+    loud, quiet, silent = plan(500), plan(300_000), plan(10**7)
+    assert loud.share == 0.4 and loud.noise > 0.75
+    assert 0.04 < quiet.share < 0.3 and quiet.noise == pytest.approx(0.05)
+    assert silent.share == 0.04 and silent.noise < 0.05
+
+
+def test_normal_features_give_the_logistic_model_that_made_them():
+    rng = public_generator(1)
+    X = np.column_stack([rng.normal(size=(200_000, 3)) @ np.triu(np.ones((3, 3))) + 0.5, np.ones(200_000)])
+    coef = np.array([0.8, -0.5, 0.3, -1.0])
+    y = 2.0 * (rng.random(200_000) < expit(X @ coef)) - 1.0
+    gram = Gram(X.T @ X / 2e5, X.T @ y / 2e5, 1.0, 0.0)
+    found, deviation = gram.logistic()
+    assert found == pytest.approx(coef, abs=0.05)
+    chances = expit(X @ coef)
+    curvature = chances - chances**2
+    assert deviation**2 == pytest.approx(curvature.mean(), abs=0.01)
+    hessian, mean = gram.logistic_hessian(coef)
+    assert mean == pytest.approx(curvature.mean(), abs=0.01)
+    np.testing.assert_allclose(hessian, (X.T * curvature) @ X / 2e5, atol=0.02)
+
+
+def test_the_simplest_metric_that_is_as_good_is_taken():
+    def metric(moments):
+        return Metric(Gram(moments, np.zeros(3), 1.0, 0.0))
+
+    assert (metric(np.diag([1.0, 1.1, 0.9])).own == 1.0).all()
+    diagonal = metric(np.diag([1.0, 4.0, 0.01]))
+    assert diagonal.own.tolist() == [8.0, 4.0, 80.0]
+    full = metric(np.full((3, 3), 0.99) + 0.01 * np.eye(3))
+    assert full.own.shape == (3, 3)
+    total = np.array([2**60, -3, 5], dtype=object)
+    expected = full.matrix.T.astype(int).astype(object) @ total
+    assert (full.mapped(total) == expected).all()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_with_little_noise_the_result_is_that_of_the_loss(kind):
+    X, y, labels = rows(2, 3000)
+    y[::50] += 8.0
+    model = MODELS[kind].set_params(epsilon=100.0, adjacency="replace-one", n_users=None, random_state=0)
+    target = labels if kind == "classes" else y
+    assert isinstance(mechanism(model, 3000), PreconditionedDescent)
+    model.fit(X, target)
+    if kind == "classes":
+        plain = LogisticRegression(C=np.inf).fit(X, labels)
+    elif kind == "huber":
+        plain = None
+        residuals = np.clip(model.predict(X) - y, -1.35, 1.35)
+        slopes = np.column_stack([X, np.ones(len(X))]).T @ residuals / len(X)
+        assert np.abs(slopes).max() < 0.02
+    else:
+        plain = LinearRegression(fit_intercept=kind == "squared").fit(X, y)
+    if plain is not None:
+        assert np.ravel(model.coef_) == pytest.approx(np.ravel(plain.coef_), abs=0.05)
+        assert np.ravel(model.intercept_) == pytest.approx(np.ravel(plain.intercept_), abs=0.15)
+
+
+def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
+    plain = {"solver": "sgd"}
+    regressor, classifier = UserLevelSGDRegressor(), UserLevelSGDClassifier(classes=[0, 1])
+    assert isinstance(mechanism(regressor, 5000), PreconditionedDescent)
+    assert isinstance(mechanism(classifier, 5000), PreconditionedDescent)
+    for model in (regressor, classifier):
+        for options in (
+            plain,
+            {"aggregation": "robust"},
+            {"weight_cap": 2},
+            {"radius": 1.0},
+            {"standardize": False},
+        ):
+            other = type(model)(**{**model.get_params(), **options})
+            assert not isinstance(mechanism(other, 5000), PreconditionedDescent), options
+        assert not isinstance(mechanism(model, 300), PreconditionedDescent)
+        private = type(model)(**{**model.get_params(), "adjacency": "add-remove"})
+        assert not isinstance(mechanism(private, 5000), PreconditionedDescent)
+    weighted = UserLevelSGDClassifier(classes=[0, 1], class_weight={1: 2.0})
+    assert not isinstance(mechanism(weighted, 5000), PreconditionedDescent)
+    X, y, _ = rows(3, 300)
+    with pytest.warns(Warning):
+        loud, same = (
+            UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd")
+        )
+    assert (loud.coef_ == same.coef_).all()
+
+
+def test_places_are_one_in_each_stretch():
+    for n, m in ((100, 7), (41, 40), (10**7, 20_000)):
+        found, firsts = places(n, m), np.arange(m) * n // m
+        assert (found >= firsts).all() and (found < np.append(firsts[1:], n)).all()
+
+
+@pytest.mark.parametrize("kind", ["squared", "classes"])
+def test_bits_do_not_depend_on_where_rows_are(kind, monkeypatch):
+    monkeypatch.setattr(_preconditioned, "LEAST_SAMPLE", 100)
+    monkeypatch.setattr(_preconditioned, "SIGNAL", 1.0)
+    X, y, labels = rows(4, 2000)
+    target = labels if kind == "classes" else y
+    model = MODELS[kind].set_params(epsilon=30.0, adjacency="replace-one", n_users=None, random_state=0)
+    made = mechanism(model, 2000)
+    assert isinstance(made, PreconditionedDescent) and made.scaling.n_sample == 100
+    bits = model.fit(X, target).coef_.copy()
+    scales = model.feature_scale_.copy()
+    table = np.column_stack([X, target])
+    cuts = np.split(table, [1, 17, 800, 800, 1700])
+    for blocks in (Blocks(cuts), Blocks([table])):
+        assert (model.fit(blocks, 3).coef_ == bits).all()
+        assert (model.feature_scale_ == scales).all()
+    assert (model.fit(np.asfortranarray(X), target).coef_ == bits).all()
+    da = pytest.importorskip("dask.array")
+    assert (model.fit(da.from_array(table, chunks=(700, -1)), 3).coef_ == bits).all()
+
+
+def test_bounds_are_those_of_all_rows_not_of_the_sample():
+    model = UserLevelSGDRegressor()
+    made = mechanism(model, 10**6)
+    assert isinstance(made, PreconditionedDescent) and made.scaling.n_sample < 10**5
+    search = made.scaling.search
+    assert search.all_users == 1e6
+    assert search._level(20_000.0) == search._level(1e6) < replace(search, all_users=None)._level(20_000.0)
+
+
+def test_an_exchanged_row_of_a_sample_is_the_only_one():
+    X, y, _ = rows(5, 1000)
+    own = np.arange(1000)
+    data = UserData(X, y, UserGroups(own), own)
+    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50)
+    total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
+    assert (total == np.rint(X[places(1000, 50)].sum(axis=0) * 2**20)).all()
+
+
+def test_huber_is_near_scikit_learn():
+    X, y, _ = rows(6, 4000)
+    y[::10] += 50.0
+    model = UserLevelSGDRegressor(30.0, loss="huber", random_state=0).fit(X, y)
+    there = HuberRegressor(alpha=0.0).fit(X, y)
+    assert model.coef_ == pytest.approx(there.coef_, abs=0.1)
