@@ -78,6 +78,7 @@ def test_class(estimator):
     check_class(estimator)
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(ESTIMATORS)
 def test_scikit_learn(estimator, check):
     check(estimator)

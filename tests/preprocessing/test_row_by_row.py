@@ -265,6 +265,7 @@ def takes(model, method, rows):
     return False
 
 
+@pytest.mark.take_turns(6)
 @pytest.mark.parametrize("kind", dict(all_estimators()).values(), ids=lambda kind: kind.__name__)
 def test_no_estimator_leaves_anything_from_one_row_to_the_next(kind):
     """Whether the first row has a gap, and where it lies, decides nothing about the others, nor about the model."""

@@ -171,8 +171,8 @@ def test_cubes_of_many_dimensions():
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
-@pytest.mark.parametrize("d", [1, 2, 3, 7, 300, 65_537, 2**18])
-@pytest.mark.parametrize("epsilon", [2.0**-900, 1e-5, 0.3, 1.0, 7.0, 2.0**900])
+@pytest.mark.parametrize("d", [1, 2, 7, 2**18])
+@pytest.mark.parametrize("epsilon", [2.0**-900, 0.3, 2.0**900])
 def test_lattice_pays_for_its_rounding(norm, d, epsilon):
     step, scale = k_norm.norm_lattice(norm, d, epsilon)
     g, e = Fraction(step), Fraction(epsilon)

@@ -116,17 +116,18 @@ def test_the_machine_keeps_the_assumed_precision():
 
 # --- discrete Laplace ---------------------------------------------------------------------------------------
 
-BOUNDARIES = [
-    (scale, v)
-    for scale in (0.01, 0.3, 1, 2.5, 7, Fraction(100, 3), 1e3, 1e4, 123456.789, 2**30, 2**32 + 0.5, 2**34)
-    for v in {1, 2, 3, 7, int(2 * scale), int(9 * scale) + 1, int(30 * scale) + 1, int(43 * scale)}
-    if v >= 1 and laplace_tail(scale, v) > Fraction(1, 2**62)
-]
+SCALES = (0.01, 0.3, 1, 2.5, 7, Fraction(100, 3), 1e3, 1e4, 123456.789, 2**30, 2**32 + 0.5, 2**34)
 
 
-@pytest.mark.parametrize("scale, v", BOUNDARIES)
-def test_laplace_boundaries_are_exact(scale, v):
+@pytest.mark.parametrize("scale", SCALES)
+def test_laplace_boundaries_are_exact(scale):
     """|K| ≥ v exactly where X < P(|K| ≥ v): on both sides of the boundary, and on it, down to the 191st digit."""
+    for v in {1, 2, 3, 7, int(2 * scale), int(9 * scale) + 1, int(30 * scale) + 1, int(43 * scale)}:
+        if v >= 1 and laplace_tail(scale, v) > Fraction(1, 2**62):
+            boundary_is_exact(scale, v)
+
+
+def boundary_is_exact(scale, v):
     tail = laplace_tail(scale, v)
     cut = floor(tail, 63)
     offsets = [o for o in (-9, -5, -2, -1, 1, 2, 3, 5, 9) if 0 <= cut + o < 2**63]
