@@ -376,7 +376,7 @@ NARROW = {
 TENTHS = [0.1, Decimal("0.1"), Fraction(1, 10), np.float32(0.1), np.float64(0.1)]
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("tenth", TENTHS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("make", NARROW)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 
 from skprivate import PrivacyLedger, private_counts
 from skprivate.aggregate.counts import _private_counts as module
@@ -317,7 +318,7 @@ def test_max_groups_is_found_and_what_it_leaves_out_is_released():
     assert few.lost is not None and few.lost == pytest.approx(truth, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "message"),
     [
         ({"by": "nowhere"}, "by must be names, as text, among the columns"),

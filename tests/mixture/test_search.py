@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.families import all_errors, build_problem
 
 from skprivate.mixture import PPMHalfspaceClassifier, _search, _turns
@@ -73,7 +74,7 @@ def errors_of(problem, hypothesis):
 
 
 @pytest.mark.parametrize("monotone", [False, True])
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.1, 1.0, 10.0, 1e4])
+@every("epsilon", [1e-4, 0.01, 0.1, 1.0, 10.0, 1e4])
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_plan_spends_epsilon(epsilon, monotone, moves):
     _, problem = make_problem()
