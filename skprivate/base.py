@@ -220,12 +220,9 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         """
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
-        if (
-            n_units is not None
-            and delta * n_units >= 1
-            and price_of_plan(mechanism.events, epsilon, delta)[1] > 0
-        ):
-            warn_if_large(delta, n_units, str(unit), type(self).__name__)
+        if n_units is not None:
+            spent = price_of_plan(mechanism.events, epsilon, delta)[1]
+            warn_if_large(spent, n_units, str(unit), type(self).__name__)
         with (
             open_release(
                 epsilon=epsilon,
@@ -240,7 +237,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
                 assumptions=of_every_fit(unit, *assumptions),
                 plan=mechanism.events,
                 reach=reach,
-                parameters=shown_parameters(self),
+                parameters=None if self.ledger is None else shown_parameters(self),  # type: ignore[attr-defined]
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
