@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from test_common import ESTIMATORS
 
 import skprivate
@@ -337,3 +337,32 @@ def test_guides_of_public_names_exist():
     names = extension("public_names")
     guides = {one for one in map(names.guide_of, names.canonical_names()) if one}
     assert guides and all((DOCS / f"{one}.md").exists() for one in guides)
+
+
+def test_every_option_is_given_by_somebody():
+    """What no page, example, benchmark or test sets by its name is not needed, or not tested."""
+    programs = [path for folder in ("docs", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    texts = [path.read_text("utf-8") for path in (*PAGES, *programs)]
+    for module in (ROOT / "skprivate").rglob("*.py"):
+        texts += re.findall(r"^ *(?:>>>|\.\.\.) .*$", module.read_text("utf-8"), re.MULTILINE)
+    given = {word for text in texts for found in GIVEN.findall(text) for word in found}
+    missing = []
+    for public in extension("public_names").canonical_names():
+        module, _, kind = public.rpartition(".")
+        value = getattr(importlib.import_module(module), kind)
+        if (
+            callable(value)
+            and not kind.endswith(("Display", "Warning", "Error"))
+            and not isinstance(value, enum.EnumType)
+        ):
+            missing += [f"{public}({name}=)" for name in _keywords(value) if name not in given]
+    assert not missing
+
+
+#: A keyword of a call, an option in a dictionary, or one of a part.
+GIVEN = re.compile(r"\b(\w+)=|[\"'](\w+)[\"']\s*:|__([a-z]\w*)\b")
+
+
+def _keywords(value):
+    parameters = inspect.signature(value).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
