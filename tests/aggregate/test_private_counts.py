@@ -243,10 +243,10 @@ def test_types_of_groups_come_back():
         "code": pl.Series([7, None, 8] * (n // 3), dtype=pl.Int16),
     }
     X = pl.DataFrame(columns)
-    for name in columns:
+    for name, values in columns.items():
         table = private_counts(X, name, **BUDGET).table
         assert table.schema[name] == X.schema[name]
-        assert set(table[name]) == set(columns[name])
+        assert set(table[name]) == set(values)
     gaps = X.select("code").to_pandas()
     assert gaps["code"].dtype == float  # one gap made all of them floats
     assert plain(private_counts(gaps, "code", **BUDGET).table)["code"] == [7, 8, None]
