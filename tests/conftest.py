@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 _SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
+#: Which cells of the largest tests are run. The same each time, as with examples below; TESTS_TURN=1 takes others.
+_TURN = int(os.environ.get("TESTS_TURN", "0"))
 
 if _SIDE_BY_SIDE:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -29,15 +31,6 @@ def pytest_configure(config):
         config.pluginmanager.register(ReplayTotals())
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--turn",
-        type=int,
-        default=0,
-        help="which cells of the largest tests are run (take_turns); default: 0",
-    )
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Of the cells of a test that take turns some are fast, some slow, and the others wait."""
@@ -49,7 +42,7 @@ def pytest_collection_modifyitems(config, items):
     for cells in taking_turns.values():
         (n,) = cells[0].get_closest_marker("take_turns").args
         parameters = {item.nodeid: item.callspec.params for item in cells}
-        fast, slow = fast_and_slow(parameters, n, config.getoption("turn"))
+        fast, slow = fast_and_slow(parameters, n, _TURN)
         for item in cells:
             if item.nodeid in slow:
                 item.add_marker(pytest.mark.slow)
