@@ -23,6 +23,12 @@ def slow(session):
     run(session)
 
 
+@nox.session
+def coverage(session):
+    """Print the coverage of the trusted core."""
+    run(session)
+
+
 @nox.session(python="3.11")
 def oldest(session):
     """Test the oldest releases that are admitted."""

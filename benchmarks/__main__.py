@@ -29,7 +29,6 @@ QUICK = {
     "metric_local": "--seeds 1",
     "metric_mixed": "--seeds 1",
     "metric_speed": "--seeds 1",
-    "partitions_passes": "",
     "private_search_audit": "--seconds 5",
     "private_search_cost": "",
     "spline": "--case adult --rows 2000 --seeds 1 --eps 1",

@@ -13,8 +13,8 @@ import resource
 import time
 
 import numpy as np
-import scipy.sparse as sparse
 from _common import parse_args, write_table
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from skprivate.aggregate._losses import BUILT_IN

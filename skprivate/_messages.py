@@ -173,9 +173,9 @@ def unheard() -> Iterator[None]:
         yield
 
 
-def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "") -> None:
-    """Warn if δ is at least 1/n; ``n_units`` is None where that number is private, and then nothing is said."""
-    if n_units is not None and delta * n_units >= 1:
+def warn_if_large(delta: float, n_units: int, unit: str, label: str = "") -> None:
+    """Warn if δ is at least 1/n, where n is public."""
+    if delta * n_units >= 1:
         who = f"{label}: " if label else ""
         warn_caller(
             f"{who}delta must be far below 1/n to protect each {unit}, got delta = {delta:g} with n = {n_units}: a "

@@ -204,12 +204,9 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         """
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
-        if (
-            n_units is not None
-            and delta * n_units >= 1
-            and privacy.cost_of_plan(mechanism.events, epsilon, delta)[1] > 0
-        ):
-            warn_if_large(delta, n_units, str(unit), type(self).__name__)
+        if n_units is not None:
+            spent = privacy.cost_of_plan(mechanism.events, epsilon, delta)[1]
+            warn_if_large(spent, n_units, str(unit), type(self).__name__)
         with (
             privacy.open_release(
                 epsilon=epsilon,
@@ -224,7 +221,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
                 assumptions=of_every_fit(unit, *assumptions),
                 plan=mechanism.events,
                 diameter=diameter,
-                parameters=shown_parameters(self),
+                parameters=None if self.ledger is None else shown_parameters(self),  # type: ignore[attr-defined]
             ) as release,
             _sklearn.steps("release", mechanism.n_draws) as release.after_draw,
         ):

@@ -38,9 +38,8 @@ def test_every_benchmark_is_listed_with_its_purpose(runner):
     assert set(runner.QUICK) | set(runner.IN_PEER) <= set(listed)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_a_listed_file_is_a_program(script):
-    assert '\nif __name__ == "__main__":\n' in script.read_text("utf-8")
+def test_a_listed_file_is_a_program():
+    assert not [path for path in SCRIPTS if '\nif __name__ == "__main__":\n' not in path.read_text("utf-8")]
 
 
 def test_a_name_that_is_not_there_is_refused():

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.every import every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +62,7 @@ def test_columns_without_bounds():
         check_bounds({"a": (0, 1)}, [2], ["a", "b", "c"])
 
 
-@pytest.mark.parametrize(
+@every(
     ("bounds", "names", "message"),
     [
         ({"lat": (0, 1)}, NAMES, "for every column, got none for 'long'"),

@@ -78,6 +78,7 @@ def test_class(estimator):
     check_class(estimator)
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(ESTIMATORS)
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -87,9 +88,20 @@ def _is_private(estimator):
     return "epsilon" in estimator.get_params(deep=False)
 
 
+def _is_search(estimator):
+    return hasattr(estimator, "param_distributions")
+
+
 @pytest.mark.take_turns(9)
-@parametrize_with_privacy_checks([estimator for estimator in ESTIMATORS if _is_private(estimator)])
+@parametrize_with_privacy_checks([one for one in ESTIMATORS if _is_private(one) and not _is_search(one)])
 def test_privacy(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.take_turns(9)
+@parametrize_with_privacy_checks([estimator for estimator in ESTIMATORS if _is_search(estimator)])
+def test_privacy_of_a_search(estimator, check):
     check(estimator)
 
 

@@ -99,6 +99,15 @@ def test_the_citation_and_the_recipe_follow_the_project():
     assert PROJECT["description"] in recipe
 
 
+def test_licences_of_the_data_are_those_of_their_descriptions():
+    assert PROJECT["license"] == "BSD-3-Clause AND CC-BY-4.0"
+    stated = dict(re.findall(r"^(\w+) {3,}.*\. (.*)$", (ROOT / "LICENSE-DATA.txt").read_text(), re.MULTILINE))
+    texts = {path.stem: path.read_text() for path in (ROOT / "skprivate" / "datasets" / "descr").iterdir()}
+    assert stated.keys() == texts.keys()
+    for name, text in texts.items():
+        assert ("CC BY 4.0" in text) == (stated[name] == "CC BY 4.0"), name
+
+
 def test_workflows_call_the_steps_of_ci_with_least_rights():
     yaml = pytest.importorskip("yaml")
     if not (ROOT / ".github").exists():

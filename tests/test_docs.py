@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from test_common import ESTIMATORS
 
 import skprivate
@@ -141,14 +141,16 @@ def test_the_quickstart_runs_without_the_block_that_may_be_skipped():
 OTHERS = [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / ".github").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=name)
-def test_links_lead_somewhere(page):
-    for target in LINK.findall(page.read_text()):
-        if not target.startswith(("http://", "https://", "mailto:")):
-            # The gallery's pages are made of its scripts when the site is built.
-            source = re.sub(r"gallery/(?:index|(\w+))\.rst", lambda made: f"examples/{made[1]}.py", target)
-            source = source.replace("None.py", "GALLERY_HEADER.rst")
-            assert (page.parent / source).exists(), f"{name(page)} links to {target}"
+def test_links_lead_somewhere():
+    for page in (*PAGES, *OTHERS):
+        for target in LINK.findall(page.read_text()):
+            if not target.startswith(("http://", "https://", "mailto:")):
+                # The gallery's pages are made of its scripts when the site is built.
+                source = re.sub(
+                    r"gallery/(?:index|(\w+))\.rst", lambda made: f"examples/{made[1]}.py", target
+                )
+                source = source.replace("None.py", "GALLERY_HEADER.rst")
+                assert (page.parent / source).exists(), f"{name(page)} links to {target}"
 
 
 def extension(module):
@@ -232,8 +234,7 @@ def test_what_a_page_loads_from_elsewhere_is_found():
 
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
-@pytest.mark.parametrize("names", [None, ["a", "b", "c"]], ids=["array", "frame"])
-def test_parameters_and_fitted_attributes_are_described(estimator, names):
+def test_parameters_and_fitted_attributes_are_described(estimator):
     docscrape = pytest.importorskip("numpydoc.docscrape")
     sections = docscrape.NumpyDocString(inspect.getdoc(type(estimator)))
     described = {}
@@ -243,7 +244,7 @@ def test_parameters_and_fitted_attributes_are_described(estimator, names):
         }
 
     data = default_data(estimator, public_generator(0), 60)
-    X = data.X if names is None else pytest.importorskip("pandas").DataFrame(data.X, columns=names)
+    X = pytest.importorskip("pandas").DataFrame(data.X, columns=["a", "b", "c"])
     fitted = clone(estimator).fit(*([X] if data.y is None else [X, data.y]), **data.metadata)
     attributes = {name for name in vars(fitted) if name.endswith("_")}
     for cls in type(estimator).__mro__:
@@ -311,12 +312,12 @@ def test_the_picture_of_the_choice_is_drawn_of_public_names():
     assert linked <= {f"generated/{one}.html" for one in extension("public_names").canonical_names()}
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "evidence").glob("*.md")), ids=lambda page: page.stem)
-def test_evidence_is_tables_and_at_most_300_words(page):
+def test_evidence_is_tables_and_at_most_300_words():
     """Words of prose and headings: neither code, nor tables, nor directives."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    prose = [line for line in text.splitlines() if not line.startswith(("|", ":::"))]
-    assert len(" ".join(prose).split()) <= 300
+    for page in (DOCS / "evidence").glob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        prose = [line for line in text.splitlines() if not line.startswith(("|", ":::"))]
+        assert len(" ".join(prose).split()) <= 300, page.stem
 
 
 def test_every_script_of_the_gallery_has_a_place():
@@ -326,13 +327,38 @@ def test_every_script_of_the_gallery_has_a_place():
     )
 
 
-@pytest.mark.parametrize("script", sorted((DOCS / "examples").glob("plot_*.py")), ids=lambda path: path.stem)
-def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it(script):
-    for block in script.read_text().split("\n# %%"):  # the gallery takes its picture at the end of each
-        assert "plt.subplots(" not in block or block.rstrip().endswith("plt.show()"), block
+def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it():
+    for script in (DOCS / "examples").glob("plot_*.py"):
+        for block in script.read_text().split("\n# %%"):  # the gallery takes its picture at the end of each
+            assert "plt.subplots(" not in block or block.rstrip().endswith("plt.show()"), block
 
 
 def test_guides_of_public_names_exist():
     names = extension("public_names")
     guides = {one for one in map(names.guide_of, names.canonical_names()) if one}
     assert guides and all((DOCS / f"{one}.md").exists() for one in guides)
+
+
+def test_every_option_is_given_by_somebody():
+    """What no page, example, benchmark or test sets by its name is not needed, or not tested."""
+    programs = [path for folder in ("docs", "benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    texts = [path.read_text("utf-8") for path in (*PAGES, *programs)]
+    for module in (ROOT / "skprivate").rglob("*.py"):
+        texts += re.findall(r"^ *(?:>>>|\.\.\.) .*$", module.read_text("utf-8"), re.MULTILINE)
+    given = {word for text in texts for found in GIVEN.findall(text) for word in found}
+    missing = []
+    for public in extension("public_names").canonical_names():
+        module, _, kind = public.rpartition(".")
+        value = getattr(importlib.import_module(module), kind)
+        if inspect.isroutine(value) or (inspect.isclass(value) and issubclass(value, BaseEstimator)):
+            missing += [f"{public}({name}=)" for name in _keywords(value) if name not in given]
+    assert not missing
+
+
+#: A keyword of a call, an option in a dictionary, or one of a part.
+GIVEN = re.compile(r"\b(\w+)=|[\"'](\w+)[\"']\s*:|__([a-z]\w*)\b")
+
+
+def _keywords(value):
+    parameters = inspect.signature(value).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]

@@ -188,6 +188,7 @@ def instance(name):
     return NUMERIC[name](**NEEDED.get(name, {}))
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 @pytest.mark.parametrize("kind", [*COLUMNS, *MISSING, *INFINITE])
 @pytest.mark.parametrize("name", NUMERIC)

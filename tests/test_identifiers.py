@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,7 +161,7 @@ def test_data_frames_libraries():
             encode_identifiers(missing, 3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("ids", "error", "text"),
     [
         ([1, "1", 2], TypeError, "type int and str"),
@@ -287,7 +288,7 @@ ZONED = {
 }
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+@every("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
 @pytest.mark.parametrize("container", ZONED)
 def test_times_with_a_zone_are_their_instants(container, zone):
     ids = ZONED[container](zone)

@@ -21,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.combinations import LINES
+from helpers.every import every
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import ClassifierMixin, clone
@@ -227,7 +228,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS)
 def test_public_labels_of_another_kind_are_refused_before_the_charge(kind, name):
     labels = KINDS[kind][0]
     for maker in MAKERS.values():
@@ -254,7 +255,7 @@ def test_labels_of_one_kind_fit(kind, name):
             assert set(model.predict(X)) <= set(KINDS[other][1])
 
 
-@pytest.mark.parametrize("odd", ["x", b"x", 2, datetime.date(2020, 1, 1), (1, 2)])
+@every("odd", ["x", b"x", 2, datetime.date(2020, 1, 1), (1, 2)])
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_one_label_of_another_kind_is_refused_before_the_charge(name, odd):
     ledger = PrivacyLedger(epsilon=100.0, delta=0.01)
@@ -558,7 +559,7 @@ LOW, HIGH = 2**60, 2**60 + 4096
         ),
     ],
 )
-@pytest.mark.parametrize("other", [0.5, 2**64, -1])
+@every("other", [0.5, 2**64, -1])
 def test_one_label_moves_its_own_bags_only(fit, other):
     """A fraction, or an integer beyond 64 bits, has made floats of all: 2⁶⁰ + 1 was 2⁶⁰ then."""
     y = [LOW + k % 2 for k in range(N)]
@@ -570,7 +571,7 @@ def test_one_label_moves_its_own_bags_only(fit, other):
 @pytest.mark.parametrize(
     "kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)]
 )
-@pytest.mark.parametrize("odd", [1.0, True, np.int8(1), np.float32(1), Decimal(1), Fraction(1)], ids=repr)
+@every("odd", [1.0, True, np.int8(1), np.float32(1), Decimal(1), Fraction(1)])
 def test_the_type_of_one_label_is_not_that_of_all(kind, odd):
     X, y = np.arange(40.0)[:, None] / 40.0, [0, 1] * 20
     for model in (

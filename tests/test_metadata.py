@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -94,7 +95,7 @@ def test_metadata_of_other_functions_have_names(function):
 
 
 @pytest.mark.parametrize(("estimator", "name"), TAKERS)
-@pytest.mark.parametrize("other", ["reversed", "shifted"])
+@every("other", ["reversed", "shifted"])
 def test_metadata_of_another_index_are_refused_before_a_charge(estimator, name, other):
     ledger = PrivacyLedger(epsilon=100.0, delta=0.1)
     model = clone(estimator).set_params(ledger=ledger, random_state=0)

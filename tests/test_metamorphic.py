@@ -473,7 +473,10 @@ CELLS, FAST = _cells()
 
 @pytest.mark.parametrize(
     ("estimator", "road", "relation"),
-    [pytest.param(*cell, marks=() if cell in FAST else pytest.mark.slow) for cell in CELLS],
+    [
+        pytest.param(*cell, marks=() if cell in FAST else [pytest.mark.slow, pytest.mark.take_turns(9)])
+        for cell in CELLS
+    ],
 )
 def test_the_same_result_or_a_refusal_before_payment(estimator, road, relation):
     before, cost, warned = first(estimator, road)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.replay_totals import ReplayTotals
+from helpers.turns import SHARES
 from helpers.variants import VARIANTS
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
@@ -43,6 +44,8 @@ CASES = [
     for kind, instances in VARIANTS.items()
     for k, (estimator, make) in enumerate(instances)
 ]
+#: How many of them one turn takes, at least.
+N_REPLAYS = SHARES * (len(CASES) // 9)
 #: Changes of values of one case; changes that move rows come on top.
 _AT_MOST = 8
 
@@ -53,7 +56,7 @@ def looked_at(record_property):
 
     def tell(name, report):
         draws = report.n_draws * (1 + report.n_neighbours)
-        record_property("replay", [len(CASES), name, draws, report.n_neighbours, dict(report.worst)])
+        record_property("replay", [N_REPLAYS, name, draws, report.n_neighbours, dict(report.worst)])
 
     return tell
 
@@ -91,6 +94,7 @@ def seed(request):
 
 
 @pytest.mark.slow
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("estimator", "make_data"), CASES)
 def test_draws_keep_their_sensitivities(estimator, make_data, looked_at, seed):
     n_rows = 12 if getattr(estimator, "strategy", None) in ("exact", "auto") else 24
@@ -106,6 +110,7 @@ def test_draws_keep_their_sensitivities(estimator, make_data, looked_at, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("estimator", "make_data"), CASES)
 def test_units_count_for_themselves(estimator, make_data, seed):
     failures = isolation_failures(estimator, make_data=make_data, n_rows=12, n_units=1, at_most=2, seed=seed)
@@ -305,7 +310,7 @@ def test_random_bags(disjoint, n_outputs, kind, looked_at):
 
 @pytest.mark.parametrize(
     ("n_cases", "draws", "neighbours", "too_little"),
-    [(2, 10**6, 10**5, False), (1, 10**6, 10**5, False), (1, 10**6, 9_999, True), (1, 99_999, 10**5, True)],
+    [(2, 10**6, 10**5, False), (1, 10**6, 10**5, False), (1, 10**6, 2_999, True), (1, 29_999, 10**5, True)],
 )
 def test_a_run_that_looked_at_too_little(n_cases, draws, neighbours, too_little):
     totals = ReplayTotals()

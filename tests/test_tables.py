@@ -25,7 +25,7 @@ from skprivate import (
 )
 from skprivate.aggregate import bags_from_sql, release_frames
 from skprivate.model_selection import PrivateSearchCV
-from skprivate.partitions import Blocks, is_partitioned
+from skprivate.partitions import Blocks
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
@@ -185,6 +185,7 @@ def test_public_encoders_encode_each_entry_by_itself(kind, make, numbers, place)
             assert same_but(place, codes, encoder(kind, make).fit_transform(make(kind, one)))
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("kind", "make"), IN_MEMORY)
 def test_what_is_missing_is_one_thing(kind, make):
     table = make(kind, [VALUES[kind][0], None] * 6)
@@ -198,6 +199,7 @@ def test_what_is_missing_is_one_thing(kind, make):
             PublicOrdinalEncoder(lists).fit(table)
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("kind", "make"), IN_MEMORY)
 @settings(deadline=None, max_examples=3)
 @given(draws, st.integers(0, 11))
@@ -224,6 +226,7 @@ NUMERIC = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(("kind", "make"), NUMBERS)
 @pytest.mark.parametrize("which", range(len(NUMERIC)))
 def test_numbers_are_read_one_by_one(kind, make, which):
@@ -303,6 +306,7 @@ def test_a_neighbour_moves_every_statistic_by_its_own_entry_alone(kind, make, na
     assert report.n_draws > 0
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize(
     ("kind", "make"), [case for case in CONTAINERS if case.values[0] not in ("dates", "naive", "zoned")]
 )
@@ -331,15 +335,12 @@ def test_states_are_found_by_their_own_value(make):
     assert model.fit_transform(column)[:, 0].tolist() == values
 
 
-@pytest.mark.parametrize(("kind", "make"), CONTAINERS)
+@pytest.mark.take_turns(9)
+@pytest.mark.parametrize(("kind", "make"), IN_MEMORY)
 def test_public_columns_of_bags_keep_every_value(kind, make):
-    """A null in a column makes no floats of its integers; blocks give the same bags."""
+    """A null in a column makes no floats of its integers."""
     values = [*VALUES[kind], None] * 3
     table = make(kind, values)
-    if is_partitioned(table):
-        pieces = [np.ones(len(block)) for block in table]
-        assert sum(map(len, pieces)) == 12
-        return
     categorical = [0] if isinstance(table, list | np.ndarray) else ["v"]
     bags = make_curated_bags(
         table, [0, 1] * 6, [(0,)], categorical_features=categorical, classes=[0, 1], min_size=1
@@ -375,6 +376,7 @@ NARROW = {
 TENTHS = [0.1, Decimal("0.1"), Fraction(1, 10), np.float32(0.1), np.float64(0.1)]
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("tenth", TENTHS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("make", NARROW)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -464,6 +466,7 @@ class Unread(Blocks):
         raise AssertionError("rows were read")
 
 
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("make", [*MAKERS, *BLOCKS])
 @pytest.mark.parametrize(("kind", "values", "theirs", "own"), WRONG)
 def test_lists_of_another_kind_are_refused_and_spend_nothing(make, kind, values, theirs, own):

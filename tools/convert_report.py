@@ -136,8 +136,8 @@ def registry_entry(
         raise ValueError(f"the report must be one of a valid release to be registered. {why}")
     answers = {_ANSWERS[name]: text for name, text in facts["answers"].items() if name in _ANSWERS}
     written: dict[str, dict[str, str]] = {"dp_variant": {}, "deployment_model": {}, "implementation": {}}
-    for name, text in {**answers, **details}.items():
-        written[_DETAILS[name]][name] = text
+    for detail, text in {**answers, **details}.items():
+        written[_DETAILS[detail]][detail] = text
     draws = [_draw_in_words(event) for event in mechanisms["events"]]
     return {
         "url_slug": url_slug

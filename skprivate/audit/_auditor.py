@@ -132,9 +132,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         given that it lies inside. Without it, rows outside the support are an error.
     smoothing : float, default=0.0
         Audit T + smoothing·N(0, I) in place of T. The statements are then about a model that adds this noise.
-    increasing : {"auto"} or bool, default="auto"
-        Direction of a monotone η. ``"auto"`` allows both; nothing is lost for it but the smaller of two
-        minima.
     prior : float or None, default=None
         P(S = ``classes_[1]``) of two values if known by design, for example 0.5 for coin flips. Otherwise an exact
         interval takes half of the failure probability of ``advantage_upper_bound_`` and
@@ -218,7 +215,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         "support": [Interval(Real, 0, None, closed="neither"), tuple, list, None],
         "truncate": ["boolean"],
         "smoothing": [Interval(Real, 0, None, closed="left")],
-        "increasing": [StrOptions({"auto"}), "boolean"],
         "prior": [Interval(Real, 0, 1, closed="neither"), None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
         "concentration": [StrOptions({"auto", "hoeffding", "bernstein"})],
@@ -237,7 +233,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         support: float | tuple[float, float] | list[float] | None = None,
         truncate: bool = False,
         smoothing: float = 0.0,
-        increasing: bool | Literal["auto"] = "auto",
         prior: float | None = None,
         confidence: float = 0.99,
         concentration: Literal["auto", "hoeffding", "bernstein"] = "auto",
@@ -252,7 +247,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.support = support
         self.truncate = truncate
         self.smoothing = smoothing
-        self.increasing = increasing
         self.prior = prior
         self.confidence = confidence
         self.concentration = concentration
@@ -489,7 +483,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             assumption=self.assumption,
             variation=self.variation_,
             loss=self.loss,
-            increasing=self.increasing if self.increasing == "auto" else bool(self.increasing),
             rng=public_generator(self.random_state),
         )
 

@@ -139,7 +139,7 @@ def as_labels(values: object, name: str = "X") -> npt.NDArray[Any]:
         array = np.array([*(value[0] if np.ndim(value) else value for value in values)], dtype=object)
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise ValueError(_GAPS.format(name=name))
-    if array.dtype.kind != "O" and array.dtype.kind != "T":
+    if array.dtype.kind not in "OT":
         return array
     plain = array.tolist()
     if any(_is_missing(value) for value in plain):

@@ -298,7 +298,7 @@ def charged_to(
             )
         return other
     if part is None:
-        return other if name.split("__")[-1] == "ledger" else None
+        return other if name.rsplit("__", maxsplit=1)[-1] == "ledger" else None
     if isinstance(part, Mapping):
         changed = {
             key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()

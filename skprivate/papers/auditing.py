@@ -190,9 +190,7 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
     return math.sqrt(2.0 / math.pi) / mass * integral
 
 
-def barron_constant(
-    function: Callable[[Array], npt.ArrayLike], low: float, high: float, *, n_points: int = 2**14
-) -> float:
+def barron_constant(function: Callable[[Array], npt.ArrayLike], low: float, high: float) -> float:
     """Barron's constant ``(2π)^{−1/2} ∫ |ω| |η̂(ω)| dω`` of a function of one variable, by FFT.
 
     On a grid the constant is the mean modulus of the discrete Fourier transform of the increments times the
@@ -204,8 +202,6 @@ def barron_constant(
         η, from an array to an array. It must become constant towards both ends of the interval.
     low, high : float
         Ends of the interval.
-    n_points : int
-        Size of the grid.
 
     Returns
     -------
@@ -220,6 +216,7 @@ def barron_constant(
     --------
     gaussian_mixture_barron_constant : Gives it in closed form for a Gaussian mixture.
     """
+    n_points = 2**14
     grid = np.linspace(low, high, n_points + 1)
     increments = np.diff(np.asarray(function(grid), dtype=float))
     step = (high - low) / n_points

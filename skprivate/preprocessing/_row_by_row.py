@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
+from threading import RLock
 from typing import Any, ClassVar, Self
 
 import narwhals as nw
@@ -24,6 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._messages import unheard
 from skprivate._sklearn import HasMethods, _fit_context, _num_samples, quoting_no_entries
 from skprivate.partitions import OverBlocks
+
+#: One pass over rows at a time seeds NumPy's global generator, in each process: a fork may copy a lock that is held.
+_PASSES: dict[int, Any] = {}
 
 _DOC = """Call ``{0}`` of the estimator with one row at a time.
 
@@ -78,10 +83,12 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     *Guarantee.* Each row of a result is a function of that row and of the estimator, provided that linear algebra gives
-    the same numbers for the same call. Each row gets a copy of the estimator, and NumPy's global generator in the same
-    state. What functions and classes of your own keep elsewhere is not in a copy: `guarantee_of` states as an
-    assumption that they keep nothing. So a private step behind it has the same guarantee for the original rows.
-    Warnings of the estimator are not shown.
+    the same numbers for the same call. Each row gets a copy of the estimator, with the same seeds, and NumPy's global
+    generator in the same state. Parts whose ``random_state`` is None get a seed of their own. Functions that draw from
+    the global generator itself see what other threads draw from it meanwhile; other ``RowByRow`` wait for one another.
+    What functions and classes of your own keep elsewhere is not in a copy: `guarantee_of` states as an assumption that
+    they keep nothing. So a private step behind it has the same guarantee for the original rows. Warnings of the
+    estimator are not shown.
 
     A call takes some 0.1 to 1 ms, so a million rows take minutes. Copies share arrays; trees and vocabularies are
     copied, which takes longer. Numbers of `transform` come back as floats: as
@@ -177,7 +184,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return getattr(self._inner, name)(X)
-            with closing(_as_it_was(self._inner)) as models:
+            with closing(_as_it_was(self._inner, alone="_within_" not in vars(self))) as models:
                 results = [_copy_out(getattr(next(models), name)(row)) for row in _rows(X)]
             return _together(results, floats="transform" in name)
 
@@ -202,26 +209,44 @@ def _unseen() -> Iterator[None]:
         yield
 
 
-def _as_it_was(model: Any) -> Generator[Any, None, None]:
+def _as_it_was(model: Any, *, alone: bool) -> Generator[Any, None, None]:
     """Copy a model again and again, and seed NumPy's global generator anew: no row can leave anything to the next.
 
-    Copies share arrays, and cannot write to them.
+    Copies share arrays, and cannot write to them. ``alone`` is False for what a row of another pass calls, perhaps in
+    a thread that this pass waits for.
     """
+    with _PASSES.setdefault(os.getpid(), RLock()) if alone else nullcontext():
+        generator = check_random_state(None)
+        seed, before = generator.randint(2**31), generator.get_state(legacy=False)
+        copy = _copier(_with_own_seeds(model, seed))
+        try:
+            while True:
+                generator.seed(seed)  # 20 times as fast as the state
+                yield copy()
+        finally:
+            generator.set_state(before)
+
+
+def _with_own_seeds(model: Any, seed: int) -> Any:
+    """Copy a model whose parts draw from no global generator; parts that draw private noise stay as they are."""
+    parts: dict[int, Any] = {}
+    copy, seeds = deepcopy(model, parts), check_random_state(seed)
+    for part in parts.values():
+        if isinstance(part, RowByRow):
+            vars(part)["_within_"] = True
+        if getattr(part, "__dict__", {}).get("random_state", 0) is None and not hasattr(part, "releases_in"):
+            part.random_state = seeds.randint(2**31)
+    return copy
+
+
+def _copier(model: Any) -> Callable[[], Any]:
     buffers: list[pickle.PickleBuffer] = []
-    generator = check_random_state(None)
-    seed, before = generator.randint(2**31), generator.get_state(legacy=False)
     try:
         state = pickle.dumps(model, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
         shared = [buffer.raw().toreadonly() for buffer in buffers]
-        copy: Callable[[], Any] = partial(pickle.loads, state, buffers=shared)
+        return partial(pickle.loads, state, buffers=shared)
     except (AttributeError, TypeError, pickle.PicklingError):  # functions without a name
-        copy = partial(deepcopy, model)
-    try:
-        while True:
-            generator.seed(seed)  # 20 times as fast as the state
-            yield copy()
-    finally:
-        generator.set_state(before)
+        return partial(deepcopy, model)
 
 
 def _in_floats(X: Any) -> Any:

@@ -284,7 +284,7 @@ def exact_sum(
 
 def add_exactly(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Add two integer arrays: int64 where every entry fits, Python integers otherwise."""
-    if first.dtype != object and second.dtype != object and largest(first) + largest(second) < _SAFE:
+    if object not in (first.dtype, second.dtype) and largest(first) + largest(second) < _SAFE:
         return np.asarray(first + second)
     return as_small_as_possible(np.asarray(first.astype(object) + second.astype(object)))
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.every import every
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -516,7 +517,7 @@ def test_mechanisms_are_frozen_and_know_their_price():
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("labels", "got"),
     [
         (np.array([1j] * ROWS), "complex128"),

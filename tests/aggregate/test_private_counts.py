@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 
 from skprivate import PrivacyLedger, private_counts
 from skprivate.aggregate.counts import _private_counts as module
@@ -242,10 +243,10 @@ def test_types_of_groups_come_back():
         "code": pl.Series([7, None, 8] * (n // 3), dtype=pl.Int16),
     }
     X = pl.DataFrame(columns)
-    for name in columns:
+    for name, values in columns.items():
         table = private_counts(X, name, **BUDGET).table
         assert table.schema[name] == X.schema[name]
-        assert set(table[name]) == set(columns[name])
+        assert set(table[name]) == set(values)
     gaps = X.select("code").to_pandas()
     assert gaps["code"].dtype == float  # one gap made all of them floats
     assert plain(private_counts(gaps, "code", **BUDGET).table)["code"] == [7, 8, None]
@@ -317,7 +318,7 @@ def test_max_groups_is_found_and_what_it_leaves_out_is_released():
     assert few.lost is not None and few.lost == pytest.approx(truth, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "message"),
     [
         ({"by": "nowhere"}, "by must be names, as text, among the columns"),

@@ -173,6 +173,13 @@ def test_attribute_inference_with_and_without_the_model():
     assert attack.evaluate(Blind(), X[600:], y[600:]).accuracy < 0.5
 
 
+def test_a_feature_of_many_values_is_cut_into_as_many_bins_as_asked_for():
+    X = np.column_stack([np.arange(90.0), np.arange(90) % 2])
+    attack = AttributeInferenceAttack(0, imputer=DecisionTreeClassifier(), max_values=3)
+    attack.fit(X, np.arange(90) % 2)
+    assert attack.values_.tolist() == [15.0, 45.0, 74.5]
+
+
 def test_attribute_inference_refuses_regressors_in_words():
     rng = np.random.default_rng(0)
     X, y = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=60)]), rng.normal(size=60)

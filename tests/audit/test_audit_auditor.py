@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.audit_laws import SCALAR_LAWS
+from helpers.every import every
 from scipy.stats import norm
 
 from skprivate.audit import FiniteAdversaryAuditor
@@ -129,7 +130,7 @@ def test_setting_is_recognised():
 # -- translations --------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_translations_hold_for_every_prior(seed):
     """Exact check on random laws, unequal priors included: no simulation."""
     law = tables(np.random.default_rng(seed))
@@ -173,7 +174,7 @@ def test_known_prior_sharpens():
 # -- several values of S --------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@every("seed", range(30))
 def test_accuracy_among_several_is_never_exceeded(seed):
     """Exact, on random laws of (T, S)."""
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.audit_laws import SCALAR_LAWS
+from helpers.every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -165,7 +166,7 @@ EXTREME = ("two probabilities", "near overflow", "subnormal", "powers of two", "
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(4))
+@every("seed", range(4))
 def test_turning_line_finds_the_best_half_plane(kind, seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 16))

@@ -19,7 +19,7 @@ INSTANCES = [
 ]
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @parametrize_variants(INSTANCES)
 def test_common_checks(estimator, check):
     check(estimator)

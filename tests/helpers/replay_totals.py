@@ -1,7 +1,7 @@
 """What all replays of a run have looked at, in however many processes they ran side by side."""
 
-#: What a run of all replays must look at.
-LEAST_NEIGHBOURS, LEAST_DRAWS = 10_000, 100_000
+#: What the replays of one turn must look at, a third of all.
+LEAST_NEIGHBOURS, LEAST_DRAWS = 3_000, 30_000
 
 
 class ReplayTotals:

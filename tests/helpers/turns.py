@@ -1,40 +1,60 @@
-"""Which cells of a long test the fast run takes: every value of every parameter, and as many cells as are asked for."""
+"""Which cells of a large test a run takes: as many as are asked for, as various as they can be, others in each turn."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Hashable, Iterator
 from functools import partial
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
+#: Of n shares of the cells a run takes so many: the first with the fast tests, the others with the slow ones.
+SHARES = 3
 
-def fast_cells(cells, n):
-    """Names of about one in n cells.
+
+def fast_and_slow(cells: dict[str, dict[str, Any]], n: int, turn: int = 0) -> tuple[set[str], set[str]]:
+    """Choose a share of 1/n of the cells for the fast run, and twice as many for the slow one.
 
     Parameters
     ----------
     cells : dict of str to dict
         Parameters of each cell, by its name.
     n : int
+    turn : int, default=0
+        Each turn takes other cells, until all had theirs: after n/3 turns, rounded up.
 
     Returns
     -------
-    kept : set of str
-        In an order that has nothing to do with the grid's: first those that have a value that no other has shown, then
-        any, up to a share of 1/n. More, if values are many.
+    fast, slow : set of str
+        In turn 0 the fast cells show as many values of all parameters as so many cells can.
     """
-    order = sorted(cells, key=lambda name: zlib.crc32(name.encode()))
-    kept, seen = [], set()
-    for name in order:
-        values = {(argument, _value(value)) for argument, value in cells[name].items()}
-        if not values <= seen:
-            kept.append(name)
-            seen |= values
-    others = (name for name in order if name not in set(kept))
-    return {*kept, *(name for name, _ in zip(others, range(len(cells) // n - len(kept)), strict=False))}
+    order = list(_by_variety(cells))
+    shares = [order[len(order) * k // n : len(order) * (k + 1) // n] for k in range(n)]
+    if 0 < len(order) < n:  # no turn without a cell
+        shares = [[order[k % len(order)]] for k in range(n)]
+    first = SHARES * (turn % -(-n // SHARES))
+    fast, *slow = shares[first : first + SHARES]
+    return set(fast), set().union(*slow) - set(fast)
 
 
-def _value(value):
+def _by_variety(cells: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Order names by chance, but first those that show a value which none before them has; so again with the others."""
+    names = sorted(cells, key=lambda name: zlib.crc32(name.encode()))
+    while names:
+        seen: set[Hashable] = set()
+        others = []
+        for name in names:
+            values = {(argument, _value(value)) for argument, value in cells[name].items()}
+            if values <= seen:
+                others.append(name)
+            else:
+                seen |= values
+                yield name
+        names = others
+
+
+def _value(value: Any) -> str:
     """What tells two values of a parameter apart: the check, not its bound estimator; an estimator's class."""
     if isinstance(value, partial):
         return value.func.__name__

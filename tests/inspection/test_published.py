@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.every import every
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn import config_context
@@ -286,7 +287,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("part", [regressor, scaler, lambda: earlier(LinearRegression(), Y)])
+@every("part", [regressor, scaler, lambda: earlier(LinearRegression(), Y)])
 def test_estimators_in_parameters_are_published_unfitted_wherever_they_lie(place, part):
     options = PLACES[place](part())
     model = make_pipeline(FunctionTransformer(with_options, kw_args=options), regressor()).fit(X, Y)

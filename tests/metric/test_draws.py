@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.scripted_bits import CONTEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -161,7 +162,7 @@ def test_price_of_draws_from_a_net_at_every_distance(norm, d, seed, scale, epsil
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("d", [1, 2, 5, 12])
-@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 300.0])
+@every("epsilon", [1e-6, 1.0, 300.0])
 def test_rows_on_both_sides_of_a_corner_of_the_lattice(norm, d, epsilon):
     # All coordinates are rounded apart, at a distance of next to nothing: what that costs is within 2^-32.
     lower, upper = np.zeros(d), np.ones(d)
@@ -181,7 +182,7 @@ def log(value):
     return CONTEXT.ln(Decimal(value.numerator)) - CONTEXT.ln(Decimal(value.denominator))
 
 
-@pytest.mark.parametrize("gap", [1e-15, 1e-13, 1e-12, 1e-9, 1e-6, 1e-3, 1.0])
+@every("gap", [1e-15, 1e-13, 1e-12, 1e-9, 1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("distance", [1.0, 0.3, 1e-300, 1e9])
 def test_channel_price_is_right_to_the_last_digit_upwards(gap, distance):
     weights = quantise_channel([[0.5 + gap / 4, 0.5 - gap / 4], [0.5 - gap / 4, 0.5 + gap / 4], [0.5, 0.5]])
@@ -196,7 +197,7 @@ def test_channel_price_is_right_to_the_last_digit_upwards(gap, distance):
     assert exact <= price <= exact * (1 + Fraction(1, 2**47))
 
 
-@pytest.mark.parametrize(
+@every(
     ("distances", "message"),
     [
         ([[0, math.nan], [math.nan, 0]], "finite"),

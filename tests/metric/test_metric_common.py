@@ -17,6 +17,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(ESTIMATORS)
 def test_sklearn(estimator, check):
     check(estimator)

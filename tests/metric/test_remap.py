@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.every import every
 
 from skprivate.metric import Ball, MetricPrivatizer, NoiseFillsBoxWarning
 from skprivate.metric._remap import directions
@@ -25,7 +26,7 @@ def error(model, rows, metric):
     return np.linalg.norm(model.transform(rows) - rows, ORDER[metric], axis=1).mean()
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 3.0, 10.0, 100.0])
+@every("epsilon", [0.1, 0.5, 1.0, 3.0, 10.0, 100.0])
 @pytest.mark.parametrize("domain", ["square", "ball", "rectangle", "many columns"])
 def test_never_worse_than_the_centre(domain, epsilon):
     rng, n = public_generator(1), 20_000

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.families import all_errors
 
 from skprivate.mixture import _cuts
@@ -40,7 +41,7 @@ def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
 
 
 @pytest.mark.parametrize("batch", [1, 30, 10**6])
-@pytest.mark.parametrize("max_size", [0, 1, 2, 3])
+@every("max_size", [0, 1, 2, 3])
 @pytest.mark.parametrize("n_cuts", [(), (3,), (2, 0, 4), (1, 2, 3, 2)])
 def test_every_set_appears_once_with_its_errors(monkeypatch, n_cuts, max_size, batch):
     monkeypatch.setattr(

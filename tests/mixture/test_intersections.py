@@ -7,6 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.families import all_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,8 +38,8 @@ def random_family(rng, n_rows, n_pairs, max_size, scale=3, **keywords):
 
 
 @pytest.mark.parametrize("n_pairs", [0, 1, 2, 5, 8])
-@pytest.mark.parametrize("max_size", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("n_rows", [0, 1, 11])
+@every("max_size", [0, 1, 2, 3, 4])
+@every("n_rows", [0, 1, 11])
 @pytest.mark.parametrize("most_dense", [0, 2**15])
 def test_every_set_appears_once_with_its_sum(
     small_blocks, monkeypatch, most_dense, n_pairs, max_size, n_rows

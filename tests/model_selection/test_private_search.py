@@ -702,6 +702,14 @@ def test_simulated_steps_have_noise_of_their_own():
     assert model[0].random_state != model[1].random_state
 
 
+def test_another_public_seed_draws_other_candidates():
+    drawn = [
+        searched(PLAIN, {"alpha": list(range(1, 50))}, n_candidates=3, public_seed=seed) for seed in (0, 0, 1)
+    ]
+    first, again, other = ([one["alpha"] for one in search.candidates_] for search in drawn)
+    assert first == again != other
+
+
 @pytest.mark.slow
 def test_a_search_inside_a_search_holds_out_others():
     """With the same public seed it would hold out those who are held out already: nobody."""

@@ -25,6 +25,7 @@ from skprivate.privacy import public_generator
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.take_turns(6),  # each starts processes of its own
     pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),
     pytest.mark.filterwarnings("ignore::skprivate.user_level.TooFewUsersWarning"),
     pytest.mark.filterwarnings("ignore::skprivate.user_level.UnscaledFeaturesWarning"),
@@ -35,7 +36,7 @@ RNG = public_generator(1)
 ROWS = pd.DataFrame(RNG.normal(size=(4000, 2)), columns=["height", "weight"])
 
 
-@pytest.fixture(params=[1, 4])
+@pytest.fixture(params=[1, 2])
 def client(request):
     with real_cluster(request.param) as client:
         yield client

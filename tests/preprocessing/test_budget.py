@@ -6,7 +6,7 @@ from skprivate.preprocessing._mechanisms import moment_events, moment_prices, se
 from skprivate.privacy import BoundedRangeEvent, compose_epsilon
 
 
-@pytest.mark.take_turns(3)
+@pytest.mark.take_turns(9)
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 50.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1, 0.5])
 @pytest.mark.parametrize("count", [1, 2, 20])

@@ -12,6 +12,7 @@ from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 SCALERS = [PublicScaler(center=3.0, scale=0.5, clip=True)]
 
 
+@pytest.mark.take_turns(9)
 @parametrize_variants(SCALERS)
 def test_common(estimator, check):
     check(estimator)

@@ -2,7 +2,10 @@
 
 import contextlib
 import pickle
+import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import numpy as np
@@ -23,12 +26,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
-from sklearn.utils import all_estimators
+from sklearn.utils import all_estimators, check_random_state
 
 from skprivate import MetricPrivatizer, UserLevelMean, guarantee_of
 from skprivate.inspection import to_release
 from skprivate.partitions import Blocks
 from skprivate.preprocessing import RowByRow
+from skprivate.preprocessing._row_by_row import _with_own_seeds
 from skprivate.privacy import PrivacyLedger, public_generator
 
 PUBLIC = np.abs(public_generator(0).normal(size=(200, 6)))
@@ -212,6 +216,75 @@ def test_a_refusal_leaves_the_global_generator_alone():
     assert places[0][0] == places[1][0]
 
 
+class Meanwhile(TransformerMixin, BaseEstimator):
+    """Adds noise, drawn after another thread has drawn as often as the row says."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        other = threading.Thread(target=np.random.rand, args=[int(X[0, 0])])
+        other.start()
+        other.join()
+        return X[:, 1:] + check_random_state(self.random_state).normal(size=1)
+
+
+@pytest.mark.parametrize("function", [np.sin, lambda X: np.sin(X)], ids=["pickled", "copied"])
+def test_what_another_thread_draws_moves_no_noise(function):
+    model = RowByRow(make_pipeline(FunctionTransformer(), Meanwhile(), FunctionTransformer(function)))
+    rows = np.array([[0.0, 1.0], [5.0, 1.0], [9.0, 1.0]])
+    out = model.fit(rows).transform(rows)
+    assert len({row.tobytes() for row in out}) == 1
+    assert model.estimator_[1].random_state is None
+    parts = RowByRow(make_pipeline(Meanwhile(), FunctionTransformer(np.exp), Meanwhile())).fit(rows)
+    seeds = [_with_own_seeds(parts, 0).estimator_[k].random_state for k in (0, 2)]
+    assert parts.estimator_[0].random_state is parts.estimator_[2].random_state is None
+    assert None not in seeds and len(set(seeds)) == 2
+
+
+def test_passes_in_threads_seed_the_global_generator_one_after_the_other():
+    interval = sys.getswitchinterval()
+    found = []
+
+    def run():
+        model = RowByRow(FunctionTransformer(lambda X: X + np.random.rand()))  # noqa: NPY002
+        found.append(np.unique(model.fit_transform(np.zeros((300, 1)))))
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert [len(values) for values in found] == [1, 1, 1]
+
+
+class InAThread(TransformerMixin, BaseEstimator):
+    """Waits for another thread that transforms."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit(self, X, y=None):
+        self.inner_ = clone(self.inner).fit(X)
+        return self
+
+    def transform(self, X):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self.inner_.transform, X).result(timeout=20)
+
+
+def test_a_pass_within_a_pass_waits_for_nobody():
+    model = RowByRow(InAThread(RowByRow(InAThread(RowByRow(FunctionTransformer(np.sin))))))
+    assert np.array_equal(model.fit_transform(PUBLIC[:3]), np.sin(PUBLIC[:3]))
+
+
 def test_what_pays_for_each_row_is_refused():
     for model in (MetricPrivatizer(), make_pipeline(MetricPrivatizer(), Normalizer())):
         with pytest.raises(TypeError, match="MetricPrivatizer"):
@@ -265,6 +338,7 @@ def takes(model, method, rows):
     return False
 
 
+@pytest.mark.take_turns(6)
 @pytest.mark.parametrize("kind", dict(all_estimators()).values(), ids=lambda kind: kind.__name__)
 def test_no_estimator_leaves_anything_from_one_row_to_the_next(kind):
     """Whether the first row has a gap, and where it lies, decides nothing about the others, nor about the model."""

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +105,7 @@ def test_a_schema_survives_json_or_is_refused():
 
 
 @pytest.mark.parametrize("hold", HOLDERS)
-@pytest.mark.parametrize("values", [["p", "q"], [1, 2, 3], [0.5, 1.5, 2.5]])
+@every("values", [["p", "q"], [1, 2, 3], [0.5, 1.5, 2.5]])
 def test_lists_of_values_are_taken_as_libraries_hold_them(hold, values):
     assert read(hold(values)) == values
     assert (
@@ -194,7 +195,7 @@ NO_TABLES = {
 
 @SIMULATED
 @pytest.mark.parametrize("kind", NO_TABLES)
-@pytest.mark.parametrize("columns", [None, {"a": "number", "b": "number"}])
+@every("columns", [None, {"a": "number", "b": "number"}])
 def test_what_is_no_table_is_refused_in_one_message_everywhere(kind, columns):
     X, y = table(50)
     X = NO_TABLES[kind](X)

@@ -8,6 +8,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.exact_losses import binomial_delta, compose, exact_delta, gaussian_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ def responses(n, step):
     return lambda epsilon: binomial_delta(n, step, -step, 1 / (1 + mp.exp(-step)), epsilon)
 
 
-@pytest.mark.parametrize("delta", DELTAS)
+@every("delta", DELTAS)
 @pytest.mark.parametrize("n, step", [(1000, 0.003), (1000, 0.01), (300, 0.1)])
 def test_randomised_response_at_every_delta(n, step, delta):
     exact, epsilon = responses(n, step), compose_epsilon([(PureEvent(step), n)], delta)
@@ -97,7 +98,7 @@ def test_any_pure_events_against_the_exact_law(kinds, delta, share):
     assert exact <= compose_delta(events, some) <= exact * mp.mpf("1.001") + mp.mpf("1e-320")
 
 
-@pytest.mark.parametrize("delta", DELTAS)
+@every("delta", DELTAS)
 @pytest.mark.parametrize("n, eta", [(1, 0.4), (40, 0.3), (400, 0.01)])
 def test_selection_is_never_below_any_pair_at_any_delta(n, eta, delta):
     epsilon = compose_epsilon([(BoundedRangeEvent(eta), n)], delta)
@@ -155,7 +156,7 @@ EXTREMES = [1e-12, 1e-3, 1.0, 1e3, 1e6]
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.999])
-@pytest.mark.parametrize("epsilon", EXTREMES)
+@every("epsilon", EXTREMES)
 @pytest.mark.parametrize("kind", [LaplaceEvent, BoundedRangeEvent, PureEvent])
 def test_pure_events_of_any_size(kind, epsilon, delta):
     for count in (1, 10**4, 10**15):
@@ -167,7 +168,7 @@ def test_pure_events_of_any_size(kind, epsilon, delta):
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.999])
-@pytest.mark.parametrize("epsilon", EXTREMES)
+@every("epsilon", EXTREMES)
 def test_noise_multipliers_of_any_size(epsilon, delta):
     for other in ((), ((LaplaceEvent(epsilon / 2), 1),), ((BoundedRangeEvent(epsilon / 100), 50),)):
         z = gaussian_noise_multiplier(epsilon, delta, 3, other=other)

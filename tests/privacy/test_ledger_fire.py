@@ -249,7 +249,7 @@ def written_before(path, monkeypatch, forged=False):
     truth = fire.filled(path, 18)
     new = []
     for found in rows(path):
-        if len(new) and len(new) % 10 == 0:
+        if new and len(new) % 10 == 0:
             totals = ["0" if forged else "1.5", "1E-7", "0", "0"]
             new.append(
                 record(new[-1], {"kind": "checkpoint", "count": 6, "totals": totals, "reservations": []})

@@ -9,6 +9,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
@@ -43,7 +44,7 @@ class LoudText(str):
         return f"LoudText({SECRET})"
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "text"),
     [
         (None, "None"),
@@ -76,7 +77,6 @@ class LoudText(str):
         ([(0, 1), (0, 2)], "list of length 2"),
         (10**40, "int"),
     ],
-    ids=lambda one: one if type(one) is str else type(one).__name__,
 )
 def test_a_parameter_as_it_is_kept(value, text):
     assert shown(value) == text

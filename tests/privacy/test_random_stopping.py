@@ -10,6 +10,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from helpers.every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
@@ -110,7 +111,7 @@ def test_no_finite_mechanism_exceeds_the_price(law, data, epsilon):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=name)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@every("epsilon", [0.1, 1.0, 3.0])
 def test_the_pure_price_is_attained(law, epsilon):
     # Randomised response; a thin slice of the likelier outcome scores just below the other outcome.
     likely, rare, thin = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon)), 1e-5
@@ -125,7 +126,7 @@ def test_the_pure_price_is_attained(law, epsilon):
 
 
 @pytest.mark.parametrize("mean", [1.5, 10.0])
-@pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
+@every("mu", [0.1, 0.5, 1.5])
 @pytest.mark.parametrize("eta", [None, 0.0, 1.0])
 def test_the_price_of_gaussians_is_nearly_attained(mean, mu, eta):
     law = Repetitions("poisson" if eta is None else "negative-binomial", mean, eta)
@@ -398,7 +399,7 @@ def test_the_law_that_is_chosen_is_the_best_by_budget_and_rank():
     assert chosen.each_epsilon * chosen.repetitions.expected_rank == pytest.approx(max(worth), rel=1e-3)
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda: Repetitions("binomial", 3.0), "family must be"),

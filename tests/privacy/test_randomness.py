@@ -5,6 +5,7 @@ import ssl
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy import stats
 
 from skprivate.privacy.noise import _bits as _randomness
@@ -30,7 +31,7 @@ def test_no_seed_means_secure():
     assert not bit_source(np.random.RandomState(0)).secure
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 8, 1000, N_BULK, N_BULK + 3])
+@every("n", [0, 1, 7, 8, 1000, N_BULK, N_BULK + 3])
 @pytest.mark.parametrize("random_state", [None, 5])
 def test_lengths(n, random_state):
     block = bit_source(random_state).bytes(n)

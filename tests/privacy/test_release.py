@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy import stats
 
 from skprivate.privacy import (
@@ -268,7 +269,7 @@ def test_extreme_values_stay_finite(value):
     assert release().select([value, 0.0], sensitivity=1e-3, epsilon=1.0) in (0, 1)
 
 
-@pytest.mark.parametrize(
+@every(
     "call",
     [
         lambda r: r.laplace(math.nan, sensitivity=1.0, epsilon=1.0),

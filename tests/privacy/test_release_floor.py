@@ -13,6 +13,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy import stats
 
 from skprivate.privacy import (
@@ -340,9 +341,7 @@ def test_unknown_words_are_answered_with_the_known_ones(name, value):
     assert error.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    "sensitivity", [np.int64(3 * 2**30), np.int64(1000), np.int8(100), np.uint64(2**40)], ids=repr
-)
+@every("sensitivity", [np.int64(3 * 2**30), np.int64(1000), np.int8(100), np.uint64(2**40)])
 @pytest.mark.parametrize(
     "draw",
     [

@@ -6,6 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.scripted_bits import ScriptedSource, exp, floor
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -207,7 +208,7 @@ def test_first_success_in_random_order_is_a_uniform_success(costs):
 # --- binomials ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [*range(1, 26), 63, 64, 65, 200, 1000])
+@every("n", [*range(1, 26), 63, 64, 65, 200, 1000])
 def test_half_binomial_counts_ones(n):
     class Block:
         def bytes(self, n_bytes):

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.every import every
 
 from skprivate.privacy import (
     ApproximateEvent,
@@ -168,7 +169,7 @@ def test_no_noise_keeps_to_a_delta_of_zero_or_one(delta):
         gaussian_noise_multiplier(1.0, delta)
 
 
-@pytest.mark.parametrize("count", range(2, 40))
+@every("count", range(2, 40))
 def test_failures_are_rounded_up(count):
     failure, _ = split_failures([(ApproximateEvent(0.5, 0.5), count)])
     assert 1 - Fraction(1, 2**count) <= Fraction(failure) <= 1

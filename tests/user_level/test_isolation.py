@@ -13,6 +13,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
@@ -159,7 +160,7 @@ def test_the_sum_is_what_each_user_contributes_alone(loss, data):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_rows", [1, 7, 203])
+@every("n_rows", [1, 7, 203])
 def test_kernels_and_tails_of_vector_instructions_agree(loss, n_rows):
     """Ordinary values, so many rows that vector instructions are used, and every possible remainder."""
     rng = np.random.default_rng(n_rows)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
@@ -32,7 +33,7 @@ def test_a_tail_of_any_weight_has_an_end(n_users, excess):
     assert (reach > PREDICTION_RANGE) == (excess > 1.0)
 
 
-@pytest.mark.parametrize("excess", [1.05, 1.2, 1.5, 2.0, 3.0])
+@every("excess", [1.05, 1.2, 1.5, 2.0, 3.0])
 @pytest.mark.parametrize("n_users", [3_000, 10_000, 10**8])
 def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_users):
     plan = plan_standardisation(

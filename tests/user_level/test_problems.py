@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.every import every
 from scipy.optimize import check_grad
 from scipy.special import log_softmax
 
@@ -81,7 +82,7 @@ def by_hand(Z, y, codes, loss, w):
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("users", ["one row", "few rows", "mixed", "many rows"])
+@every("users", ["one row", "few rows", "mixed", "many rows"])
 @pytest.mark.parametrize("loss", [*VALUES, MultinomialLoss(), SquaredRows()])
 def test_gradients_match_a_loop(loss, users, fit_intercept):
     X, y, _, codes = make(0)
@@ -262,8 +263,8 @@ def test_the_bits_of_rows_coefficients_and_factors_suffice(n_outputs):
     assert not rest.any()
 
 
-@pytest.mark.parametrize("radius", [0.0, 1e-300, 1e-170])
-@pytest.mark.parametrize("size", [1e-250, 1.5e-162, 1e-161, 1e-150])
+@every("radius", [0.0, 1e-300, 1e-170])
+@every("size", [1e-250, 1.5e-162, 1e-161, 1e-150])
 @pytest.mark.parametrize("n_outputs", [2, 1000])
 def test_slopes_whose_squares_underflow_count_for_no_more_than_others(n_outputs, size, radius):
     y = np.full((3, n_outputs), size)

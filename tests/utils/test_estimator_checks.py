@@ -13,6 +13,7 @@ from skprivate.utils import estimator_checks as checks
 from skprivate.utils._data import default_data, fit_clone, leaves, public_generator
 
 
+@pytest.mark.take_turns(9)
 @parametrize_with_checks([fakes.NoisyMean()])
 def test_the_honest_fake_is_an_estimator(estimator, check):
     check(estimator)

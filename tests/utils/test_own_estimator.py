@@ -21,11 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 ESTIMATORS = [PrivateGaussianNB(), PrivateGaussianNB(adjacency="add-remove", classes=[0, 1])]
 
 
+@pytest.mark.take_turns(9)
 @parametrize_with_checks(ESTIMATORS[:1])
 def test_scikit_learn(estimator, check):
     check(estimator)
 
 
+@pytest.mark.take_turns(9)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy(estimator, check):
     check(estimator)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
+from scipy import sparse
 from scipy.optimize import minimize
 
 from skprivate._sklearn import steps

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import NDArray
+from scipy import sparse
 
 from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together

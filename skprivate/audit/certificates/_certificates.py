@@ -78,15 +78,12 @@ def _step_function(positions: Array, values: Array) -> StepFunction:
     return StepFunction(edges, np.append(values[jumps], values[-1]))
 
 
-def _certify_scalar(
-    t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: object
-) -> AuditOutcome:
+def _certify_scalar(t: Array, s: Array, *, assumption: str, variation: float, loss: str) -> AuditOutcome:
     """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
     positions, y, w, _ = _variation.group_ties(t, s)
     within = float(1.0 - w @ (y * y))  # part of the squared loss that no function of t can remove
     if assumption == "monotone":
-        directions = {True: [True], False: [False], "auto": [True, False]}[increasing]
-        fits = [isotonic_regression(y, weights=w, increasing=direction).x for direction in directions]
+        fits = [isotonic_regression(y, weights=w, increasing=rising).x for rising in (True, False)]
 
         # The isotonic mean minimises the log loss over monotone functions as well (every Bregman loss shares
         # it).
@@ -118,15 +115,12 @@ def certify_representation(
     assumption: str,
     variation: float,
     loss: str,
-    increasing: object,
     rng: np.random.Generator,
 ) -> AuditOutcome:
     """T in R^q: the certified minimum over the convex class."""
     n, q = points.shape
     if q == 1:
-        return _certify_scalar(
-            points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
-        )
+        return _certify_scalar(points[:, 0], s, assumption=assumption, variation=variation, loss=loss)
     boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
     fit = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)

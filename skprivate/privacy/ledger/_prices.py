@@ -302,7 +302,7 @@ def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[
             "it protects labels only, and may show the rest of the rows unchanged; if that is public anyway, "
             "create the ledger with public_features=True"
         )
-    if unit == private or account.unit == private:
+    if private in (unit, account.unit):
         raise ValueError("it publishes what the ledger protects: all rows but the private ones")
     if unit == label and account.unit == row:
         return 1, ["all of a row but its label is public"]
