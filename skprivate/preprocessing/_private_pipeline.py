@@ -310,7 +310,7 @@ def _fitted_parts(step: Any) -> list[Any]:
         return [step]
     inside: list[Any] = []
     if isinstance(step, ColumnTransformer):
-        inside = [part for _, part, _ in step.transformers_]
+        inside = [part for _, part, columns in step.transformers_ if np.size(columns)]
     elif type(step) is Pipeline or isinstance(step, FeatureUnion):
         inside = [part for _, part in (step.steps if isinstance(step, Pipeline) else step.transformer_list)]
     return [found for part in inside for found in _fitted_parts(part)]
