@@ -36,6 +36,7 @@ from skprivate.partitions import is_estimator, is_known
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
+    PrivateOneHotEncoder,
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
@@ -54,9 +55,9 @@ from skprivate.user_level import UserLevelSGDClassifier, UserLevelSGDRegressor
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     **dict.fromkeys((
         Binarizer, MetricPrivatizer, PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer,
-        PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, PublicCalendar,
-        PublicNumbers, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow, UserLevelSGDClassifier,
-        UserLevelSGDRegressor,
+        PrivateOneHotEncoder, PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler,
+        PublicCalendar, PublicNumbers, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow,
+        UserLevelSGDClassifier, UserLevelSGDRegressor,
         feature_selection.GenericUnivariateSelect, feature_selection.SelectFdr, feature_selection.SelectFpr,
         feature_selection.SelectFromModel, feature_selection.SelectFwe, feature_selection.SelectKBest,
         feature_selection.SelectPercentile, feature_selection.VarianceThreshold, preprocessing.KBinsDiscretizer,
