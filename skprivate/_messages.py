@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -142,6 +143,10 @@ class TooFewUnitsWarning(UserWarning):
     """There are too few rows or users for the budget: what was released hardly depends on the data."""
 
 
+#: Names of classes and texts of the warnings of the fit under way here, which a report shows; None outside of fits.
+WARNED: ContextVar[list[tuple[str, str]] | None] = ContextVar("skprivate_warned", default=None)
+
+
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the first line outside this package and scikit-learn: the user's.
 
@@ -162,6 +167,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     >>> str(seen[0].message)
     'too few users'
     """
+    if (warned := WARNED.get()) is not None:
+        warned.append((category.__name__, message))
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back

@@ -246,6 +246,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
         ):
             yield release
         self.privacy_guarantee_ = release.close()
+        self._skprivate_units = n_units
 
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Privacy primitives: guarantees, releases and their noise, accounting and ledgers. Does not depend on estimators."""
 
 from skprivate._messages import (
+    WARNED,
     BudgetExceededError,
     LargeDeltaWarning,
     LedgerUnitWarning,

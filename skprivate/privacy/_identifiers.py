@@ -320,7 +320,7 @@ def _refusal(name: str, got: str, *, is_float: bool) -> str:
 #: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
 _DIGITS = 10
 #: Of an estimator: what does not decide how it maps rows.
-_OF_SKLEARN = ("_skl", "_metadata", "_skprivate_learnt")
+_OF_SKLEARN = ("_skl", "_metadata", "_skprivate")
 _BESIDE = (
     "feature_names_in_",
     "ledger",

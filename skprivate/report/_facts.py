@@ -171,8 +171,8 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
     if adjacency is not Adjacency.ADD_REMOVE and unit not in (PrivacyUnit.LABEL, PrivacyUnit.DATASET):
         several = {PrivacyUnit.USER: "users", PrivacyUnit.PRIVATE_ROW: "private rows"}.get(unit, "rows")
         said.append(
-            f"The number of {several}: it may be published as it is, and tells whoever knows all the others that there "
-            "is one more of them, though not whose or what it says."
+            f"The number of {several}: it is public. From it, somebody who knows all the others learns that there is "
+            "one more, and nothing about that one."
         )
     if guarantee.delta > 0:
         said.append(
@@ -199,15 +199,17 @@ CURVE = tuple(
 
 #: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
 WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
-#: Levels of findings, the worst first.
-LEVELS = ("stop", "caution", "note")
+#: The three verdicts. A finding has the one that it forces, or is a note; the worst comes first.
+STOP, LOOK, HOLDS = "not for release", "look at this before you sign", "holds"
+NOTE = "note"
+LEVELS = (STOP, LOOK, NOTE)
 #: A level and a text that a reviewer has to see first.
 Finding = tuple[str, str]
 
 
 def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     """List what is wrong with a guarantee at first sight, and a bound that bounds little."""
-    stop, caution = [], []
+    stop, look = [], []
     if not guarantee.valid_for_release:
         stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
@@ -217,27 +219,29 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         stop.append("No privacy is promised.")
     elif guarantee.adjacency is not Adjacency.METRIC and (tpr := guarantee.risk(fpr=0.01).tpr) >= WEAK_TPR:
         text = f"an attack that accuses 1 % falsely may recognise {percent(tpr)}"
-        caution.append(f"The bound is weak: {text}.")
+        look.append(f"The bound is weak: {text}.")
     if guarantee.delta >= WEAK_DELTA and math.isfinite(guarantee.epsilon):
-        caution.append(
+        look.append(
             f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should be "
             "far below one over the number of those who are protected."
         )
     if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
-        caution.append(
+        look.append(
             "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
             "all rows or multiplies matrices does not; RowByRow makes sure of it."
         )
     if guarantee.stated:
-        caution.append(
+        look.append(
             "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
             "nothing here has checked it."
         )
-    return [*(("stop", text) for text in stop), *(("caution", text) for text in caution)]
+    return [*((STOP, text) for text in stop), *((LOOK, text) for text in look)]
 
 
-def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
-    """Make the sections of a report that follow from a guarantee."""
+def guarantee_facts(
+    guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None, n_units: int | None = None
+) -> dict[str, Any]:
+    """Make the sections of a report that follow from a guarantee; ``n_units`` where their number is public."""
     metric = guarantee.adjacency is Adjacency.METRIC
     if distances is not None and not metric:
         allowed = "None where ε is not per unit of distance"
@@ -249,6 +253,7 @@ def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | No
     return {
         "protection": {
             "unit": str(guarantee.unit),
+            "n_units": n_units,
             "adjacency": str(guarantee.adjacency),
             "metric": guarantee.metric,
             "what": what,
@@ -306,6 +311,7 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
         "distance": distance,
         "fpr": rate,
         "tpr": even.tpr,
+        "best_guess": even.best_guess,
         "advantage": even.advantage,
         "posterior": [
             {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}

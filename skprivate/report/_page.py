@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.report._facts import QUESTIONS, event_in_words, percent
+from skprivate.report._facts import HOLDS, LOOK, QUESTIONS, STOP, event_in_words, percent
+from skprivate.report._model_facts import share_in_words
 from skprivate.report._other_facts import audit_in_words, audit_verdict
 from skprivate.report._style import (
     audit_chart,
@@ -24,8 +26,10 @@ from skprivate.report._style import (
     trade_off_chart,
 )
 
-#: With more entries the table is folded on the screen.
-_FOLDED = 25
+#: With more entries the table is folded on the screen; of longer lists of values the first ones are shown.
+_FOLDED, _MOST_VALUES = 25, 12
+#: Pages of the documentation in the sources, which readers do not have.
+_SOURCE_PAGE = re.compile(r"docs/([a-z_/]+)\.md")
 
 
 def page(facts: Mapping[str, Any]) -> str:
@@ -70,34 +74,43 @@ _NO_AUDIT = (
     "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
     "show that a guarantee is wrong, and never that it is right.</p>"
 )
+#: Kinds of the box, and its words.
 _VERDICTS = {
-    "holds": "The guarantee holds under the assumptions below.",
-    "caution": "Look at this before you sign.",
-    "stop": "NOT VALID FOR RELEASE",
+    HOLDS: ("holds", "Holds, under the assumptions of section 3."),
+    LOOK: ("caution", "Look at this before you sign."),
+    STOP: ("stop", "Not for release."),
 }
 
 
 def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
-    verdict = facts["verdict"]
-    said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
+    kind, said = _VERDICTS[facts["verdict"]]
+    said = "Nothing was released." if facts["strength"] is None and kind == "holds" else said
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return header("Privacy report", facts["title"], by, (verdict, said, found), _figures(facts))
+    return header("Privacy report", facts["title"], by, (kind, said, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     strength, protection = facts["strength"], facts["protection"]
     if strength is None:
         return []
-    shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
+    shown, unit, units = _middle(strength["risk"])[0], protection["unit"], protection["n_units"]
     far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
+    fails = "probability by which it may fail"
+    if units and strength["delta"]:
+        fails += f": {share_in_words(strength['delta'], units)} one over the number of {unit}s"
+    number = "" if units is None else f"; {_number(units)} {unit}s"
     return [
         (f"ε = {_up(strength['epsilon'], 4)}", per),
-        (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
-        (protection["unit"], f"is protected, {protection['adjacency']}"),
-        (percent(shown["tpr"]), f"recognised at most{far}, where 1 % are accused falsely"),
+        (f"δ = {small(strength['delta'])}", fails),
+        (unit, f"is protected, {protection['adjacency']}{number}"),
+        (percent(shown["best_guess"]), f"of guesses are right at most{far}, where half were before"),
     ]
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", "\u202f")
 
 
 def _protection(facts: Mapping[str, Any]) -> str:
@@ -146,7 +159,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
     keys = "".join(
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
-    advantage = _middle(said["risk"])[0]["advantage"]
+    advantage, best = (_middle(said["risk"])[0][name] for name in ("advantage", "best_guess"))
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -155,13 +168,15 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "took part, or which of two candidates did."
     )
     return (
-        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
+        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}. Who "
+        "guesses right half of the time without what is published is right with probability "
+        f"{percent(best)} at most with it.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
         f"{table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
         f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
-        "<p><small>Left: rates as they are. Right: both on logarithmic axes, for attackers who accuse few. "
+        "<p><small>Left: linear axes. Right: logarithmic axes, for attackers who accuse few. "
         f"Dashed: guessing. {keys}</small></p>"
     )
 
@@ -178,7 +193,21 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
         "neighbouring inputs differ as said above, and whoever prepared the data did not let one person change the "
         "rows of others",
     ]
-    return "<p>The code cannot check these. Whoever signs does.</p>" + items([*facts["assumptions"], *always])
+    parts = ["<p>Software cannot check these. Whoever signs confirms them.</p>"]
+    parts.append(items([*facts["assumptions"], *always]))
+    if facts["declared"]:
+        rows = [[each["column"], each["declared"], _values(each)] for each in facts["declared"]]
+        text = "<p>All of it must have been known without looking at the data.</p>"
+        parts.append(f"<h3>Declared public</h3>{text}{table(['column', 'declared as', 'values'], rows)}")
+    return "".join(parts)
+
+
+def _values(declared: Mapping[str, Any]) -> str:
+    shown = declared["values"][:_MOST_VALUES]
+    if declared["declared"] == "limits":
+        return " to ".join(shown)
+    more = declared["n_values"] - len(shown)
+    return ", ".join(shown) + (f" and {_number(more)} more" if more else "")
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
@@ -194,7 +223,15 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     parts = [pairs([("noise", noise[said["noise"]])])]
     if said["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
-        parts.append(table(["draw", "price of one", "times"], rows, numbers=(2,)))
+        n_draws = sum(event["count"] for event in said["events"])
+        every = (
+            "It came from one noisy draw."
+            if n_draws == 1
+            else f"It came from {_number(n_draws)} noisy draws."
+        )
+        parts.append(f"<p>{every} Together they cost the ε and δ above.</p>")
+        draws = table(["draw", "cost of one", "times"], rows, numbers=(2,))
+        parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
     if said["adaptive"] and said["events"]:
@@ -205,10 +242,15 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         rows = []
         for step in facts["steps"]:
             budget = [_up(step["epsilon"]), small(step["delta"])] if step["role"] == "private" else ["", ""]
-            rows.append([step["path"], step["role"], *budget])
-        head = ["step", "with private rows", "ε", "δ"]
-        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(2, 3))}")
-    more = [("proven in", said["theorem"])] if said["theorem"] else []
+            columns = "all that came before" if step["columns"] is None else ", ".join(step["columns"])
+            rows.append([step["does"], columns, step["role"], *budget])
+        head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
+        text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
+        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4))}{text}")
+    if facts["fit_warnings"]:
+        parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
+    theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", said["theorem"])
+    more = [("proven in", theorem)] if theorem else []
     more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
     return "".join(parts) + pairs(more)
 
@@ -268,13 +310,15 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
         state = "closed" if entry["closed"] else "open"
         state += (", SIMULATED" if entry["simulated"] else "") + within
         unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
-        price = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
-        row = [str(entry["id"]), entry["note"], *price, entry["label"], unit, entry["opened"], state]
+        cost = [rounded_up(entry["epsilon"], 4), small(entry["delta"])]
+        row = [str(entry["id"]), entry["note"], *cost, entry["label"], unit, entry["opened"], state]
         if details:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
         rows.append(row)
     whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    if n_open := sum(not entry["note"].strip() for entry in entries):
+        whole += f"<p>{n_open} of {len(entries)} entries have no purpose: ask what they were for.</p>"
     if len(entries) <= _FOLDED:
         return whole
     return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
@@ -291,13 +335,16 @@ def _audit(audit: Mapping[str, Any]) -> str:
     return shown
 
 
+_OPEN = '<dd class="open">not answered</dd>'
+
+
 def _answers(facts: Mapping[str, Any]) -> str:
     given = facts["answers"]
-    items = ""
+    items = "" if facts["titled"] else "<dt>Of which data is this, and for what? (the title)</dt>" + _OPEN
     for name, question in QUESTIONS.items():
         answer = given.get(name, "")
         items += f"<dt>{text(question)}</dt>"
-        items += f"<dd>{text(answer)}</dd>" if answer.strip() else '<dd class="open">not answered</dd>'
+        items += f"<dd>{text(answer)}</dd>" if answer.strip() else _OPEN
     model = {
         "central": "Central model: whoever runs the code sees the data before the noise is added.",
         "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "
