@@ -145,6 +145,7 @@ def plot(results: Mapping[str, Any], reference: float, path: Path) -> bool:
     scores = np.array([results[f"split{fold}_test_r2"] for fold in range(FOLDS)]).T
     name = "R² on held-out aircraft"
     display = PrivacyUtilityDisplay.from_results(EPSILONS, scores, reference=reference, score_name=name)
+    display.ax_.set_title("Delay of flights, predicted for other aircraft", fontsize="medium")
     display.figure_.savefig(path, dpi=110)
     return True
 

@@ -54,8 +54,8 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
 
     Notes
     -----
-    Splines get .3 ε and half of δ. The model gets half of δ, and the ε with which both compose to (ε, δ): at δ = 10⁻⁶
-    .95 ε at ε = .1, .92 at 1 and .86 at 10. It gets .7 ε if budgets of steps add up: with a ledger, since plans may
+    Splines get 0.3 ε and half of δ. The model gets half of δ, and the ε with which both compose to (ε, δ): at δ = 10⁻⁶
+    0.95 ε at ε = 0.1, 0.92 at 1 and 0.86 at 10. It gets 0.7 ε if budgets of steps add up: with a ledger, since plans may
     then depend on earlier releases, and for estimators whose noise is not nearly Gaussian.
 
     ``epsilon`` and ``delta`` of the step "model" are always those of all, and may be searched over. A fit that fails

@@ -280,7 +280,7 @@ def make_private_pipeline(
     *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``columns`` or types say is taken
     as public.
 
-    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3 ε,
+    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at 0.3 ε,
     need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
     labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
     limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for

@@ -163,7 +163,7 @@ def test_a_fit_keeps_its_own_warnings_only(tmp_path):
         model.fit(X)
     assert "too few" in str(privacy_report(model).to_dict()["fit_warnings"])
     assert "too few" in str(privacy_report(to_release(model)).to_dict()["fit_warnings"])
-    model.set_params(epsilon=20.0).fit(X)
+    model.set_params(epsilon=1.0, bounds=(0, 1)).fit(X)
     assert privacy_report(model).to_dict()["fit_warnings"] == []
 
 
