@@ -28,7 +28,7 @@ from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger
 from skprivate.user_level import UserLevelSGDRegressor
 
-EPSILONS = (0.03, 0.05, 0.1, 0.3, 1.0, 3.0)
+EPSILONS = (0.05, 0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-6
 FOLDS = 5
 #: Public round numbers: a typical value of month, hour, miles and minutes, and a typical distance from it.

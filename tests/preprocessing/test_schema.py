@@ -81,7 +81,7 @@ def test_what_is_no_limit_makes_no_categories_of_a_pair(number, other, swapped):
     pair = (other, number) if swapped else (number, other)
     with pytest.raises(ValueError, match="^limits of column 'a' must be (finite|a pair)"):
         read(pair)
-    with pytest.raises(ValueError, match="^columns must say if"):
+    with pytest.raises(ValueError, match="^schema must say if"):
         read(list(pair))
 
 
@@ -218,7 +218,7 @@ def test_a_target_that_is_no_column_is_refused():
 
 
 def test_nothing_left_is_refused_at_construction():
-    with pytest.raises(ValueError, match="^columns must leave"):
+    with pytest.raises(ValueError, match="^schema must leave"):
         model({"a": "drop", "b": "drop"})
 
 
@@ -226,10 +226,10 @@ def test_nothing_left_is_refused_at_construction():
 def test_errors_of_a_schema_say_both_halves_and_what_helps():
     X, y = table(200)
     said = refused(
-        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^columns must "
+        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^schema must "
     )
     assert "'Age '" in said and "'Age'" in said
-    said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^columns must ")
+    said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^schema must ")
     assert "what 0 of X" in said and "no '0'" in said
     waits = X.assign(wait=pd.to_timedelta(X["a"].abs(), unit="h"))
     said = refused(
