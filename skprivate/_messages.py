@@ -131,6 +131,15 @@ def visible(text: str) -> str:
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+def pyplot() -> Any:
+    """Import matplotlib.pyplot, or raise an error that says how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'skprivate[plot]'.") from None
+    return plt
+
+
 class LargeDeltaWarning(UserWarning):
     """δ is at least one over the number of units: it may be spent on publishing one of them as it is."""
 

@@ -29,6 +29,7 @@ from skprivate._sklearn import (
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     PUBLIC_BEFORE,
+    SEARCHED,
     STEP_ALONE,
     Adjacency,
     Mechanism,
@@ -252,7 +253,8 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
     before = STEP_ALONE if called_from("sklearn.pipeline") else PUBLIC_BEFORE
-    return (COLUMNS_ARE_PUBLIC, *assumptions, *([] if unit == PrivacyUnit.LABEL else [before]))
+    searched = [SEARCHED] if called_from("sklearn.model_selection._search") else []
+    return (COLUMNS_ARE_PUBLIC, *assumptions, *searched, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:

@@ -34,6 +34,7 @@ from skprivate.privacy._events import (
 )
 from skprivate.privacy._guarantee import (
     PUBLIC_BEFORE,
+    SEARCHED,
     STEP_ALONE,
     TO_THE_LAST_BIT,
     Adjacency,

@@ -242,8 +242,9 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         return list(ids.to_list()) if array.dtype.kind in "US" and hasattr(ids, "to_list") else array
     if isinstance(ids, Sequence) and not isinstance(ids, str | bytes | bytearray | memoryview):
         return list(ids)
+    named = " Pass the column itself: X['name']." if isinstance(ids, str) else ""
     raise TypeError(
-        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}."
+        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}.{named}"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from skprivate import __version__
 from skprivate._messages import must_be, number, rounded_down, rounded_up, small
-from skprivate.privacy import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import SEARCHED, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
 
 
@@ -229,6 +229,11 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         look.append(
             "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
             "all rows or multiplies matrices does not; RowByRow makes sure of it."
+        )
+    if SEARCHED in guarantee.assumptions:
+        look.append(
+            "A search made this fit. If it chose settings by scores on private rows, the choice is a release that "
+            "nothing here counts."
         )
     if guarantee.stated:
         look.append(

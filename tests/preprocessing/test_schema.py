@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from skprivate import (
     CuratedBagGAMClassifier,
@@ -23,6 +25,8 @@ from skprivate import (
 from skprivate.preprocessing import PublicOneHotEncoder
 from skprivate.preprocessing._make_private_pipeline import _read_schema
 from skprivate.preprocessing._public_numbers import PublicCalendar
+from skprivate.privacy import SEARCHED
+from skprivate.report import privacy_report
 
 NUMBERS = st.one_of(
     st.integers(-1000, 1000),
@@ -293,3 +297,28 @@ def test_warnings_say_nothing_about_narrow_types(frame):
         warnings.simplefilter("error")
         codes = PublicOneHotEncoder({"a": [0.1, 1e300, 10**400]}).fit_transform(X)
     assert codes.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_user_ids_may_be_the_name_of_a_column():
+    X = pd.DataFrame({"a": np.linspace(0, 1, 60), "person": np.arange(60) // 2})
+    fitted = model({"a": (0, 1), "person": "drop"}, UserLevelSGDRegressor)
+    by_name = clone(fitted).fit(X, X["a"], user_ids="person")
+    assert (by_name.predict(X) == fitted.fit(X, X["a"], user_ids=X["person"]).predict(X)).all()
+    assert by_name[-1].privacy_guarantee_.unit == "user"
+    with pytest.raises(
+        ValueError, match="user_ids must be identifiers, or the name of a column of X, got 'name'"
+    ):
+        fitted.fit(X, X["a"], user_ids="name")
+    with pytest.raises(TypeError, match=r"Pass the column itself: X\['name'\]"):
+        UserLevelSGDRegressor().fit(X, X["a"], user_ids="person")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_of_a_search_says_that_its_scores_are_not_counted():
+    X = np.linspace(0, 1, 60)[:, None]
+    search = GridSearchCV(UserLevelSGDRegressor(), {"epsilon": [0.5, 1.0]}, cv=2).fit(X, X[:, 0])
+    best = search.best_estimator_
+    assert SEARCHED in best.privacy_guarantee_.assumptions
+    assert any("A search made this fit" in text for text in privacy_report(best).findings)
+    assert SEARCHED not in best.fit(X, X[:, 0]).privacy_guarantee_.assumptions
