@@ -19,6 +19,7 @@ from public_names import (
 
 import skprivate
 
+
 project = "skprivate"
 author = "The skprivate developers"
 copyright = "2026, the skprivate developers"
@@ -46,6 +47,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "gallery_order.place",
     "minigallery_sort_order": "gallery_order.place",
     "abort_on_example_error": True,
+    "reset_modules": ("matplotlib", "picture_style.set_style"),
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
