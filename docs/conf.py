@@ -19,6 +19,7 @@ from public_names import (
 
 import skprivate
 
+
 project = "skprivate"
 author = "The skprivate developers"
 copyright = "2026, the skprivate developers"
@@ -46,6 +47,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "gallery_order.place",
     "minigallery_sort_order": "gallery_order.place",
     "abort_on_example_error": True,
+    "reset_modules": ("matplotlib", "picture_style.set_style"),
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
@@ -93,7 +95,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
-html_title = "skprivate"
+html_title = f"skprivate {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -127,6 +128,15 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def pyplot() -> Any:
+    """Import matplotlib.pyplot, or raise an error that says how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'skprivate[plot]'.") from None
+    return plt
+
+
 class LargeDeltaWarning(UserWarning):
     """δ is at least one over the number of units: it may be spent on publishing one of them as it is."""
 
@@ -137,6 +147,10 @@ class LedgerUnitWarning(UserWarning):
 
 class TooFewUnitsWarning(UserWarning):
     """There are too few rows or users for the budget: what was released hardly depends on the data."""
+
+
+#: Names of classes and texts of the warnings of the fit under way here, which a report shows; None outside of fits.
+WARNED: ContextVar[list[tuple[str, str]] | None] = ContextVar("skprivate_warned", default=None)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
@@ -159,6 +173,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     >>> str(seen[0].message)
     'too few users'
     """
+    if (warned := WARNED.get()) is not None:
+        warned.append((category.__name__, message))
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back

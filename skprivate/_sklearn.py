@@ -38,7 +38,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples
 from sklearn.utils.validation import _check_y as _sklearn_check_y
 
-from skprivate.privacy import in_one_order
+from skprivate.privacy import WARNED, in_one_order
 
 #: Most steps that are reported of one task; of more, several are reported as one.
 MOST_STEPS = 1000
@@ -100,8 +100,8 @@ _LIBRARIES = (
 _check_y = np.errstate(all="ignore")(_sklearn_check_y)
 #: Fits under way here, innermost last.
 _FITTING: ContextVar[tuple[Any, ...]] = ContextVar("skprivate_fitting", default=())
-#: Attribute with the names of those that the last fit set.
-LEARNT = "_skprivate_learnt"
+#: Attributes with the names of those that the last fit set, and with its warnings.
+LEARNT, WARNINGS = "_skprivate_learnt", "_skprivate_warnings"
 
 
 class _Steps:
@@ -346,12 +346,16 @@ def _fit_anew(method, estimator, args, kwargs):
     for name in parameters:  # numbers of Python, so that arithmetic on a budget is that of float64
         if isinstance(given[name], np.number):
             vars(blank)[name] = given[name].item()
-    token = _FITTING.set((*_FITTING.get(), blank))
+    token, warned, heard = _FITTING.set((*_FITTING.get(), blank)), WARNED.get(), [*given.get(WARNINGS, ())]
+    WARNED.set(heard)
     try:
         result = method(blank, *args, **kwargs)
     finally:
         _FITTING.reset(token)
+        WARNED.set(warned)
     state = vars(blank)  # of both: a method that was stored is bound to the blank
+    if heard:
+        state[WARNINGS] = tuple(dict.fromkeys(heard))
     state |= {name: vars(estimator)[name] for name in parameters}
     learnt = {name for name, value in state.items() if name not in given or value is not given[name]}
     state[LEARNT] = tuple(sorted(learnt.union(known if learns_more else ()) - parameters - {LEARNT}))

@@ -227,12 +227,14 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         ):
             yield release
         self.privacy_guarantee_ = release.close()
+        self._skprivate_units = n_units
 
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
     before = privacy.STEP_ALONE if _sklearn.called_from("sklearn.pipeline") else privacy.PUBLIC_BEFORE
-    return (COLUMNS_ARE_PUBLIC, *assumptions, *([] if unit == PrivacyUnit.LABEL else [before]))
+    searched = [privacy.SEARCHED] if _sklearn.called_from("sklearn.model_selection._search") else []
+    return (COLUMNS_ARE_PUBLIC, *assumptions, *searched, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:

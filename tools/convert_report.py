@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._messages import must_be, one_of, rounded_down, rounded_up, small, visible
-from skprivate.report._facts import QUESTIONS, event_in_words, percent
+from skprivate.report._facts import QUESTIONS, STOP, event_in_words, percent
 from skprivate.report._other_facts import audit_in_words, audit_verdict
 
 #: What the registry admits (schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data, 057e5d8).
@@ -117,7 +117,7 @@ def registry_entry(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as above, or the report's verdict is "stop".
+        If an argument is not as above, or the report's verdict is "not for release".
     """
     basic = {
         "name": name,
@@ -131,7 +131,7 @@ def registry_entry(
     kinds = {"release_type": release_type, "data_source_type": data_source_type, "access_type": access_type}
     _check(basic, curators, authors, kinds, url_slug, details)
     protection, strength, mechanisms = (facts[name] for name in ("protection", "strength", "mechanisms"))
-    if facts["verdict"] == "stop" or strength is None or strength["epsilon"] is None:
+    if facts["verdict"] == STOP or strength is None or strength["epsilon"] is None:
         why = " ".join(each["text"] for each in facts["findings"]) or "Nothing was released."
         raise ValueError(f"the report must be one of a valid release to be registered. {why}")
     answers = {_ANSWERS[name]: text for name, text in facts["answers"].items() if name in _ANSWERS}
@@ -334,8 +334,8 @@ def _said(names: tuple[str, ...], sections: Mapping[str, str], answers: Mapping[
 
 def _privacy(facts: Mapping[str, Any]) -> list[str]:
     lines = ["## Privacy", ""]
-    if facts["verdict"] == "stop":
-        lines += ["> **NOT VALID FOR RELEASE.**", ">"]
+    if facts["verdict"] == STOP:
+        lines += ["> **Not for release.**", ">"]
     lines += [f"> {_plain(each['text'])}" for each in facts["findings"]] + [""] * bool(facts["findings"])
     protection, strength, mechanisms = (facts[name] for name in ("protection", "strength", "mechanisms"))
     if strength is None:

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-ORDER = [
-    "first_model",
-    "pipeline_budget",
-    "grid_search",
-    "private_search",
-    "user_level",
-    "mean",
-    "halfspaces",
-    "ad_tables",
-    "kinds_of_bags",
-    "shared_factors",
-    "synthetic_table",
-    "synthetic_places",
-    "hidden_places",
-    "diagnosis_codes",
-    "membership_attack",
-    "best_attacker",
-    "find_violation",
-    "report_to_sign",
-    "beyond_memory",
-    "own_estimator",
-    "paper_user_level",
-    "paper_mixtures",
-    "paper_aggregates",
-    "paper_metric",
-    "paper_auditing",
-]
+import re
+from pathlib import Path
+
+#: The page that groups the scripts by subject has their order.
+PAGE = Path(__file__).parent.parent / "examples_by_subject.md"
+ORDER = re.findall(r"examples/plot_(\w+)\.py", PAGE.read_text("utf-8"))
 
 
 def place(name: str) -> tuple[int, str]:

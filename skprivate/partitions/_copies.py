@@ -22,7 +22,7 @@ NOT_PUBLISHED = (PrivacyLedger, PurePath, Memory, *GENERATORS)
 #: Attributes that functions outside the classes assign: scikit-learn's helpers for columns, labels and options.
 _ASSIGNED_BY_HELPERS = frozenset({
     "_metadata_request", "_sklearn_output_config", "_sklearn_version", "_skprivate_learnt", "_skprivate_version",
-    "feature_names_in_", "n_features_in_",
+    "_skprivate_warnings", "feature_names_in_", "n_features_in_",
 })  # fmt: skip
 _CALLBACKS = frozenset({"_skl_callbacks"})
 #: Attributes that an earlier fit with other options leaves behind, and what is set where they are of this fit.

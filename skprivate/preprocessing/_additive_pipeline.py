@@ -15,10 +15,18 @@ from skprivate.preprocessing._private_pipeline import (
     nearly_gaussian,
 )
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
-from skprivate.privacy import public_generator
+from skprivate.privacy import PrivacyLedger, public_generator
 
 
-def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: Any) -> PrivatePipeline:
+def make_additive_pipeline(
+    estimator: Any,
+    *,
+    columns: Any = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    ledger: PrivacyLedger | None = None,
+    **splines: Any,
+) -> PrivatePipeline:
     """Make an additive model, a linear model on splines of every feature, within one budget.
 
     If the public number of units is too small for knots, the linear model gets unchanged features and the whole
@@ -27,25 +35,32 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     Parameters
     ----------
     estimator : `~skprivate.UserLevelSGDClassifier`, `~skprivate.UserLevelSGDRegressor` or the like
-        Linear model with numbers for ``epsilon`` and ``delta``: the budget of all. It is cloned.
+        Linear model. It is cloned.
     columns : slice, list of int or str, or bool mask, optional
         Columns that get splines, all by default. The others, such as indicators of categories, follow unchanged. The
         choice must be public, not found in the data.
+    epsilon : float > 0, optional
+        Budget of the whole. By default that of the estimator.
+    delta : float in [0, 1), optional
+        Budget of the whole. By default that of the estimator.
+    ledger : PrivacyLedger, optional
+        Ledger of both steps. By default that of the estimator.
     **splines
-        Parameters of `PrivateSplineTransformer`, such as ``bounds``. Its budget and neighbouring data sets follow from
-        the estimator.
+        Parameters of `PrivateSplineTransformer`, such as ``bounds``. Its neighbouring data sets and random state follow
+        from the estimator.
 
     Returns
     -------
     pipeline : `~sklearn.pipeline.Pipeline`
-        Steps "splines" and "model". `~skprivate.guarantee_of` states what the fit promises as a whole: at most the
-        ε and δ of ``estimator``, for its unit and its neighbouring data sets.
+        Steps "splines" and "model". Its parameters ``epsilon``, ``delta`` and ``ledger`` are those of the whole.
+        `~skprivate.guarantee_of` states what the fit promises: at most (ε, δ), for the unit and the neighbouring data
+        sets of ``estimator``.
 
     Raises
     ------
     TypeError
-        If ``estimator`` has no parameters ``epsilon`` and ``delta``, or they are no numbers, or a parameter of
-        ``splines`` is one that follows from it.
+        If there is no number for ``epsilon`` or ``delta``, here or in ``estimator``, or a parameter of ``splines`` is
+        one that follows from it.
 
     See Also
     --------
@@ -54,11 +69,11 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
 
     Notes
     -----
-    Splines get .3 ε and half of δ. The model gets half of δ, and the ε with which both compose to (ε, δ): at δ = 10⁻⁶
-    .95 ε at ε = .1, .92 at 1 and .86 at 10. It gets .7 ε if budgets of steps add up: with a ledger, since plans may
-    then depend on earlier releases, and for estimators whose noise is not nearly Gaussian.
+    Splines get 0.3 ε and half of δ. The model gets half of δ, and the ε with which both compose to (ε, δ): at δ = 10⁻⁶
+    0.95 ε at ε = 0.1, 0.92 at 1 and 0.86 at 10. It gets 0.7 ε if budgets of steps add up: with a ledger, since plans
+    may then depend on earlier releases, and for estimators whose noise is not nearly Gaussian.
 
-    ``epsilon`` and ``delta`` of the step "model" are always those of all, and may be searched over. A fit that fails
+    Where the whole has none, ``epsilon`` and ``delta`` of the step "model" are those of all. A fit that fails
     leaves the model as it was. There is no ``memory``: nothing is cached. If units are too few for knots, the model is
     the same as alone, to the last bit under the same integer ``random_state``. Splines have another one made from it,
     since with one seed simulated noise would be the same in both.
@@ -76,15 +91,16 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, size=(20_000, 2))
     >>> y = np.sin(X[:, 0]) + 0.1 * X[:, 1] + 0.3 * rng.normal(size=20_000)
-    >>> model = make_additive_pipeline(UserLevelSGDRegressor(epsilon=1.0)).fit(X, y)
+    >>> model = make_additive_pipeline(UserLevelSGDRegressor(), epsilon=1.0).fit(X, y)
     >>> bool(model.score(X, y) > 0.7)
     True
     >>> bool(guarantee_of(model).epsilon <= 1.0)
     True
     """
-    budget = budget_of({name: getattr(estimator, name, None) for name in ("epsilon", "delta")})
-    if refused := sorted({"epsilon", "delta", "adjacency", "ledger", "random_state"} & splines.keys()):
-        raise TypeError(f"{refused[0]} of splines follows from the estimator: set it there.")
+    given = {"epsilon": epsilon, "delta": delta}
+    budget = budget_of({k: getattr(estimator, k, None) if v is None else v for k, v in given.items()})
+    if refused := sorted({"adjacency", "random_state"} & splines.keys()):
+        raise TypeError(f"{refused[0]} of the splines follows from the estimator: set it there.")
     if nearly_gaussian(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
     knots: Any = PrivateSplineTransformer(**splines, **shared_parameters(estimator))
@@ -93,7 +109,8 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
         knots = ColumnTransformer(
             [("splines", knots, columns)], remainder="passthrough", verbose_feature_names_out=False
         )
-    return PrivatePipeline([("splines", knots), ("model", clone(estimator))])
+    steps = [("splines", knots), ("model", clone(estimator))]
+    return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
 
 
 def shared_parameters(estimator: Any) -> dict[str, Any]:

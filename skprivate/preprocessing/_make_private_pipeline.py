@@ -56,17 +56,17 @@ _ADVICE = {
 }
 
 
-def _read_schema(columns: Mapping[Any, Any]) -> dict[Any, Any]:
+def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
     """Check what is said of each column: a pair of limits, a list of values or a word."""
     words = ", ".join(map(repr, _WORDS))
-    if not isinstance(columns, Mapping) or not columns:
+    if not isinstance(schema, Mapping) or not schema:
         raise TypeError(
-            f"columns must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
-            f"got {type(columns).__name__}."
+            f"schema must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
+            f"got {type(schema).__name__}."
         )
-    found = {name: _read_entry(name, said, words) for name, said in columns.items()}
+    found = {name: _read_entry(name, said, words) for name, said in schema.items()}
     if all(said == _DROP for said in found.values()):
-        raise ValueError('columns must leave the model a column, got "drop" for all of them.')
+        raise ValueError('schema must leave the model a column, got "drop" for all of them.')
     return found
 
 
@@ -83,7 +83,7 @@ def _read_entry(name: Any, said: Any, words: str) -> Any:
         return check_bounds({0: given}, 1, [name], parameter="limits")[0]
     if pair and not kind:
         raise ValueError(
-            f"columns must say if the two numbers of {str(name)!r} are limits or values, got {said!r}. Write the tuple "
+            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {said!r}. Write the tuple "
             f'{tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
     if (
@@ -92,13 +92,13 @@ def _read_entry(name: Any, said: Any, words: str) -> Any:
         and all(isinstance(v, date | np.datetime64) for v in plain)
     ):
         raise ValueError(
-            f'columns must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
+            f'schema must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
             "values go in a list."
         )
     if not values or not all_differ(values):
         got = repr(said) if isinstance(said, str | tuple | Real | None) else type(said).__name__
         raise ValueError(
-            f"columns must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
+            f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
             f"got {got}. Write list(...) for a set."
         )
     return values
@@ -143,7 +143,7 @@ class _OfType(_Rule):
             name for name, word in words.items() if word not in _WORD_OF_KIND.values() and word != _CATEGORY
         ]:
             raise TypeError(
-                f"columns must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
+                f"schema must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
                 'that is known without looking, "category" for values to be found privately, "number", or "drop" for '
                 "free text and identifiers."
             )
@@ -175,7 +175,7 @@ class _Others(_Rule):
         if more or missing:
             halves = [f'say what {_listed(more)} of X holds, or "drop" to leave it out'] * bool(more)
             halves += [f"have no {_listed(missing)}, which X does not have"] * bool(missing)
-            raise ValueError(f"columns must {', and '.join(halves)}.")
+            raise ValueError(f"schema must {', and '.join(halves)}.")
         others: dict[tuple[str, str], list[Any]] = {}
         for name, word in words.items():
             wanted = self.known[name]
@@ -186,7 +186,7 @@ class _Others(_Rule):
             said = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
             got = {word for _, word in others}
             advice = [text for word, text in _ADVICE.items() if word in got or not word]
-            raise TypeError(f"columns says {'; '.join(said)}. {' '.join(advice)}")
+            raise TypeError(f"schema says {'; '.join(said)}. {' '.join(advice)}")
         return [name for name, said in self.known.items() if said == _DROP]
 
 
@@ -240,7 +240,7 @@ def _finder(model: Any, encoder: Any) -> Any:
 
 def make_private_pipeline(
     model: Any,
-    columns: Mapping[Any, Any] | None = None,
+    schema: Mapping[Any, Any] | None = None,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -255,7 +255,7 @@ def make_private_pipeline(
     model : estimator
         A private classifier or regressor; what `make_additive_pipeline` returns; or a `~sklearn.pipeline.Pipeline`
         that ends with such an estimator, behind steps that look at no data. It is cloned.
-    columns : mapping, optional
+    schema : mapping, optional
         What every column of the table holds, by name, or by position in an array:
 
         * ``(low, high)``, a tuple, or ``{"limits": [low, high]}``: numbers with public limits;
@@ -288,10 +288,10 @@ def make_private_pipeline(
     Raises
     ------
     TypeError
-        If the model is no private classifier or regressor, or ``columns`` is no mapping.
+        If the model is no private classifier or regressor, or ``schema`` is no mapping.
     ValueError
-        If an entry of ``columns`` is none of those above. ``fit`` compares names and types of the table with
-        ``columns`` before it reads a row.
+        If an entry of ``schema`` is none of those above. ``fit`` compares names and types of the table with
+        ``schema`` before it reads a row.
 
     See Also
     --------
@@ -301,11 +301,11 @@ def make_private_pipeline(
 
     Notes
     -----
-    *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``columns`` or types say is taken
+    *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``schema`` or types say is taken
     as public.
 
-    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3
-    ε, need no filling. Categories are found at .2 ε; a gap is a value of its own, what is not found is the rest.
+    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at 0.3
+    ε, need no filling. Categories are found at 0.2 ε; a gap is a value of its own, what is not found is the rest.
     The model gets what is left, or more where all steps together still compose to (ε, δ). Where only labels are
     protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by limits, if
     all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for the
@@ -330,6 +330,10 @@ def make_private_pipeline(
     True
     """
     middle, last, splines = _take_apart(model)
+    if splines is not None:
+        epsilon = model.epsilon if epsilon is None else epsilon
+        delta = model.delta if delta is None else delta
+        ledger = model.ledger if ledger is None else ledger
     if "epsilon" not in last.get_params(deep=False) or not (is_classifier(last) or is_regressor(last)):
         raise TypeError(f"model must be a private classifier or regressor, got {type(last).__name__}.")
     tags = get_tags(last).input_tags
@@ -340,14 +344,14 @@ def make_private_pipeline(
 
     entries: list[tuple[str, Any, Any]]
     twins = ""
-    if columns is None:
+    if schema is None:
         entries = [
             ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
             ("calendar", PublicCalendar(), _OfType((_DATE,))),
             ("categories", encoder("declared"), _OfType((_CATEGORY,))),
         ]
     else:
-        said = _read_schema(columns)
+        said = _read_schema(schema)
         twins = repeated(each for name, one in said.items() for each in _features(str(name), one, encoder))
         limits = {
             name: each if isinstance(each, tuple) else None

@@ -22,9 +22,17 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._messages import delta_number, epsilon_number
+from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import public_labels, read_labels, read_numbers, refuse_no_table, validate_data
+from skprivate._validation import (
+    column_names,
+    is_frame,
+    public_labels,
+    read_labels,
+    read_numbers,
+    refuse_no_table,
+    validate_data,
+)
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
@@ -89,7 +97,10 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     @np.errstate(all="ignore")  # a warning about a step's arithmetic would say something about somebody's row
     @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
-        """Fit copies of the steps on a table in memory; ``user_ids`` go to all private steps."""
+        """Fit copies of the steps on a table in memory.
+
+        ``user_ids``, or the name of a column of X that has them, go to all private steps.
+        """
         if is_partitioned(X):
             # In blocks the target is a column of X: a step would replace it.
             raise TypeError(
@@ -97,7 +108,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 "Fit a linear model on rows in blocks, or load them."
             )
         refuse_no_table(X)
-        given = {name: value for name, value in params.items() if value is not None}
+        given = {name: _column(X, name, value) for name, value in params.items() if value is not None}
         whole = any("__" not in name for name in given)
         if whole and not get_config().get("enable_metadata_routing", False):
             with config_context(enable_metadata_routing=True):
@@ -196,6 +207,15 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         if len(steps) < len(self.steps):
             return Pipeline(steps)
         return PrivatePipeline(steps, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
+
+
+def _column(X: Any, name: str, value: Any) -> Any:
+    """Return the column of X that a name means as ``user_ids``; everything else as it is."""
+    if name.rpartition("__")[2] != "user_ids" or not isinstance(value, str):
+        return value
+    if not is_frame(X) or value not in list(column_names(X)):
+        raise ValueError(must_be(name, "identifiers, or the name of a column of X", value))
+    return X[value]
 
 
 def _rehearse(steps: list[Any], X: Any, y: Any, first: dict[str, Any], rest: dict[str, Any]) -> None:

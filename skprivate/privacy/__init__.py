@@ -1,6 +1,7 @@
 """Privacy primitives: guarantees, releases and their noise, accounting and ledgers. Does not depend on estimators."""
 
 from skprivate._messages import (
+    WARNED,
     BudgetExceededError,
     LargeDeltaWarning,
     LedgerUnitWarning,
@@ -33,6 +34,7 @@ from skprivate.privacy._events import (
 )
 from skprivate.privacy._guarantee import (
     PUBLIC_BEFORE,
+    SEARCHED,
     STEP_ALONE,
     TO_THE_LAST_BIT,
     Adjacency,

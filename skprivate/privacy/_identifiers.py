@@ -52,7 +52,7 @@ N_KINDS = len(KINDS) + 1
 #: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
 _DIGITS = 10
 #: Of an estimator: what does not decide how it maps rows.
-_OF_SKLEARN = ("_skl", "_metadata", "_skprivate_learnt")
+_OF_SKLEARN = ("_skl", "_metadata", "_skprivate")
 _BESIDE = (
     "feature_names_in_",
     "ledger",
@@ -294,8 +294,9 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         return list(ids.to_list()) if array.dtype.kind in "US" and hasattr(ids, "to_list") else array
     if isinstance(ids, Sequence) and not isinstance(ids, str | bytes | bytearray | memoryview):
         return list(ids)
+    named = " Pass the column itself: X['name']." if isinstance(ids, str) else ""
     raise TypeError(
-        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}."
+        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}.{named}"
     )
 
 

@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv, cross_val_score
 from sklearn.utils import check_random_state
 
-from skprivate._messages import rounded_up
+from skprivate._messages import pyplot, rounded_up
 from skprivate.inspection import guarantee_of
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, SimulatedNoiseWarning
 from skprivate.report._other_facts import purpose, spent_after_each
@@ -27,9 +27,7 @@ _NUMBERED = 30
 
 def _axes(ax, size):
     """Return the axes, or those of a new figure of this size."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def _shown(display, ax):
@@ -160,9 +158,9 @@ class GuaranteeDisplay:
         -------
         self : GuaranteeDisplay
         """
+        ax = _axes(ax, (4.8, 4.6))
         from matplotlib.ticker import FuncFormatter
 
-        ax = _axes(ax, (4.8, 4.6))
         fpr = np.asarray(self.fpr, dtype=float)
         shown = fpr >= 1e-4 if log else np.ones(fpr.size, dtype=bool)
         (guess,) = ax.plot(
@@ -277,12 +275,12 @@ class LedgerDisplay:
         -------
         self : LedgerDisplay
         """
-        from matplotlib.patches import Patch
-        from matplotlib.ticker import MaxNLocator
-
         spent = np.maximum.accumulate(np.concatenate([[0.0], np.asarray(self.spent, dtype=float)]))
         n = spent.size - 1
         ax = _axes(ax, (max(5.2, min(2.2 + 0.28 * n, 9.0)), 3.6))
+        from matplotlib.patches import Patch
+        from matplotlib.ticker import MaxNLocator
+
         purposes = list(self.purposes)
         names = list(dict.fromkeys(purposes))
         if len(names) > len(_COLORS):  # no colour for two of them

@@ -13,40 +13,8 @@ import numpy as np
 
 from skprivate import __version__
 from skprivate._messages import must_be, number, rounded_down, rounded_up, small
-from skprivate.privacy import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import SEARCHED, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
-
-#: Questions that only the publisher can answer, in the order of a review.
-QUESTIONS: Mapping[str, str] = {
-    "purpose": "What is the release for, and who will use it?",
-    "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
-    "utility": "How good is the result, and on which data was that measured?",
-    "bias": "For whom is it worse? Noise hides small groups first.",
-    "trust": "Who sees the data before the noise is added, and why may they be trusted?",
-    "security": "How are the data, the running program and the ledger kept from everybody else?",
-    "collection": "How were the data collected, for which purpose, and when will they be deleted?",
-    "contact": "Who answers for this release?",
-}
-#: Names of events, and of those that may name a mechanism the default for it.
-_EVENTS = {
-    "LaplaceEvent": ("Laplace noise on one number", None),
-    "BoundedRangeEvent": ("selection by the exponential mechanism", None),
-    "PureEvent": ("a mechanism with pure ε", "pure"),
-    "ApproximateEvent": ("a mechanism with (ε, δ)", "approximate"),
-    "ZeroConcentratedEvent": ("a zero-concentrated mechanism", "zCDP"),
-}
-#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
-RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
-CURVE = tuple(
-    round(float(rate), 12)
-    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
-)
-#: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
-WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
-#: Levels of findings, the worst first.
-LEVELS = ("stop", "caution", "note")
-#: A level and a text that a reviewer has to see first.
-Finding = tuple[str, str]
 
 
 class _Words(NamedTuple):
@@ -106,6 +74,18 @@ _UNITS = {
     ),
 }
 
+#: Questions that only the publisher can answer, in the order of a review.
+QUESTIONS: Mapping[str, str] = {
+    "purpose": "What is the release for, and who will use it?",
+    "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
+    "utility": "How good is the result, and on which data was that measured?",
+    "bias": "For whom is it worse? Noise hides small groups first.",
+    "trust": "Who sees the data before the noise is added, and why may they be trusted?",
+    "security": "How are the data, the running program and the ledger kept from everybody else?",
+    "collection": "How were the data collected, for which purpose, and when will they be deleted?",
+    "contact": "Who answers for this release?",
+}
+
 
 def change_in_words(guarantee: PrivacyGuarantee) -> tuple[str, str]:
     """Describe what is protected, and how neighbouring inputs differ."""
@@ -149,6 +129,16 @@ def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distanc
     )
 
 
+#: Names of events, and of those that may name a mechanism the default for it.
+_EVENTS = {
+    "LaplaceEvent": ("Laplace noise on one number", None),
+    "BoundedRangeEvent": ("selection by the exponential mechanism", None),
+    "PureEvent": ("a mechanism with pure ε", "pure"),
+    "ApproximateEvent": ("a mechanism with (ε, δ)", "approximate"),
+    "ZeroConcentratedEvent": ("a zero-concentrated mechanism", "zCDP"),
+}
+
+
 def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
     """Describe the name and the cost of an event, from its plain values."""
     kind = event.get("event", "")
@@ -172,25 +162,25 @@ def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
 def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
     """List what the guarantee does not cover, by its unit and adjacency."""
     unit, adjacency = guarantee.unit, guarantee.adjacency
-    points = list(_UNITS[unit].open)
+    said = list(_UNITS[unit].open)
     if adjacency is Adjacency.METRIC and unit is not PrivacyUnit.DATASET:
-        points.append(
+        said.append(
             "Values that are far from each other: ε grows with the distance, so that the rough place of a value is "
             "published on purpose."
         )
     if adjacency is not Adjacency.ADD_REMOVE and unit not in (PrivacyUnit.LABEL, PrivacyUnit.DATASET):
         several = {PrivacyUnit.USER: "users", PrivacyUnit.PRIVATE_ROW: "private rows"}.get(unit, "rows")
-        points.append(
-            f"The number of {several}: it may be published as it is, and tells whoever knows all the others that there "
-            "is one more of them, though not whose or what it says."
+        said.append(
+            f"The number of {several}: it is public. From it, somebody who knows all the others learns that there is "
+            "one more, and nothing about that one."
         )
     if guarantee.delta > 0:
-        points.append(
+        said.append(
             f"The bound itself, with probability δ = {small(guarantee.delta)}: keep δ far below one over the "
             "number of those who are protected."
         )
     return [
-        *points,
+        *said,
         "What is true of people in general: if the release shows that a habit goes with an illness, it shows so for "
         "people who never took part.",
         "Whatever was computed from the same data without noise, or outside the total above: scores, counts, plots, "
@@ -199,9 +189,27 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
     ]
 
 
+#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
+RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
+CURVE = tuple(
+    round(float(rate), 12)
+    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
+)
+
+
+#: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
+WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
+#: The three verdicts. A finding has the one that it forces, or is a note; the worst comes first.
+STOP, LOOK, HOLDS = "not for release", "look at this before you sign", "holds"
+NOTE = "note"
+LEVELS = (STOP, LOOK, NOTE)
+#: A level and a text that a reviewer has to see first.
+Finding = tuple[str, str]
+
+
 def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     """List what is wrong with a guarantee at first sight, and a bound that bounds little."""
-    stop, caution = [], []
+    stop, look = [], []
     if not guarantee.valid_for_release:
         stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
@@ -211,27 +219,34 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         stop.append("No privacy is promised.")
     elif guarantee.adjacency is not Adjacency.METRIC and (tpr := guarantee.risk(fpr=0.01).tpr) >= WEAK_TPR:
         text = f"an attack that accuses 1 % falsely may recognise {percent(tpr)}"
-        caution.append(f"The bound is weak: {text}.")
+        look.append(f"The bound is weak: {text}.")
     if guarantee.delta >= WEAK_DELTA and math.isfinite(guarantee.epsilon):
-        caution.append(
+        look.append(
             f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should be "
             "far below one over the number of those who are protected."
         )
     if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
-        caution.append(
+        look.append(
             "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
             "all rows or multiplies matrices does not; RowByRow makes sure of it."
         )
+    if SEARCHED in guarantee.assumptions:
+        look.append(
+            "A search made this fit. If it chose settings by scores on private rows, the choice is a release that "
+            "nothing here counts."
+        )
     if guarantee.stated:
-        caution.append(
+        look.append(
             "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
             "nothing here has checked it."
         )
-    return [*(("stop", text) for text in stop), *(("caution", text) for text in caution)]
+    return [*((STOP, text) for text in stop), *((LOOK, text) for text in look)]
 
 
-def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
-    """Make the sections of a report that follow from a guarantee."""
+def guarantee_facts(
+    guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None, n_units: int | None = None
+) -> dict[str, Any]:
+    """Make the sections of a report that follow from a guarantee; ``n_units`` where their number is public."""
     metric = guarantee.adjacency is Adjacency.METRIC
     if distances is not None and not metric:
         allowed = "None where ε is not per unit of distance"
@@ -243,6 +258,7 @@ def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | No
     return {
         "protection": {
             "unit": str(guarantee.unit),
+            "n_units": n_units,
             "adjacency": str(guarantee.adjacency),
             "metric": guarantee.metric,
             "what": what,
@@ -300,6 +316,7 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
         "distance": distance,
         "fpr": rate,
         "tpr": even.tpr,
+        "best_guess": even.best_guess,
         "advantage": even.advantage,
         "posterior": [
             {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}

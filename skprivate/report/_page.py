@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.report import _style
-from skprivate.report._facts import QUESTIONS, event_in_words, percent
+from skprivate.report._facts import HOLDS, LOOK, QUESTIONS, STOP, event_in_words, percent
+from skprivate.report._model_facts import share_in_words
 from skprivate.report._other_facts import audit_in_words, audit_verdict
-from skprivate.report._style import items
+from skprivate.report._style import (
+    audit_chart,
+    budget_chart,
+    document,
+    grid,
+    header,
+    items,
+    pairs,
+    sentence,
+    table,
+    text,
+    trade_off_chart,
+)
 
-#: With more entries the table is folded on the screen.
-_FOLDED = 25
-_SIGN = (
-    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
-    "<div>Released by, date</div></section>"
-)
-_NO_LEDGER = (
-    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
-    "here.</p>"
-)
-_NO_AUDIT = (
-    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
-    "show that a guarantee is wrong, and never that it is right.</p>"
-)
-_VERDICTS = {
-    "holds": "The guarantee holds under the assumptions below.",
-    "caution": "Look at this before you sign.",
-    "stop": "NOT VALID FOR RELEASE",
-}
+#: With more entries the table is folded on the screen; of longer lists of values the first ones are shown.
+_FOLDED, _MOST_VALUES = 25, 12
+#: Pages of the documentation in the sources, which readers do not have.
+_SOURCE_PAGE = re.compile(r"docs/([a-z_/]+)\.md")
 
 
 def page(facts: Mapping[str, Any]) -> str:
@@ -46,15 +44,15 @@ def page(facts: Mapping[str, Any]) -> str:
         ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
         ("What is not protected?", items(facts["not_protected"])),
         ("What must the publisher answer?", _answers(facts)),
-        ("What computed this?", _style.pairs([*facts["versions"].items(), *made])),
+        ("What computed this?", pairs([*facts["versions"].items(), *made])),
     ]
     body = "".join(
-        f"<section><h2><span>{k}</span>{_style.text(title)}</h2>{content}</section>"
+        f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
         for k, (title, content) in enumerate(sections, 1)
     )
     # "<" would end the element or open another one; JSON knows it by its number as well.
     twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    return _style.document(
+    return document(
         facts["title"],
         f"{_head(facts)}{body}{_SIGN}",
         "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
@@ -64,45 +62,70 @@ def page(facts: Mapping[str, Any]) -> str:
     )
 
 
+_SIGN = (
+    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
+    "<div>Released by, date</div></section>"
+)
+_NO_LEDGER = (
+    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
+    "here.</p>"
+)
+_NO_AUDIT = (
+    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
+    "show that a guarantee is wrong, and never that it is right.</p>"
+)
+#: Kinds of the box, and its words.
+_VERDICTS = {
+    HOLDS: ("holds", "Holds, under the assumptions of section 3."),
+    LOOK: ("caution", "Look at this before you sign."),
+    STOP: ("stop", "Not for release."),
+}
+
+
 def _head(facts: Mapping[str, Any]) -> str:
-    found = "".join(f"<p>{_style.text(each['text'])}</p>" for each in facts["findings"])
-    verdict = facts["verdict"]
-    headline = (
-        "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
-    )
+    found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
+    kind, said = _VERDICTS[facts["verdict"]]
+    said = "Nothing was released." if facts["strength"] is None and kind == "holds" else said
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return _style.header("Privacy report", facts["title"], by, (verdict, headline, found), _figures(facts))
+    return header("Privacy report", facts["title"], by, (kind, said, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     strength, protection = facts["strength"], facts["protection"]
     if strength is None:
         return []
-    shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
+    shown, unit, units = _middle(strength["risk"])[0], protection["unit"], protection["n_units"]
     far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
+    fails = "probability by which it may fail"
+    if units and strength["delta"]:
+        fails += f": {share_in_words(strength['delta'], units)} one over the number of {unit}s"
+    number = "" if units is None else f"; {_number(units)} {unit}s"
     return [
         (f"ε = {_up(strength['epsilon'], 4)}", per),
-        (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
-        (protection["unit"], f"is protected, {protection['adjacency']}"),
-        (percent(shown["tpr"]), f"recognised at most{far}, where 1 % are accused falsely"),
+        (f"δ = {small(strength['delta'])}", fails),
+        (unit, f"is protected, {protection['adjacency']}{number}"),
+        (percent(shown["best_guess"]), f"of guesses are right at most{far}, where half were before"),
     ]
 
 
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", "\u202f")
+
+
 def _protection(facts: Mapping[str, Any]) -> str:
-    section = facts["protection"]
-    if section is None:
+    said = facts["protection"]
+    if said is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{_style.sentence(section["what"])}. '
-        f"Two inputs count as neighbours if {_style.text(section['change'])}.</p>"
-        f"<p>{_style.text(facts['strength']['in_words'])}</p><p>{_style.text(section['example'])}</p>"
+        f'<p class="lead">{sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
+        f"<p>{text(facts['strength']['in_words'])}</p><p>{text(said['example'])}</p>"
     )
 
 
 def _strength(facts: Mapping[str, Any]) -> str:
-    section = facts["strength"]
-    if section is None:
+    said = facts["strength"]
+    if said is None:
         return "<p>Nothing was released.</p>"
     kinds = {
         "pure": "pure ε-differential privacy (δ = 0)",
@@ -111,14 +134,14 @@ def _strength(facts: Mapping[str, Any]) -> str:
     }
     source = (
         "from all that was drawn, which is tighter than ε and δ alone say"
-        if section["risk_from"] == "events"
+        if said["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
-    far = section["definition"] == "metric"
+    far = said["definition"] == "metric"
     head = [*(["distance"] if far else []), "accused falsely", "recognised, at most"]
     head += [
         f"an accusation is true, at most, where {100 * prior['prior']:g} % took part"
-        for prior in section["risk"][0]["posterior"]
+        for prior in said["risk"][0]["posterior"]
     ]
     rows = [
         [
@@ -127,18 +150,16 @@ def _strength(facts: Mapping[str, Any]) -> str:
             percent(risk["tpr"]),
             *(percent(belief["at_most"]) for belief in risk["posterior"]),
         ]
-        for risk in section["risk"]
+        for risk in said["risk"]
     ]
     curves = []
-    for curve in section["trade_off"]:
+    for curve in said["trade_off"]:
         name = "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}"
         curves.append((name, list(zip(curve["fpr"], curve["tpr"], strict=True))))
     keys = "".join(
-        f'<span class="key c{k % 4}"></span>{_style.text(name)} &ensp;'
-        for k, (name, _) in enumerate(curves)
-        if name
+        f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
-    advantage = _middle(section["risk"])[0]["advantage"]
+    advantage, best = (_middle(said["risk"])[0][name] for name in ("advantage", "best_guess"))
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -147,14 +168,15 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "took part, or which of two candidates did."
     )
     return (
-        f"<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
-        f"and δ = {small(section['delta'])}.</p>"
+        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}. Who "
+        "guesses right half of the time without what is published is right with probability "
+        f"{percent(best)} at most with it.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
-        f"{_style.table(head, rows, numbers=range(len(head)))}"
-        f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
-        f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
-        "<p><small>Left: rates as they are. Right: both on logarithmic axes, for attackers who accuse few. "
+        f"{table(head, rows, numbers=range(len(head)))}"
+        f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
+        f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
+        "<p><small>Left: linear axes. Right: logarithmic axes, for attackers who accuse few. "
         f"Dashed: guessing. {keys}</small></p>"
     )
 
@@ -171,12 +193,26 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
         "neighbouring inputs differ as said above, and whoever prepared the data did not let one person change the "
         "rows of others",
     ]
-    return "<p>The code cannot check these. Whoever signs does.</p>" + items([*facts["assumptions"], *always])
+    parts = ["<p>Software cannot check these. Whoever signs confirms them.</p>"]
+    parts.append(items([*facts["assumptions"], *always]))
+    if facts["declared"]:
+        rows = [[each["column"], each["declared"], _values(each)] for each in facts["declared"]]
+        text = "<p>All of it must have been known without looking at the data.</p>"
+        parts.append(f"<h3>Declared public</h3>{text}{table(['column', 'declared as', 'values'], rows)}")
+    return "".join(parts)
+
+
+def _values(declared: Mapping[str, Any]) -> str:
+    shown = declared["values"][:_MOST_VALUES]
+    if declared["declared"] == "limits":
+        return " to ".join(shown)
+    more = declared["n_values"] - len(shown)
+    return ", ".join(shown) + (f" and {_number(more)} more" if more else "")
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
-    section = facts["mechanisms"]
-    if section is None:
+    said = facts["mechanisms"]
+    if said is None:
         return "<p>Nothing was drawn.</p>"
     noise = {
         "secure": "Secure: bits of a cryptographic generator that the operating system seeded, kept nowhere, and "
@@ -184,13 +220,21 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [_style.pairs([("noise", noise[section["noise"]])])]
-    if section["events"]:
-        rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
-        parts.append(_style.table(["draw", "price of one", "times"], rows, numbers=(2,)))
+    parts = [pairs([("noise", noise[said["noise"]])])]
+    if said["events"]:
+        rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
+        n_draws = sum(event["count"] for event in said["events"])
+        every = (
+            "It came from one noisy draw."
+            if n_draws == 1
+            else f"It came from {_number(n_draws)} noisy draws."
+        )
+        parts.append(f"<p>{every} Together they cost the ε and δ above.</p>")
+        draws = table(["draw", "cost of one", "times"], rows, numbers=(2,))
+        parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
-    if section["adaptive"] and section["events"]:
+    if said["adaptive"] and said["events"]:
         parts.append(
             "<p>Some draws were chosen after looking at results of others: only their sum, or a filter, counts.</p>"
         )
@@ -198,12 +242,17 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         rows = []
         for step in facts["steps"]:
             budget = [_up(step["epsilon"]), small(step["delta"])] if step["role"] == "private" else ["", ""]
-            rows.append([step["path"], step["role"], *budget])
-        head = ["step", "with private rows", "ε", "δ"]
-        parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(2, 3))}")
-    more = [("proven in", section["theorem"])] if section["theorem"] else []
-    more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
-    return "".join(parts) + _style.pairs(more)
+            columns = "all that came before" if step["columns"] is None else ", ".join(step["columns"])
+            rows.append([step["does"], columns, step["role"], *budget])
+        head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
+        text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
+        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4))}{text}")
+    if facts["fit_warnings"]:
+        parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
+    theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", said["theorem"])
+    more = [("proven in", theorem)] if theorem else []
+    more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
+    return "".join(parts) + pairs(more)
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:
@@ -219,9 +268,9 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     names = [("protects", whom), ("for", ledger["purpose"]), *((name, ledger[name]) for name in named)]
     names += [("file", ledger["path"])] if ledger.get("path") else []
     shares = _few(ledger["shares"])
-    chart = _style.budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
+    chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
-        f'<span class="key c{k}"></span>{_style.text(share["purpose"])}: {share["entries"]} × &ensp;'
+        f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
         for k, share in enumerate(shares)
     )
     lead = (
@@ -230,8 +279,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         "sum, and ε is smaller at a larger δ.</p>"
     )
     return (
-        f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
-        f"{_entries(ledger['entries'])}{_style.pairs(names)}"
+        f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
+        f"{_entries(ledger['entries'])}{pairs(names)}"
     )
 
 
@@ -267,7 +316,9 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
         rows.append(row)
-    whole = _style.table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    if n_open := sum(not entry["note"].strip() for entry in entries):
+        whole += f"<p>{n_open} of {len(entries)} entries have no purpose: ask what they were for.</p>"
     if len(entries) <= _FOLDED:
         return whole
     return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
@@ -275,22 +326,25 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    verdict, rest = audit_verdict(audit)
-    shown = f"<p>{_style.text(audit_in_words(audit))} The claim is <strong>{verdict}</strong>{_style.text(rest)}.</p>"
+    said, rest = audit_verdict(audit)
+    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{said}</strong>{text(rest)}.</p>"
     if found is not None and claimed is not None:
-        shown += f"<figure>{_style.audit_chart(claimed, found, broken=audit['violated'])}</figure>"
+        shown += f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:
         shown += "<p>The audit tested another claim than the guarantee of this report.</p>"
     return shown
 
 
+_OPEN = '<dd class="open">not answered</dd>'
+
+
 def _answers(facts: Mapping[str, Any]) -> str:
     given = facts["answers"]
-    items = ""
+    items = "" if facts["titled"] else "<dt>Of which data is this, and for what? (the title)</dt>" + _OPEN
     for name, question in QUESTIONS.items():
         answer = given.get(name, "")
-        items += f"<dt>{_style.text(question)}</dt>"
-        items += f"<dd>{_style.text(answer)}</dd>" if answer.strip() else '<dd class="open">not answered</dd>'
+        items += f"<dt>{text(question)}</dt>"
+        items += f"<dd>{text(answer)}</dd>" if answer.strip() else _OPEN
     model = {
         "central": "Central model: whoever runs the code sees the data before the noise is added.",
         "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "

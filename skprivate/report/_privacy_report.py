@@ -12,21 +12,37 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._messages import must_be, one_of, rounded_up, small
-from skprivate.inspection import Role, count, releases_when_transforming
+from skprivate.inspection import Step, count, releases_when_transforming
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
 from skprivate.privacy.ledger import today
-from skprivate.report._facts import LEVELS, QUESTIONS, Finding, guarantee_facts, guarantee_findings, versions
+from skprivate.report._facts import (
+    HOLDS,
+    LEVELS,
+    LOOK,
+    NOTE,
+    QUESTIONS,
+    STOP,
+    Finding,
+    guarantee_facts,
+    guarantee_findings,
+    versions,
+)
+from skprivate.report._model_facts import (
+    declared,
+    facts_of_steps,
+    model_findings,
+    number_of_units,
+    warnings_of,
+)
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
 from skprivate.report._page import page
 from skprivate.report._style import framed, written
 
 #: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "2.0"
 REPORT_SCHEMA: Mapping[str, Any] = json.loads(
     resources.files("skprivate.report").joinpath("report_schema.json").read_text(encoding="utf-8")
 )
-_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
-_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 class PrivacyReport:
@@ -45,9 +61,9 @@ class PrivacyReport:
     >>> from skprivate.privacy import PrivacyGuarantee
     >>> report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"), title="Counts of a survey")
     >>> report.verdict, report.to_dict()["strength"]["definition"]
-    ('caution', 'pure')
+    ('look at this before you sign', 'pure')
     >>> print(report)
-    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): look at it before you sign
+    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): look at this before you sign
     >>> report.findings[0].partition(".")[0]
     'The guarantee was stated by whoever supplied the data'
     """
@@ -57,7 +73,7 @@ class PrivacyReport:
 
     @property
     def verdict(self) -> str:
-        """ "holds", "caution" where something has to be looked at first, or "stop" where nothing may be released."""
+        """ "holds", "look at this before you sign" (the findings), or "not for release"."""
         return str(self._facts["verdict"])
 
     @property
@@ -112,14 +128,10 @@ class PrivacyReport:
         if protection["metric"]:
             of = f"per unit of distance, {protection['metric']}"
         n = len(self._facts["assumptions"])
-        ends = {
-            "holds": f"holds under {n} {'assumption' if n == 1 else 'assumptions'}",
-            "caution": "look at it before you sign",
-            "stop": "not valid for release",
-        }
+        under = f" under {n} {'assumption' if n == 1 else 'assumptions'}" if self.verdict == HOLDS else ""
         return (
             f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
-            f"({of}): {ends[self.verdict]}"
+            f"({of}): {self.verdict}{under}"
         )
 
     def __repr__(self) -> str:
@@ -142,13 +154,21 @@ class _Subject:
     name: str
     parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = ()
     ledgers: Sequence[PrivacyLedger] = ()
-    steps: Sequence[Mapping[str, Any]] = ()
+    steps: Sequence[Step] = ()
     problems: Sequence[tuple[str, str]] = ()
+
+    @property
+    def trust_model(self) -> str:
+        return "local" if self.kind == "model" and not any(c for *_, c in self.parts) else "central"
 
     @property
     def title(self) -> str:
         article = "an" if self.name[:1] in "AEIO" else "a"
         return _TITLES.get(self.kind, f"Privacy of {article} {self.name}")
+
+
+_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 def _findings(
@@ -157,34 +177,34 @@ def _findings(
     tested: Sequence[Mapping[str, Any]],
     answers: Mapping[str, str],
 ) -> list[Finding]:
-    """List what a reviewer has to see first, the worst first."""
+    """List what a reviewer has to see first."""
     guarantee = subject.guarantee
     wrong = [
         *subject.problems,
         *((part, why) for part, each, _ in subject.parts if (why := understated(each, subject.ledgers))),
     ]
-    found = [("stop", text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
+    found = [(STOP, text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
     found += [] if guarantee is None else guarantee_findings(guarantee)
     for audit in tested:
         if audit["violated"]:
-            found.append(("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
+            found.append((STOP, f"An audit of {audit['name']} refutes the claim: see section 6."))
         elif not audit["same_claim"]:
             text = f"The audit of {audit['name']} tested another claim than this guarantee."
-            found.append(("caution", text))
+            found.append((LOOK, text))
     for book in books:
         if book["purpose"] != "releases":
             text = f"The ledger is for {book['purpose']}: nothing charged to it may be published."
-            found.append(("stop", text))
+            found.append((STOP, text))
         if guarantee is None or book["unit"] is None:
             continue
         counted = book["unit"], str(book["adjacency"]).partition(":")[0]
         if counted != (str(guarantee.unit), str(guarantee.adjacency)):
             text = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
-            found.append(("note", f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
-    found += [("caution", text) for text in _unpaid(subject, books)]
+            found.append((NOTE, f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+    found += [(LOOK, text) for text in _unpaid(subject, books)]
     if guarantee is not None:
-        found += [("caution", text) for text in _unknown(books, answers)]
-    return sorted(found, key=lambda each: LEVELS.index(each[0]))
+        found += [(LOOK, text) for text in _unknown(books, answers)]
+    return found
 
 
 def _unpaid(subject: _Subject, books: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -192,7 +212,7 @@ def _unpaid(subject: _Subject, books: Sequence[Mapping[str, Any]]) -> list[str]:
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
     which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
-        f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was spent there."
+        f"{_capital(part)} was not charged to {which} of section 5: its cost comes on top of what was spent there."
         for part, each, central in subject.parts
         if books and central and each.ledger_entry not in known
     ]
@@ -241,7 +261,7 @@ def _checked_audits(audits: Any) -> list[Audit]:
 
 
 def privacy_report(
-    source: object,
+    source: Any,
     path: str | os.PathLike[str] | None = None,
     *,
     ledger: PrivacyLedger | None = None,
@@ -265,7 +285,7 @@ def privacy_report(
     audit : EstimatorAudit, ViolationReport or list of these, optional
         Findings of `audit_estimator` or `find_violation`, shown beside the claim.
     title : str, optional
-        Heading of the page.
+        Heading of the page: of which data it is, and for what. A report without one asks for it.
     answers : mapping of str to str, optional
         Answers of the publisher, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
         "security", "collection", "contact". Questions without an answer stay open on the page.
@@ -312,7 +332,7 @@ def privacy_report(
     >>> model = UserLevelMean(epsilon=1.0).fit(X, user_ids=np.arange(500))
     >>> report = privacy_report(model, title="Mean dose per patient")
     >>> report.verdict, report.findings[0]
-    ('caution', 'No ledger was given: nothing is known of other releases from the same data.')
+    ('look at this before you sign', 'No ledger was given: nothing is known of other releases from the same data.')
     >>> "Mean dose per patient" in report.to_html()
     True
     """
@@ -324,14 +344,19 @@ def privacy_report(
     subject = _read(source)
     if ledger is not None:
         subject = replace(subject, ledgers=[ledger])
-    guarantee, ledgers, kind = subject.guarantee, subject.ledgers, subject.kind
+    guarantee, kind = subject.guarantee, subject.kind
     if not (title is None or isinstance(title, str)):
         raise TypeError(must_be("title", "a string or None", type(title).__name__))
     given, every = _checked_answers(answers), _checked_audits(audit)
-    about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
-    books = [ledger_facts(each, details=details) for each in ledgers]
+    about: dict[str, Any] = dict.fromkeys(_OF_GUARANTEE)
+    if guarantee is not None:
+        about = guarantee_facts(guarantee, distances, number_of_units(subject.steps))
+    books = [ledger_facts(each, details=details) for each in subject.ledgers]
     tested = [audit_facts(each, guarantee, subject.name if kind == "model" else None) for each in every]
-    findings = _findings(subject, books, tested, given)
+    titled, warned = bool(title) or kind == "ledger", warnings_of(subject.steps)
+    found = _findings(subject, books, tested, given)
+    found += model_findings(about, warned, titled=titled)
+    findings = sorted(found, key=lambda each: LEVELS.index(each[0]))
     levels = [level for level, _ in findings]
     report = PrivacyReport(
         {
@@ -339,18 +364,19 @@ def privacy_report(
             "format_version": FORMAT_VERSION,
             "created": today(),
             "title": title or subject.title,
+            "titled": titled,
             "subject": {"kind": kind, "name": subject.name},
-            "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
+            "verdict": STOP if STOP in levels else LOOK if LOOK in levels else HOLDS,
             "findings": [{"level": level, "text": text} for level, text in findings],
             **about,
             "assumptions": about["assumptions"] or [],
             "not_protected": about["not_protected"] or [],
-            "steps": [dict(step) for step in subject.steps],
+            "steps": facts_of_steps(subject.steps) if len(subject.steps) > 1 else [],
+            "declared": declared(subject.steps),
+            "fit_warnings": warned,
             "ledgers": books,
             "audits": tested,
-            "trust_model": "local"
-            if kind == "model" and not any(c for *_, c in subject.parts)
-            else "central",
+            "trust_model": subject.trust_model,
             "answers": given,
             "versions": dict(versions()),
         }
@@ -360,7 +386,7 @@ def privacy_report(
     return report
 
 
-def _read(source: object) -> _Subject:
+def _read(source: Any) -> _Subject:
     name = type(source).__name__
     if isinstance(source, PrivacyLedger):
         return _Subject(ledger_guarantee(source), "ledger", name, ledgers=[source])
@@ -372,18 +398,7 @@ def _read(source: object) -> _Subject:
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
     found = count(source)
-    rows = []
-    for step in found.steps if len(found.steps) > 1 else ():
-        own = step.model.privacy_guarantee_ if step.role is Role.PRIVATE else None
-        rows.append(
-            {
-                "path": step.path,
-                "role": str(step.role),
-                "epsilon": None if own is None or own.epsilon == float("inf") else own.epsilon,
-                "delta": None if own is None else own.delta,
-            }
-        )
-    paths = {step.path: step.path if rows else name for step in found.private}
+    paths = {step.path: step.path if len(found.steps) > 1 else name for step in found.private}
     # What releases in transform is charged there, once for each call.
     parts = [
         (paths[step.path], step.model.privacy_guarantee_, not releases_when_transforming(step.model))
@@ -397,12 +412,4 @@ def _read(source: object) -> _Subject:
         if isinstance(value, PrivacyLedger)
     )
     problems = [(paths.get(path, path), why) for path, why in found.problems]
-    return _Subject(
-        guarantee=found.total,
-        kind="model",
-        name=name,
-        parts=parts,
-        ledgers=list(ledgers),
-        steps=rows,
-        problems=problems,
-    )
+    return _Subject(found.total, "model", name, parts, list(ledgers), found.steps, problems)

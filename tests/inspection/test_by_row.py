@@ -73,6 +73,7 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import public_generator
 from skprivate.report import privacy_report
+from skprivate.report._facts import LOOK
 
 RNG = public_generator(0)
 PUBLIC = RNG.normal(size=(300, 4)) * [1.0, 10.0, 1e-3, 1.0] + [0.0, 5.0, 0.0, 0.0]
@@ -328,7 +329,7 @@ def test_others_carry_an_assumption_and_a_caution(step):
         assert said(model)
         assert any("RowByRow" in text for each in check_pipeline(model).steps for text in each.conditions)
         report = privacy_report(model)
-        assert report.verdict == "caution" and "RowByRow" in str(report.findings)
+        assert report.verdict == LOOK and "RowByRow" in str(report.findings)
 
 
 @pytest.mark.parametrize("step", COUPLING, ids=lambda step: type(step.estimator).__name__)
@@ -369,7 +370,7 @@ def test_only_what_maps_rows_of_a_private_step_is_asked():
     selector = UserLevelSelector([("a", frozen(LinearRegression()))])
     assert said(selector.fit(PUBLIC, Y)) == []
     assert len(said(selector.set_params(predict_by="batch").fit(PUBLIC, Y))) == 1
-    assert privacy_report(selector).verdict == "caution"
+    assert privacy_report(selector).verdict == LOOK
 
 
 def test_predictions_of_members_and_targets_are_rows_too():

@@ -64,6 +64,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._understated import understated
 from skprivate.report import privacy_report
+from skprivate.report._facts import LOOK, STOP
 from skprivate.utils.estimator_checks import default_data
 
 SECRET, NUMBER = "secret-hamlet-4711", 123456.7890625
@@ -370,7 +371,7 @@ def test_what_no_step_accounts_for_is_refused_by_its_place(model, where, what):
         assert where in str(error.value) and what in str(error.value)
         assert SECRET not in str(error.value)
     report = privacy_report(model)
-    assert report.verdict == "stop" and where in report.findings[0] and what in report.findings[0]
+    assert report.verdict == STOP and where in report.findings[0] and what in report.findings[0]
 
 
 class Remembers(TransformerMixin, BaseEstimator):
@@ -458,7 +459,7 @@ def test_a_guarantee_below_its_draws_is_refused_and_stops_a_report(number, whole
             say(model)
     for source in (model, part.privacy_guarantee_):
         report = privacy_report(source)
-        assert report.verdict == "stop" and "its draws compose to" in report.findings[0]
+        assert report.verdict == STOP and "its draws compose to" in report.findings[0]
         assert sum("its draws compose to" in text for text in report.findings) == 1
 
 
@@ -477,13 +478,13 @@ def test_a_guarantee_below_its_entry_is_refused_and_stops_a_report(change, tmp_p
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, simulation=simulated)
     model = UserLevelSGDRegressor(max_iter=5, ledger=ledger, random_state=0 if simulated else None).fit(X, Y)
     if not simulated:
-        assert privacy_report(model).verdict == "caution"
+        assert privacy_report(model).verdict == LOOK
     edited = replace(model.privacy_guarantee_, events=(), **change)
     model.privacy_guarantee_ = edited
     with pytest.raises(NoGuaranteeError, match="entry 1 of its ledger states"):
         to_release(model)
     for report in (privacy_report(model), privacy_report(edited, ledger=ledger)):
-        assert report.verdict == "stop" and "entry 1 of its ledger states" in str(report.findings)
+        assert report.verdict == STOP and "entry 1 of its ledger states" in str(report.findings)
     (tmp_path / "a.ledger").unlink()  # not at hand
     assert guarantee_of(model).epsilon == edited.epsilon
 

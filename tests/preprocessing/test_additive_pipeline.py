@@ -20,6 +20,7 @@ from skprivate.preprocessing import (
     PrivateStandardScaler,
     TooFewUnitsWarning,
     make_additive_pipeline,
+    make_private_pipeline,
 )
 from skprivate.preprocessing._mechanisms import ColumnQuantiles
 from skprivate.preprocessing._private_pipeline import KNOTS_SHARE, model_share
@@ -250,8 +251,8 @@ def test_the_estimator_is_left_as_it_was():
         (UserLevelSGDRegressor("1"), {}, TypeError, "number for epsilon.*got str"),
         (UserLevelSGDRegressor(0.0), {}, ValueError, "epsilon"),
         (UserLevelSGDRegressor(delta=1.5), {}, ValueError, "delta"),
-        (UserLevelSGDRegressor(), {"epsilon": 1.0}, TypeError, "epsilon of splines follows"),
-        (UserLevelSGDRegressor(), {"random_state": 1}, TypeError, "random_state of splines follows"),
+        (UserLevelSGDRegressor(), {"epsilon": "1"}, TypeError, "number for epsilon.*got str"),
+        (UserLevelSGDRegressor(), {"random_state": 1}, TypeError, "random_state of the splines follows"),
         (UserLevelSGDRegressor(), {"knots": 3}, TypeError, "knots"),
     ],
 )
@@ -384,3 +385,14 @@ def test_rows_in_blocks_are_refused_before_they_cost_anything(kind):
     with pytest.raises(TypeError, match="X of a pipeline with one budget must be a table in memory"):
         model.fit(X, y)
     assert not ledger.entries()
+
+
+def test_a_budget_may_be_that_of_the_whole():
+    """Like `make_private_pipeline`, alone and within it."""
+    ledger = PrivacyLedger(epsilon=9.0, delta=1e-4)
+    model = make_additive_pipeline(UserLevelSGDRegressor(), epsilon=0.5, delta=1e-7, ledger=ledger)
+    whole = make_private_pipeline(model, {0: (0, 1), 1: "number"})
+    for made in (model, whole):
+        assert (made.epsilon, made.delta, made.ledger) == (0.5, 1e-7, ledger)
+    own = make_private_pipeline(model, {0: (0, 1)}, epsilon=2.0)
+    assert (own.epsilon, own.delta) == (2.0, 1e-7)

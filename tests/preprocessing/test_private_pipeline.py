@@ -447,12 +447,12 @@ def test_what_a_fit_refuses_costs_nothing_and_quotes_nothing(library):
         ({**SCHEMA, "agee": (0, 1)}, ValueError, "agee"),
         ({**SCHEMA, "ward": "number"}, TypeError, "'ward'"),
         ({**SCHEMA, "ward": "date"}, TypeError, "'ward'"),
-        ({**SCHEMA, "age": "date"}, TypeError, "columns says dates for 'age', of the type number"),
-        ({**SCHEMA, "day": (0, 9)}, TypeError, "columns says numbers for 'day', of the type"),
+        ({**SCHEMA, "age": "date"}, TypeError, "schema says dates for 'age', of the type number"),
+        ({**SCHEMA, "day": (0, 9)}, TypeError, "schema says numbers for 'day', of the type"),
         (
             {**SCHEMA, "age": "date", "ward": (0, 9), "name": "number"},
             TypeError,
-            f"columns says dates for 'age', of the type number{texts}",
+            f"schema says dates for 'age', of the type number{texts}",
         ),
         ({**SCHEMA, "age": ["a", "b"]}, TypeError, "age"),
         ({**SCHEMA, "ward": [1, 2, 3]}, TypeError, "ward"),
@@ -502,12 +502,12 @@ def test_a_ledger_that_ends_leaves_nothing_half_fitted():
 @pytest.mark.parametrize(
     ("columns", "error", "match"),
     [
-        ({}, TypeError, "columns must map"),
-        (["age"], TypeError, "columns must map"),
+        ({}, TypeError, "schema must map"),
+        (["age"], TypeError, "schema must map"),
         (
             {"day": (pd.Timestamp("2020-01-01"), pd.Timestamp("2020-12-31"))},
             ValueError,
-            """columns must have "date" for 'day', got limits.*a list""",
+            """schema must have "date" for 'day', got limits.*a list""",
         ),
         ({"age": (5, 1)}, ValueError, "low < high"),
         ({"age": (0, np.inf)}, ValueError, "finite"),

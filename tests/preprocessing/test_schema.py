@@ -12,6 +12,8 @@ import pytest
 from helpers.every import every
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 from skprivate import (
     CuratedBagGAMClassifier,
@@ -24,6 +26,8 @@ from skprivate import (
 from skprivate.preprocessing import PublicOneHotEncoder
 from skprivate.preprocessing._make_private_pipeline import _read_schema
 from skprivate.preprocessing._public_numbers import PublicCalendar
+from skprivate.privacy import SEARCHED
+from skprivate.report import privacy_report
 
 NUMBERS = st.one_of(
     st.integers(-1000, 1000),
@@ -82,7 +86,7 @@ def test_what_is_no_limit_makes_no_categories_of_a_pair(number, other, swapped):
     pair = (other, number) if swapped else (number, other)
     with pytest.raises(ValueError, match="^limits of column 'a' must be (finite|a pair)"):
         read(pair)
-    with pytest.raises(ValueError, match="^columns must say if"):
+    with pytest.raises(ValueError, match="^schema must say if"):
         read(list(pair))
 
 
@@ -219,7 +223,7 @@ def test_a_target_that_is_no_column_is_refused():
 
 
 def test_nothing_left_is_refused_at_construction():
-    with pytest.raises(ValueError, match="^columns must leave"):
+    with pytest.raises(ValueError, match="^schema must leave"):
         model({"a": "drop", "b": "drop"})
 
 
@@ -227,10 +231,10 @@ def test_nothing_left_is_refused_at_construction():
 def test_errors_of_a_schema_say_both_halves_and_what_helps():
     X, y = table(200)
     said = refused(
-        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^columns must "
+        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^schema must "
     )
     assert "'Age '" in said and "'Age'" in said
-    said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^columns must ")
+    said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^schema must ")
     assert "what 0 of X" in said and "no '0'" in said
     waits = X.assign(wait=pd.to_timedelta(X["a"].abs(), unit="h"))
     said = refused(
@@ -294,3 +298,28 @@ def test_warnings_say_nothing_about_narrow_types(frame):
         warnings.simplefilter("error")
         codes = PublicOneHotEncoder({"a": [0.1, 1e300, 10**400]}).fit_transform(X)
     assert codes.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_user_ids_may_be_the_name_of_a_column():
+    X = pd.DataFrame({"a": np.linspace(0, 1, 60), "person": np.arange(60) // 2})
+    fitted = model({"a": (0, 1), "person": "drop"}, UserLevelSGDRegressor)
+    by_name = clone(fitted).fit(X, X["a"], user_ids="person")
+    assert (by_name.predict(X) == fitted.fit(X, X["a"], user_ids=X["person"]).predict(X)).all()
+    assert by_name[-1].privacy_guarantee_.unit == "user"
+    with pytest.raises(
+        ValueError, match="user_ids must be identifiers, or the name of a column of X, got 'name'"
+    ):
+        fitted.fit(X, X["a"], user_ids="name")
+    with pytest.raises(TypeError, match=r"Pass the column itself: X\['name'\]"):
+        UserLevelSGDRegressor().fit(X, X["a"], user_ids="person")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_of_a_search_says_that_its_scores_are_not_counted():
+    X = np.linspace(0, 1, 60)[:, None]
+    search = GridSearchCV(UserLevelSGDRegressor(), {"epsilon": [0.5, 1.0]}, cv=2).fit(X, X[:, 0])
+    best = search.best_estimator_
+    assert SEARCHED in best.privacy_guarantee_.assumptions
+    assert any("A search made this fit" in text for text in privacy_report(best).findings)
+    assert SEARCHED not in best.fit(X, X[:, 0]).privacy_guarantee_.assumptions

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
+from skprivate import UserLevelMean
 from skprivate.privacy import (
     BudgetExceededError,
     PrivacyLedger,
@@ -670,3 +671,14 @@ def test_what_interrupts_a_charge_cannot_charge(monkeypatch):
     reserve(ledger, 0.75)
     assert ledger.spent == (0.75, 0.0) and len(ledger.entries()) == 1
     reserve(ledger, 0.25)
+
+
+def test_a_ledger_without_delta_is_the_cause_that_its_refusal_names():
+    ledger = PrivacyLedger(epsilon=1.0)
+    with pytest.raises(BudgetExceededError, match="This ledger was made without delta"):
+        UserLevelMean(epsilon=0.5, tau=1.0, ledger=ledger).fit([[0.0]] * 50)
+    with pytest.raises(BudgetExceededError) as error:
+        UserLevelMean(epsilon=1.5, delta=1e-6, tau=1.0, ledger=PrivacyLedger(epsilon=1.0, delta=1e-5)).fit(
+            [[0.0]] * 50
+        )
+    assert "without delta" not in str(error.value)

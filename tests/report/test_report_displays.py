@@ -1,5 +1,7 @@
 """Pictures of guarantees, ledgers and of what privacy costs: the numbers that they draw."""
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -126,3 +128,11 @@ def test_a_curve_of_simulated_noise_says_so():
     for guarantee in (simulated, {"model": simulated}):
         (label,) = GuaranteeDisplay.from_guarantee(guarantee).labels
         assert "simulated" in label
+
+
+def test_a_missing_matplotlib_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'skprivate\[plot\]'"):
+        GuaranteeDisplay.from_guarantee(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"))
+    with pytest.raises(ImportError, match="plots need matplotlib"):
+        LedgerDisplay.from_ledger(PrivacyLedger(epsilon=1.0))

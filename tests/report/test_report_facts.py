@@ -5,6 +5,7 @@ import math
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 from convert_report import model_card
 from sklearn.pipeline import make_pipeline
@@ -16,6 +17,8 @@ from skprivate import (
     UserLevelSGDRegressor,
     audit_estimator,
     guarantee_of,
+    make_private_pipeline,
+    to_release,
 )
 from skprivate._messages import rounded_down, small
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
@@ -28,7 +31,7 @@ from skprivate.privacy import (
     public_generator,
 )
 from skprivate.report import REPORT_SCHEMA, PrivacyReport, privacy_report
-from skprivate.report._facts import percent
+from skprivate.report._facts import HOLDS, LOOK, STOP, percent
 from skprivate.report._other_facts import spent_after_each
 
 X = public_generator(0).uniform(size=(600, 2))
@@ -71,7 +74,7 @@ def test_every_kind_of_guarantee_has_a_valid_report(guarantee):
     facts = valid(report)
     assert facts["protection"]["unit"] == guarantee.unit and facts["strength"]["delta"] == guarantee.delta
     assert facts["strength"]["epsilon"] == (None if math.isinf(guarantee.epsilon) else guarantee.epsilon)
-    assert report.verdict == ("stop" if math.isinf(guarantee.epsilon) else "caution")  # written by hand
+    assert report.verdict == (STOP if math.isinf(guarantee.epsilon) else LOOK)  # written by hand
     metric = guarantee.metric is not None
     assert facts["strength"]["definition"] == (
         "metric" if metric else "approximate" if guarantee.delta else "pure"
@@ -112,17 +115,61 @@ def test_what_was_drawn_says_more_than_epsilon_and_delta():
 def test_simulated_noise_stops_a_report():
     model = UserLevelMean(random_state=0).fit(X, user_ids=USERS)
     report = privacy_report(model)
-    assert report.verdict == "stop" and report.findings[0].startswith("Simulated noise")
+    assert report.verdict == STOP and report.findings[0].startswith("Simulated noise")
     assert valid(report)["mechanisms"]["noise"] == "simulated"
     page = report.to_html()
-    assert "NOT VALID FOR RELEASE" in page and "SIMULATED" in page
-    assert "NOT VALID FOR RELEASE" in model_card(report.to_dict())
-    assert "NOT VALID" not in privacy_report(UserLevelMean().fit(X, user_ids=USERS)).to_html()
+    assert "Not for release." in page and "SIMULATED" in page
+    assert "Not for release." in model_card(report.to_dict())
+    assert "Not for release" not in privacy_report(UserLevelMean().fit(X, user_ids=USERS)).to_html()
+
+
+def test_a_report_shows_units_schema_warnings_and_what_steps_do():
+    """The officer's questions: how many, what was declared, what was warned of, in words without Python."""
+    X = pd.DataFrame({"age": [30.0, np.nan] * 100, "ward": ["east", "west"] * 100, "id": range(200)})
+    schema = {"age": "number", "ward": ["east", "west"], "id": "drop"}
+    model = make_private_pipeline(UserLevelSGDRegressor(), schema, epsilon=1.0)
+    with pytest.warns(UserWarning) as seen:
+        model.fit(X, X["id"] / 200, user_ids=X["id"] // 2)
+    report = privacy_report(model, title="Delays")
+    facts, page = valid(report), report.to_html().partition("<script")[0]
+    assert facts["protection"]["n_units"] == 100 and "100 users" in page
+    assert "1/10\u202f000 of one over the number of users" in page
+    assert [(each["column"], each["declared"], each["values"]) for each in facts["declared"]] == [
+        ("age", "number, limits not declared", []),
+        ("ward", "list of values", ["east", "west"]),
+        ("id", "left out", []),
+    ]
+    assert {str(each.message) for each in seen} == {each["text"] for each in facts["fit_warnings"]}
+    assert facts["steps"][2]["does"] == "fills gaps by private medians" and facts["steps"][2]["columns"] == [
+        "age"
+    ]
+    assert facts["strength"]["risk"][0]["best_guess"] == guarantee_of(model).risk(0.5).best_guess
+
+
+def test_a_delta_of_a_tenth_of_one_over_the_units_has_to_be_looked_at():
+    for delta, level in ((1e-7, None), (1e-4, "note"), (1e-3, LOOK)):
+        model = UserLevelMean(delta=delta, tau=1.0).fit(X, user_ids=USERS)
+        found = [
+            each
+            for each in privacy_report(model).to_dict()["findings"]
+            if "one over the number of users" in each["text"]
+        ]
+        assert [each["level"] for each in found] == ([] if level is None else [level])
+
+
+def test_a_fit_keeps_its_own_warnings_only(tmp_path):
+    model = PrivateStandardScaler(epsilon=1e-3)
+    with pytest.warns(UserWarning, match="too few"):
+        model.fit(X)
+    assert "too few" in str(privacy_report(model).to_dict()["fit_warnings"])
+    assert "too few" in str(privacy_report(to_release(model)).to_dict()["fit_warnings"])
+    model.set_params(epsilon=1.0, bounds=(0, 1)).fit(X)
+    assert privacy_report(model).to_dict()["fit_warnings"] == []
 
 
 def test_a_stated_guarantee_is_a_caution():
     report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "replace-one", stated=True))
-    assert report.verdict == "caution" and valid(report)["mechanisms"]["noise"] == "stated"
+    assert report.verdict == LOOK and valid(report)["mechanisms"]["noise"] == "stated"
 
 
 @pytest.mark.slow
@@ -167,15 +214,13 @@ def test_the_steps_of_a_ledger_end_at_what_it_has_spent(composition):
 def test_ledgers_that_are_not_for_releases_stop_a_report():
     for terms in ({"simulation": True}, {"dry_run": True}):
         report = privacy_report(PrivacyLedger(epsilon=1.0, **terms))
-        assert report.verdict == "stop" and valid(report)["strength"] is None
+        assert report.verdict == STOP and valid(report)["strength"] is None
     mixed = PrivacyLedger(epsilon=1.0)
     fill(mixed, 0.5, random_state=0)
-    assert privacy_report(mixed).verdict == "stop"
+    assert privacy_report(mixed).verdict == STOP
     empty = privacy_report(PrivacyLedger(epsilon=1.0))
     assert (
-        empty.verdict == "holds"
-        and valid(empty)["protection"] is None
-        and "nothing was released" in str(empty)
+        empty.verdict == HOLDS and valid(empty)["protection"] is None and "nothing was released" in str(empty)
     )
 
 
@@ -206,9 +251,9 @@ def test_audits_stand_beside_the_claim():
     assert found["same_claim"] and not any("audit" in text for text in report.findings)
     assert f"ε ≥ {rounded_down(audit.epsilon_lower_bound, 4)}" in report.to_html()
     other = privacy_report(UserLevelMean(epsilon=2.0).fit(X, user_ids=USERS), audit=[audit])
-    assert other.verdict == "caution" and "tested another claim" in other.findings[0]
+    assert other.verdict == LOOK and "tested another claim" in other.findings[0]
     refuted = type(audit)(**{**vars(audit), "p_value": 1e-9})
-    assert privacy_report(fitted, audit=refuted).verdict == "stop"
+    assert privacy_report(fitted, audit=refuted).verdict == STOP
     with pytest.raises(TypeError, match="audit must be the result of audit_estimator or find_violation"):
         privacy_report(fitted, audit=0.5)
 
@@ -242,7 +287,7 @@ def test_files_are_what_the_methods_return(tmp_path):
     guarantee = PrivacyGuarantee(1.0, 0.0, "row", "add-remove")
     report = privacy_report(guarantee, tmp_path / "report.html", answers={"contact": "data office"})
     assert (tmp_path / "report.html").read_text("utf-8") == report.to_html()
-    assert "data office" in report.to_html() and report.to_html().count("not answered") == 7
+    assert "data office" in report.to_html() and report.to_html().count("not answered") == 8
     privacy_report(guarantee, tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text("utf-8"))["strength"]["epsilon"] == 1.0
     assert PrivacyReport(report.to_dict()).to_html() == report.to_html()

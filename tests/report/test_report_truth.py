@@ -24,7 +24,7 @@ from skprivate.privacy import (
     public_generator,
 )
 from skprivate.report import REPORT_SCHEMA, privacy_report
-from skprivate.report._facts import QUESTIONS, event_in_words, not_protected
+from skprivate.report._facts import HOLDS, LOOK, QUESTIONS, STOP, event_in_words, not_protected
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]
@@ -42,6 +42,7 @@ BASIC = {
 
 #: What people have to say before a report is green.
 ANSWERS = dict.fromkeys(QUESTIONS, "said")
+ANSWERED = {"answers": ANSWERS, "title": "Doses"}
 
 
 def valid(report):
@@ -67,16 +68,16 @@ def test_a_total_that_leaves_the_model_out():
     same = {"unit": "user", "adjacency": "replace-one"}
     draw(ledger, **same)
     model = UserLevelMean(epsilon=1.0).fit(X, user_ids=USERS)
-    report = privacy_report(model, ledger=ledger, answers=ANSWERS)
-    assert report.verdict == "caution"
+    report = privacy_report(model, ledger=ledger, **ANSWERED)
+    assert report.verdict == LOOK
     assert "UserLevelMean was not charged to the ledger of section 5" in report.findings[0]
     model.set_params(ledger=other).fit(X, user_ids=USERS)
-    assert privacy_report(model, answers=ANSWERS).verdict == "holds"
-    assert privacy_report(model, ledger=ledger, answers=ANSWERS).verdict == "caution"
+    assert privacy_report(model, **ANSWERED).verdict == HOLDS
+    assert privacy_report(model, ledger=ledger, **ANSWERED).verdict == LOOK
     model.set_params(ledger=ledger)  # set, and not fitted again
-    assert privacy_report(model, answers=ANSWERS).verdict == "caution"
+    assert privacy_report(model, **ANSWERED).verdict == LOOK
     for charged, source in ((other, model.privacy_guarantee_), (ledger, draw(ledger, **same))):
-        assert privacy_report(source, ledger=charged, answers=ANSWERS).verdict == "holds"
+        assert privacy_report(source, ledger=charged, **ANSWERED).verdict == HOLDS
         assert "not charged" in privacy_report(source, ledger=budget()).findings[0]
 
 
@@ -84,13 +85,15 @@ def test_a_total_that_leaves_the_model_out():
 @pytest.mark.parametrize("n_open", [0, 1, 8])
 def test_what_nobody_has_said_is_a_reason_to_wait(ledger, n_open):
     answers = {name: "said" if k >= n_open else "  " for k, name in enumerate(QUESTIONS)}
-    report = privacy_report(UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), answers=answers)
+    report = privacy_report(
+        UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), title="Doses", answers=answers
+    )
     said = {0: [], 1: ["1 question is open: see section 8."], 8: ["8 questions are open: see section 8."]}
     expected = (
         [] if ledger else ["No ledger was given: nothing is known of other releases from the same data."]
     )
     assert list(report.findings) == expected + said[n_open]
-    assert report.verdict == ("caution" if report.findings else "holds")
+    assert report.verdict == (LOOK if report.findings else HOLDS)
     assert all(text in report.to_html() for text in report.findings)
 
 
@@ -99,11 +102,11 @@ def test_a_step_that_nobody_paid_for():
     ledger = budget()
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger)
     model = make_pipeline(scaler, UserLevelSGDRegressor(epsilon=1.0)).fit(X, Y)
-    (said,) = privacy_report(model, answers=ANSWERS).findings
+    (said,) = privacy_report(model, **ANSWERED).findings
     assert "(UserLevelSGDRegressor) was not charged" in said and "Scaler" not in said
     with ledger.reserve(2.0, 2e-6) as part:
         model.set_params(userlevelsgdregressor__ledger=part, privatestandardscaler__ledger=part).fit(X, Y)
-    assert privacy_report(model, answers=ANSWERS).findings == ()
+    assert privacy_report(model, **ANSWERED).findings == ()
 
 
 @pytest.mark.slow
@@ -111,7 +114,7 @@ def test_several_ledgers_have_no_sum():
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=budget())
     model = make_pipeline(scaler, UserLevelSGDRegressor(epsilon=1.0, ledger=budget())).fit(X, Y)
     report = privacy_report(model)
-    assert report.verdict == "caution" and "There are 2 ledgers" in report.findings[0]
+    assert report.verdict == LOOK and "There are 2 ledgers" in report.findings[0]
 
 
 @pytest.mark.slow
@@ -129,15 +132,15 @@ def test_a_part_that_trusts_nobody_makes_no_local_model():
 def test_a_guarantee_that_was_typed_is_no_computed_one():
     typed = PrivacyGuarantee(0.1, 0.0, "user", "add-remove")
     report = privacy_report(typed)
-    assert report.verdict == "caution" and valid(report)["mechanisms"]["noise"] == "stated"
+    assert report.verdict == LOOK and valid(report)["mechanisms"]["noise"] == "stated"
     assert "Secure" not in report.to_html() and "stated by whoever" in report.findings[0]
 
     class Release:
         guarantee = typed
 
-    assert privacy_report(Release()).verdict == "caution"
+    assert privacy_report(Release()).verdict == LOOK
     paid = budget()
-    assert privacy_report(draw(paid), ledger=paid, answers=ANSWERS).verdict == "holds"  # its draws are listed
+    assert privacy_report(draw(paid), ledger=paid, **ANSWERED).verdict == HOLDS  # its draws are listed
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_a_bound_that_bounds_little_is_no_reason_to_sign(epsilon, delta, said):
     model = UserLevelMean().fit(X, user_ids=USERS)
     model.privacy_guarantee_ = replace(model.privacy_guarantee_, epsilon=epsilon, delta=delta, events=())
     report = privacy_report(model)
-    assert report.verdict == "caution" and said in report.findings[0]
+    assert report.verdict == LOOK and said in report.findings[0]
 
 
 def test_what_is_spent_is_no_bound_for_who_stops_by_results():
@@ -201,14 +204,14 @@ def test_an_audit_is_no_stronger_in_words_than_in_numbers():
         assert "among mechanisms with Gaussian noise" in seen and "between the two numbers" not in seen
     assert 'class="fill broken"' not in report.to_html()
     report = audited(audit_of(p_value=1e-12))
-    assert report.verdict == "stop" and "the claim as a whole" in report.to_html()
+    assert report.verdict == STOP and "the claim as a whole" in report.to_html()
     assert 'class="fill broken"' in report.to_html()
 
 
 def test_an_audit_of_another_model_or_claim_says_so():
     for audit in (audit_of("Ridge"), audit_of(unit="row"), audit_of(claimed_epsilon=2.0)):
         report = audited(audit)
-        assert report.verdict == "caution" and "another claim" in report.findings[0]
+        assert report.verdict == LOOK and "another claim" in report.findings[0]
         assert all("nother" in seen for seen in all_texts(report))
 
 
@@ -225,12 +228,12 @@ def test_replays_and_searches_are_shown_too():
     )
     broken = replace(replay, evidence=replace(replay.evidence, failures=("half the noise",)))
     report = privacy_report(model, audit=[broken])
-    assert report.verdict == "stop" and "Wrong: half the noise." in report.to_html()
+    assert report.verdict == STOP and "Wrong: half the noise." in report.to_html()
     search = find_violation(
         lambda x: 9.0 * x, pairs=[((0.0,), (1.0,))], epsilon=0.5, max_pairs=1, random_state=0
     )
     report = privacy_report(draw(), audit=search)
-    assert report.verdict == "stop" and valid(report)["audits"][0]["kind"] == "runs"
+    assert report.verdict == STOP and valid(report)["audits"][0]["kind"] == "runs"
     assert "a search among 1 pairs of inputs" in report.to_html()
 
 
@@ -287,7 +290,7 @@ def test_texts_that_are_none():
     with pytest.raises(TypeError, match="title must be a string or None, got 'int'"):
         privacy_report(draw(), title=3)
     report = privacy_report(draw(), answers={"purpose": "  ", "bias": "none"})
-    assert report.to_html().count("not answered") == 7
+    assert report.to_html().count("not answered") == 8  # the title, too
     assert model_card(report.to_dict()).count("[More Information Needed]") == 11
 
 

@@ -11,7 +11,7 @@ wrong, λ = e^{ε'}. The curve allows E[Y] ≤ δ(ε'), since guessing is an att
 e^±ε given the output.
 
 One bit may decide several units at once: a claim for one unit is a claim for groups of them, larger and
-therefore distinguished from its double in fewer runs (μ = .12 needs thousands of runs, 17μ = 2 a hundred).
+therefore distinguished from its double in fewer runs (μ = 0.12 needs thousands of runs, 17μ = 2 a hundred).
 """
 
 from __future__ import annotations

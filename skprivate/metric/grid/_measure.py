@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
+from skprivate._messages import pyplot
 from skprivate._validation import column_label
 from skprivate.metric._domains import Box, Norm, degree_columns
 from skprivate.privacy import Versioned, public_generator
@@ -201,11 +202,7 @@ def label(position: int, names: Sequence[str] | None) -> str:
 
 def axes_or_current(ax: Any) -> Any:
     """Return the axes, or matplotlib's current ones."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca()
-    return ax
+    return pyplot().gca() if ax is None else ax
 
 
 def draw_density(ax: Any, measure: GridMeasure, text: str | None = None) -> None:

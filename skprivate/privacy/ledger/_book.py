@@ -163,7 +163,9 @@ class LedgerState:
             kind = "this ledger"
         charged = f" ({before} of it was charged already)" if old is not None else ""
         hint = (
-            " Plain sums would admit it: PrivacyLedger(composition='basic')."
+            " This ledger was made without delta, which the release needs: PrivacyLedger(epsilon=…, delta=…)."
+            if reservation is None and self.terms.delta == 0 and new.delta > 0
+            else " Plain sums would admit it: PrivacyLedger(composition='basic')."
             if reservation is None and self.terms.composition != "basic" and sums.fits(total)
             else " With composition='zcdp' a release that needs δ must have a ρ (rho=)."
             if rule.sum_delta is None and new.concentrated[1] > 0
