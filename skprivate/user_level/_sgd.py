@@ -13,10 +13,12 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
+from skprivate._messages import number
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import column_label, read_labels, read_numbers, validate_data
-from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, shown
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
 from skprivate.privacy import (
     N_KINDS,
@@ -29,6 +31,7 @@ from skprivate.privacy import (
     several_kinds,
     warn_caller,
 )
+from skprivate.user_level._inference import CoefSummary, Estimate, Inference, normal_interval
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData, UserGroups, encode_users, number_of_users
@@ -90,6 +93,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
+        "inference": ["boolean"],
     }
 
     def _terms(self, n_users: int) -> Terms:
@@ -97,6 +101,21 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         adjacency = Adjacency(self.adjacency)
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
+
+    def _check_inference(self, loss: str) -> None:
+        """Refuse parameters whose result has no intervals here."""
+        needed = {"loss": loss, "alpha": None, "class_weight": None}
+        for name, value in needed.items() if self.inference else ():
+            if (got := getattr(self, name, None)) != value and not (name == "alpha" and got == 0):
+                raise ValueError(f"inference=True needs {name}={value!r}, got {shown(got)}.")
+
+    def _plan_inference(self, terms: Terms, user_ids: Any) -> tuple[Terms, Inference | None]:
+        """Return the terms of all other draws, and what makes intervals."""
+        if not self.inference:
+            return terms, None
+        logistic = self.loss == "log_loss"
+        found = Inference(terms, self.n_features_in_, self.fit_intercept, logistic, user_ids is not None)
+        return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _descent(
         self, objective: Objective, terms: Terms, *, radius: float, several: bool = False, **defaults: Any
@@ -185,8 +204,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             return terms, None
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
-    def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
+    def _run(
+        self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any, inference: Inference | None
+    ) -> tuple[LinearResult, Estimate | None]:
         """Release the model, set the fitted attributes, and warn by released numbers."""
+        estimate = None
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -195,6 +217,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
+            if inference is not None:
+                estimate = inference.run(rows, release, result)
         warn_too_few_users(result.n_users, self.epsilon, mechanism.size, result.noise_level)
         if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
             warn_caller(
@@ -225,7 +249,59 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
-        return result
+        if inference is not None and estimate is None:
+            warn_no_intervals(result.n_users, self.epsilon, inference)
+        return result, estimate
+
+    def _store_intervals(self, estimate: Estimate | None) -> None:
+        """Set the coefficients of the Newton step and their errors, NaN where there is none."""
+        if self.inference:
+            n_features, shape = self.n_features_in_, self.coef_.shape
+            found = estimate or Estimate(*np.full((3, n_features), np.nan))
+            if estimate is not None:
+                self.coef_ = found.coef[:n_features].reshape(shape)
+            self.coef_error_ = found.errors[:n_features].reshape(shape)
+            self.noise_share_ = found.noise_share[:n_features].reshape(shape)
+            self.coef_interval_ = self.confidence_interval()
+
+    def confidence_interval(self, level: float = 0.95) -> FloatArray:
+        """Compute confidence intervals of the coefficients: of sampling and of privacy noise.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+            Chance to hold the coefficient, for each by itself.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_features, 2), or (1, n_features, 2) for classes
+            Lower and upper ends. NaN where users were too few, which a warning of the fit said.
+        """
+        check_is_fitted(self)
+        number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
+        if not hasattr(self, "coef_error_"):
+            raise ValueError("confidence intervals need a fit with inference=True.")
+        return normal_interval(self.coef_, self.coef_error_, level)
+
+    def summary(self, level: float = 0.95) -> CoefSummary:
+        """Show coefficients with their confidence intervals.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+            As in `confidence_interval`.
+
+        Returns
+        -------
+        summary : CoefSummary
+            Arrays and the guarantee; printed as a table.
+        """
+        interval = self.confidence_interval(level).reshape(-1, 2)
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(interval))])
+        shares = self.noise_share_.ravel()
+        return CoefSummary(
+            tuple(names), self.coef_.ravel(), interval, shares, level, self.n_users_, self.privacy_guarantee_
+        )
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = []
@@ -245,6 +321,16 @@ def warn_too_few_users(n_users: float, epsilon: float, n_coef: int, level: float
             f"{math.ceil(n_users * level / MAX_NOISE_LEVEL)} users are needed; more rows per user do not help.",
             TooFewUsersWarning,
         )
+
+
+def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> None:
+    """Warn that there are no intervals; from public and released numbers alone."""
+    needed = math.ceil(n_users * max(2.0, inference.shortage(n_users)))
+    warn_caller(
+        f"n = {n_users:.0f} users at epsilon = {epsilon:g} are too few for confidence intervals of {inference.size} "
+        f"coefficients, which are NaN. About {needed} users are needed, or features that are not nearly collinear.",
+        TooFewUsersWarning,
+    )
 
 
 FloatArray = npt.NDArray[np.float64]

@@ -165,7 +165,17 @@ def _user_level_regressors():
         aggregation=("mean", "robust"),
         standardize=(True, False),
     )
-    return descents + chosen + scaled + searched + loud + known + quiet
+    # Budgets that leave eight users' derivatives to invert.
+    inferred = modes(
+        kind,
+        _USER_DATA,
+        fixed={"max_iter": 3, "inference": True},
+        epsilon=(1e3, 1e5),
+        adjacency=BOTH,
+        weight_cap=(1, 3),
+        fit_intercept=(True, False),
+    )
+    return descents + chosen + scaled + searched + loud + known + quiet + inferred
 
 
 def _user_level_classifiers():
@@ -246,7 +256,17 @@ def _user_level_classifiers():
         class_weight=(None, "balanced"),
         standardize=(True, False),
     )
-    return two + quiet + loud + weighted + weighted_three + three + scaled + centred + known
+    # Budgets that leave eight users' derivatives to invert.
+    inferred = modes(
+        kind,
+        _USER_DATA,
+        fixed={"classes": [0, 1], "max_iter": 3, "inference": True},
+        epsilon=(1e3, 1e5),
+        adjacency=BOTH,
+        weight_cap=(1, 3),
+        fit_intercept=(True, False),
+    )
+    return two + quiet + loud + weighted + weighted_three + three + scaled + centred + known + inferred
 
 
 def _selectors():

@@ -1,0 +1,363 @@
+"""Confidence intervals of linear models: one Newton step from released coefficients, and the error of that step.
+
+It runs after a descent, on a public share of the budget, and uses nothing of it but its result. One pass over the users
+gives three exact sums: scores (gradients) at the released coefficients, their derivatives and their squares. Derived in
+docs/theory/user_level.md.
+
+Rows z have public weights min(1, b/‖z‖, bR/‖z‖²). So most scores have the norm of their slope times b, and one clip
+cuts all slopes alike: what it takes of skewed errors moves the intercept, and no coefficient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+from skprivate.partitions import Partitions
+from skprivate.privacy import (
+    CONTRIBUTION_BITS,
+    BoundedRangeEvent,
+    GaussianEvent,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    ball_contributions,
+    exact_sum,
+)
+from skprivate.user_level._losses import HuberLoss, LogisticLoss
+from skprivate.user_level._plan import WIDER, Terms
+from skprivate.user_level._problems import UserData, vector_norms
+from skprivate.user_level._ranges import FINE_SCALES, scale_counts, select_median_scale, selection_epsilon
+from skprivate.user_level.descent._descent import LinearResult
+from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noise, whiten, whitening
+from skprivate.user_level.scaling._standardise import mapped_rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Shares of the budget (in zCDP): second moments of rows, scale of scores, scores, their derivatives, their squares.
+MOMENTS_SHARE, SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, SQUARES_SHARE = 0.03, 0.01, 0.42, 0.08, 0.04
+#: Where weights begin to fall (b), and where they fall faster (R), in typical norms of a row.
+NEAR, FAR = 0.8, 2.0
+#: Largest noise of derivatives: of their size by public numbers, and of their least eigenvalue by released ones.
+MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
+#: Least clip in median norms of scores, and the noise over the sampling error at which it would be twice as costly. The
+#: clip grows as the root of what that admits, so that noise and bias vanish together.
+LEAST_CLIP, NOISE_PART = 1.8, 0.5
+#: Deviation over median norm of scores: of rows, whose errors vary, over that of users' means.
+ROW_TAIL = 1.5
+
+
+class Point(NamedTuple):
+    """Public or released numbers at which scores are computed."""
+
+    coef: FloatArray
+    loss: HuberLoss | LogisticLoss
+    near: float
+    far: float
+    clip: float = math.inf
+
+
+class Estimate(NamedTuple):
+    """Coefficients, intercept last, the standard errors of all, and the part of noise in the squares of these."""
+
+    coef: FloatArray
+    errors: FloatArray
+    noise_share: FloatArray
+
+
+def _scores(data: UserData, at: Point) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
+    """Yield users, the root-weighted rows and slopes of theirs, and their mean scores; each row by itself."""
+    groups = data.groups
+    for users, rows in groups.blocks():
+        z = np.ascontiguousarray(data.X.T[:, rows])
+        scores, squares, product = np.zeros((3, z.shape[1]))
+        for column, coef in zip(z, at.coef.tolist(), strict=True):
+            scores += np.multiply(column, coef, out=product)
+            squares += np.multiply(column, column, out=product)
+        target = np.asarray(data.y[rows], dtype=np.float64)
+        slopes = at.loss.derivative(scores[None], target[None])[0]
+        weights = at.near / np.maximum(np.maximum(np.sqrt(squares), squares / at.far), at.near)
+        yield users, z * np.sqrt(weights), slopes, groups.block_means(z * (weights * slopes), users)
+
+
+def norm_counts(data: UserData, at: Point) -> IntArray:
+    """Count users by the norm of their score."""
+    norms = np.empty(data.groups.n_users)
+    for users, _, _, vectors in _scores(data, at):
+        norms[users] = vector_norms(vectors)
+    return scale_counts(norms, FINE_SCALES)
+
+
+def score_sums(data: UserData, at: Point) -> npt.NDArray[Any]:
+    """Sum over users the score in steps of 2⁻³⁰, and its derivative and square, matrices in steps of 2⁻³⁶.
+
+    A user with weight w ≤ 1 contributes three arrays of norm 1 at most: with v = s·min(1, C/‖s‖)/C for the mean score s
+    they are w·v, w²·vvᵀ and w·a·(mean of κ·ωzzᵀ)/(bR·max κ). The part a ≤ 1 of a clipped user is what the derivative of
+    v keeps on average over its directions. Vectors are rounded before products are formed, so matrices of two users are
+    at no obtuse angle.
+    """
+    groups, d = data.groups, len(at.coef)
+    total: npt.NDArray[Any] = np.zeros(d + 2 * d * d, dtype=np.int64)
+    for users, z, slopes, vectors in _scores(data, at):
+        sizes, weights = groups.sizes[users], groups.weights[users]
+        lengths = vector_norms(vectors)
+        outside = lengths > at.clip
+        kept = np.where(outside, (1.0 - 1.0 / d) * at.clip / np.where(outside, lengths, 1.0), 1.0)
+        parts = np.repeat(kept * weights / sizes, sizes) * _curvature(slopes, at.loss)
+        z = ball_contributions(
+            z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z
+        )
+        v = ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
+        score = exact_sum(ball_contributions(vectors, at.clip, weights=weights), bound=2**CONTRIBUTION_BITS)
+        # Products of 18-bit integers, and their sums over a block, are exact in float64.
+        block = np.concatenate([score, *((each @ each.T).astype(np.int64).ravel() for each in (z, v))])
+        total = exact_sum(iter((total[:, None], block[:, None])))
+    return total
+
+
+def _curvature(slopes: FloatArray, loss: HuberLoss | LogisticLoss) -> FloatArray:
+    """Return the curvature of a row's loss, in units of the largest one, from its slope."""
+    sizes = np.abs(slopes)
+    if isinstance(loss, LogisticLoss):
+        return np.asarray(np.clip(4.0 * sizes * (1.0 - sizes), 0.0, 1.0))
+    return np.asarray(sizes < loss.threshold, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Newton step from released coefficients with a covariance; ``several`` if users may have several rows."""
+
+    terms: Terms
+    n_features: int
+    fit_intercept: bool
+    logistic: bool
+    several: bool
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def scale_epsilon(self) -> float | None:
+        """Cost of the median norm of scores; None where slopes are bounded already."""
+        if self.logistic and not self.several:
+            return None
+        affordable = math.sqrt(8.0 * SCALE_SHARE * self.terms.rho)
+        if self.terms.n_users is None:
+            return affordable
+        needed = selection_epsilon(self.terms.n_users, len(FINE_SCALES), monotone=self.terms.monotone)
+        return min(affordable, 2.0 * needed)
+
+    @property
+    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+        """All draws of `run`: none where a public number of users is too small."""
+        d, price = self.size, self.scale_epsilon
+        if not self.draws:
+            return ()
+        return (
+            (GaussianEvent(self._multiplier(MOMENTS_SHARE), d * d), 1),
+            *(() if price is None else ((BoundedRangeEvent(price), 1),)),
+            (GaussianEvent(self._multiplier(SCORE_SHARE), d), 1),
+            (GaussianEvent(self._multiplier(DERIVATIVE_SHARE), d * d), 1),
+            (GaussianEvent(self._multiplier(SQUARES_SHARE), d * d), 1),
+        )
+
+    @property
+    def draws(self) -> bool:
+        """True unless a public number of users is too small."""
+        return self.terms.n_users is None or self.shortage(self.terms.n_users) <= 1.0
+
+    def shortage(self, n_users: float) -> float:
+        """Return how many times as many users are needed, from public or released numbers."""
+        multiplier = self._multiplier(DERIVATIVE_SHARE)
+        return relative_noise(self.terms, multiplier, self.size, n_users) / MOST_PUBLIC
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, rows: Partitions, release: Any, result: LinearResult) -> Estimate | None:
+        """Release the step from the result of a descent; None where noise leaves no derivative to invert.
+
+        ``rows`` are those of the caller: clipped features would not be linear in what they predict.
+        """
+        if not self.draws or result.frame is None:
+            return None
+        frame = result.frame._replace(half_ranges=math.inf)
+        rows = rows.map(UserData.in_order).map(partial(mapped_rows, frame=frame, target=not self.logistic))
+        matrix, length = whitening(
+            rows,
+            self.size,
+            constant=self.fit_intercept,
+            multiplier=self._multiplier(MOMENTS_SHARE),
+            n_users=result.n_users,
+            terms=self.terms,
+            release=release,
+        )
+        rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
+        to_caller = _jacobian(frame, self.fit_intercept) @ matrix
+        start = np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept))
+        loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
+        at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
+        if self.scale_epsilon is not None:
+            median = select_median_scale(
+                rows.sum(partial(norm_counts, at=at)),
+                epsilon=self.scale_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=FINE_SCALES,
+            )
+            at = at._replace(clip=self._clip(median, result.n_users))
+            if not self.logistic and not self.several:
+                at = at._replace(loss=HuberLoss(at.clip / at.near))
+        found = self._released(rows.sum(partial(score_sums, at=at)), at, release).solve()
+        if found is None or self.shortage(result.n_users) > 1.0:
+            return None
+        move, covariance, noise = (
+            to_caller @ found[0],
+            *(to_caller @ each @ to_caller.T for each in found[1:]),
+        )
+        squares = np.diag(covariance)
+        return Estimate(result.coef + move, np.sqrt(squares), np.diag(noise) / squares)
+
+    def _multiplier(self, share: float) -> float:
+        return self.terms.multiplier / math.sqrt(share) * WIDER
+
+    def _clip(self, median: float, n_users: float) -> float:
+        """Return the norm to which scores are clipped, from their median norm."""
+        noise = self.terms.sum_sensitivity * self._multiplier(SCORE_SHARE) * math.sqrt(self.size / n_users)
+        admitted = NOISE_PART * (1.0 if self.several else ROW_TAIL) / noise
+        return LEAST_CLIP * median * math.sqrt(max(1.0, admitted / LEAST_CLIP))
+
+    def _released(self, total: npt.NDArray[Any], at: Point, release: Any) -> Step:
+        """Release the three sums, in units of a score."""
+        d = self.size
+        score, *matrices = np.split(total, [d, d + d * d])
+        multiplier, step = self._multiplier(SCORE_SHARE), 2.0 ** (-2 * MOMENT_BITS)
+        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release))]
+        deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
+        largest = at.near * at.far * (0.25 if self.logistic else 1.0)
+        for sums, share, unit in zip(
+            matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True
+        ):
+            multiplier = self._multiplier(share)
+            drawn = release.gaussian(
+                sums, sensitivity=self.terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
+            )
+            square = unit * np.asarray(drawn, dtype=np.float64).reshape(d, d)
+            noisy.append(0.5 * (square + square.T))
+            deviations.append(unit * self.terms.acute_sensitivity * multiplier)
+        return Step(*noisy, *deviations)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Released sums of scores, derivatives and squares, and the deviations of their noise (of matrices: on the
+    diagonal).
+    """
+
+    score: FloatArray
+    derivative: FloatArray
+    squares: FloatArray
+    score_noise: float
+    derivative_noise: float
+    squares_noise: float
+
+    def solve(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Return the Newton step −H⁻¹g, its covariance H⁻¹(J + noise)H⁻¹ and the part of noise, or None without H⁻¹.
+
+        Noise of H acts on the step t: for symmetric noise N of variance ν² (half of it off the diagonal) the mean of
+        Nt(Nt)ᵀ is ν²/2·(‖t‖²·1 + ttᵀ).
+        """
+        unit = np.eye(len(self.score))
+        curvature, left = shrunk(self.derivative, self.derivative_noise)
+        values, vectors = np.linalg.eigh(curvature)
+        if not values[0] * MOST_RELEASED > left * math.sqrt(2.0 * len(unit)):
+            return None
+        inverse = (vectors / values) @ vectors.T
+        step = -inverse @ self.score
+        squares, floor = shrunk(self.squares, self.squares_noise)
+        values, vectors = np.linalg.eigh(squares)
+        sampling = (vectors * np.maximum(values, floor)) @ vectors.T
+        noise = self.score_noise**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
+        return step, inverse @ (sampling + noise) @ inverse, inverse @ noise @ inverse
+
+
+def shrunk(noisy: FloatArray, deviation: float) -> tuple[FloatArray, float]:
+    """Shrink a noisy symmetric matrix towards a multiple of 1, and return the deviation that is left (James–Stein).
+
+    Noise has this deviation on the diagonal, a root of two less off it. Rows are white, so matrices are near that.
+    """
+    d = len(noisy)
+    mean = float(np.trace(noisy)) / d * np.eye(d)
+    apart = noisy - mean
+    expected = deviation**2 * (d - 1) * (1.0 + 0.5 * d)
+    kept = max(0.0, 1.0 - expected / max(float(np.square(apart).sum()), 1e-300))
+    return mean + kept * apart, deviation * math.sqrt(kept + (1.0 - kept) / d)
+
+
+def _in_frame(coef: FloatArray, frame: Frame, fit_intercept: bool) -> FloatArray:
+    """Convert coefficients of the original features to those after the map: the inverse of `Frame.coefficients`."""
+    n_features = len(frame.centres)
+    result = coef.copy()
+    if fit_intercept:
+        result[-1] += coef[:n_features] @ frame.centres - frame.target_centre
+    result[:n_features] *= frame.scales
+    return result / frame.target_scale
+
+
+def _jacobian(frame: Frame, fit_intercept: bool) -> FloatArray:
+    """Return the matrix that takes a change of coefficients after the map to one of the original coefficients."""
+    centred = frame._replace(target_centre=0.0)
+    return centred.coefficients(np.eye(len(frame.centres) + fit_intercept), fit_intercept).T
+
+
+def normal_interval(coef: FloatArray, errors: FloatArray, level: float) -> FloatArray:
+    """Return lower and upper ends along a last axis."""
+    half = float(norm.isf(0.5 * (1.0 - level))) * errors
+    return np.stack([coef - half, coef + half], axis=-1)
+
+
+class CoefSummary(NamedTuple):
+    """Coefficients of a linear model with their intervals: what `print` shows as a table.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the features, or x0, x1, …
+    coef : ndarray of shape (n_features,)
+        Coefficients.
+    interval : ndarray of shape (n_features, 2)
+        Lower and upper ends; NaN where users were too few.
+    noise_share : ndarray of shape (n_features,)
+        Part of the squared standard error that is privacy noise; the rest is sampling.
+    level : float
+        Confidence level.
+    n_users : float
+        Number of users as used.
+    guarantee : PrivacyGuarantee
+        Guarantee of the fit.
+    """
+
+    names: tuple[str, ...]
+    coef: FloatArray
+    interval: FloatArray
+    noise_share: FloatArray
+    level: float
+    n_users: float
+    guarantee: PrivacyGuarantee
+
+    def __str__(self) -> str:
+        width = max(7, *map(len, self.names))
+        lines = [f"{'feature':{width}} {'coef':>11} {f'{100 * self.level:g} % interval':>25} {'noise':>6}"]
+        for name, coef, (low, high), share in zip(
+            self.names, self.coef, self.interval, self.noise_share, strict=True
+        ):
+            lines.append(f"{name:{width}} {coef:>11.4g} {f'[{low:.4g}, {high:.4g}]':>25} {share:>6.0%}")
+        lines.append(f"n = {self.n_users:.0f}, {repr(self.guarantee).strip('<>')}")
+        return "\n".join(lines)

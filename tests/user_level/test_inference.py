@@ -1,0 +1,297 @@
+"""Confidence intervals: what a user adds to three sums, what follows from them, and that they cover."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.partitions import Blocks
+from skprivate.privacy import Adjacency, PrivacyLedger, public_generator
+from skprivate.user_level import TooFewUsersWarning
+from skprivate.user_level._inference import Inference, Point, Step, _in_frame, _jacobian, score_sums, shrunk
+from skprivate.user_level._losses import HuberLoss, LogisticLoss
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.scaling._frame import Frame
+from skprivate.utils.estimator_checks import replay_estimator
+
+pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+
+EXTREMES = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1e154, -1e160, 1.7e308, np.inf, np.nan]
+LOSSES = [HuberLoss(0.7), HuberLoss(np.inf), LogisticLoss()]
+D = 3
+
+
+def data(X, codes, y, cap=1):
+    return UserData(np.asfortranarray(X), y, UserGroups(codes, cap), np.arange(codes.max() + 1))
+
+
+def parts(total):
+    """Score, derivative and square, in units of a contribution of norm 1."""
+    score, derivative, square = np.split(np.array(total, dtype=object), [D, D + D * D])
+    return [
+        np.array(each / 2**bits, dtype=float) for each, bits in ((score, 30), (derivative, 36), (square, 36))
+    ]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["huber", "squared", "logistic"])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_user_adds_alone_and_at_most_one(loss, seed, monkeypatch):
+    """Of each pair of users the two matrices are at no obtuse angle, so that an exchange moves them by √2 at most."""
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", [8192, 4][seed % 2])
+    rng = public_generator(seed)
+    codes = np.repeat(np.arange(7), [1, 300, 2, 1, 5, 1, 40])
+    X = rng.choice(EXTREMES, size=(len(codes), D)) if seed < 2 else rng.normal(size=(len(codes), D))
+    y = rng.choice([-1.0, 1.0], size=len(codes))
+    at = Point(rng.normal(size=D), loss, 1.5, 3.0, 0.4 if seed % 3 else 1.5)
+    sums = partial(score_sums, at=at)
+    with np.errstate(all="ignore"):
+        whole = sums(data(X, codes, y, cap=3))
+        alone = [
+            sums(data(X[codes == u], np.zeros((codes == u).sum(), dtype=int), y[codes == u], cap=3))
+            for u in range(7)
+        ]
+    assert np.array_equal(whole, np.sum(alone, axis=0))
+    found = [parts(each) for each in alone]
+    for own in found:
+        assert all(np.linalg.norm(each) <= 1.0 for each in own)
+    for k in (1, 2):
+        for one in found:
+            for other in found:
+                assert one[k] @ other[k] >= 0.0
+
+
+class Exact:
+    """A release without noise that keeps the sensitivities it was told."""
+
+    def __init__(self):
+        self.sensitivities = []
+
+    def gaussian(self, total, *, sensitivity, step, **_):
+        self.sensitivities.append(sensitivity * step)
+        return np.asarray(total, dtype=float) * step
+
+    def select(self, scores, **_):
+        return int(np.argmax(scores))
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency)[:2], ids=str)
+@pytest.mark.parametrize("loss", LOSSES[1:], ids=["squared", "logistic"])
+def test_sensitivities_are_attained(loss, adjacency):
+    """Two users at opposite ends move every sum by all of its sensitivity: half of it would be too little."""
+    terms = Terms(1.0, 1e-6, adjacency, 1000)
+    mechanism = Inference(terms, D, False, isinstance(loss, LogisticLoss), True)
+    at = Point(np.zeros(D), loss, 1.0, 1.0, 0.4)
+
+    def sums(x, y):
+        total = score_sums(data(np.array([x]), np.array([0]), np.array([y])), at)
+        release = Exact()
+        mechanism._released(total, at, release)
+        return parts(total), release.sensitivities
+
+    # Opposite scores; rows at right angles.
+    (one, told), (other, _), (third, _) = (
+        sums([1.0, 0.0, 0.0], 1.0),
+        sums([1.0, 0.0, 0.0], -1.0),
+        sums([0.0, 1.0, 0.0], 1.0),
+    )
+    # The derivative of a user who is not clipped; of classes it is largest where chances are even.
+    at = at._replace(clip=10.0)
+    (first, _), (second, _) = (sums(x, 1.0) for x in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
+    if adjacency == "replace-one":
+        pairs = (one[0] - other[0], first[1] - second[1], one[2] - third[2])
+    else:
+        pairs = (one[0], first[1], one[2])
+    assert [np.linalg.norm(each) for each in pairs] == pytest.approx(told, rel=1e-4)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency)[:2], ids=str)
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+def test_replayed_draws_keep_their_sensitivities(kind, adjacency):
+    labels = {"classes": [0, 1]} if kind is UserLevelSGDClassifier else {}
+    model = kind(1e3, inference=True, adjacency=adjacency, max_iter=2, random_state=0, **labels)
+    report = replay_estimator(model, at_most=2)
+    report.raise_failures(kind.__name__)
+    assert report.n_draws > 6 and max(report.worst.values()) <= 1.0
+
+
+def by_hand(X, y, coef, loss, at, weights=1.0):
+    """The three sums of users with one row each, in float64."""
+    lengths = np.linalg.norm(X, axis=1)
+    omega = np.minimum(1.0, np.minimum(at.near / lengths, at.near * at.far / lengths**2))
+    f = X @ coef
+    if isinstance(loss, LogisticLoss):
+        slope, curvature = expit(f) - (y > 0), expit(f) * expit(-f)
+    else:
+        slope = np.clip(f - y, -loss.threshold, loss.threshold)
+        curvature = np.abs(f - y) < loss.threshold
+    scores = X * (omega * slope)[:, None]
+    return scores.sum(axis=0), (X * (omega * curvature)[:, None]).T @ X, scores.T @ scores
+
+
+@pytest.mark.parametrize("loss", LOSSES[::2], ids=["huber", "logistic"])
+def test_sums_are_those_of_the_model(loss):
+    rng = public_generator(3)
+    X, coef = rng.normal(size=(500, D)), np.array([0.5, -0.2, 0.1])
+    y = np.sign(X @ coef + rng.logistic(size=500))
+    near, far = 1.2, 2.5
+    clip = near * (loss.threshold if isinstance(loss, HuberLoss) else 1.0)
+    at = Point(coef, loss, near, far, clip)
+    score, derivative, square = parts(score_sums(data(X, np.arange(500), y), at))
+    wanted = by_hand(X, y, coef, loss, at)
+    largest = near * far * (0.25 if isinstance(loss, LogisticLoss) else 1.0)
+    np.testing.assert_allclose(score * clip, wanted[0], rtol=1e-6)
+    np.testing.assert_allclose(derivative.reshape(D, D) * largest, wanted[1], atol=2e-3)
+    np.testing.assert_allclose(square.reshape(D, D) * clip**2, wanted[2], atol=2e-3)
+
+
+def test_a_step_without_noise_is_newtons_with_the_sandwich():
+    rng = public_generator(5)
+    H = np.cov(rng.normal(size=(4, 30)))
+    J = np.cov(rng.normal(size=(4, 30)))
+    g = rng.normal(size=4)
+    move, covariance, noise = Step(g, H, J, 0.0, 0.0, 0.0).solve()
+    np.testing.assert_allclose(move, -np.linalg.solve(H, g))
+    np.testing.assert_allclose(covariance, np.linalg.inv(H) @ J @ np.linalg.inv(H))
+    assert not noise.any()
+    # Noise of the score alone, and a derivative that is lost in its own.
+    _, louder, noise = Step(g, H, J, 0.5, 0.0, 0.0).solve()
+    np.testing.assert_allclose(louder - covariance, noise)
+    np.testing.assert_allclose(noise, 0.25 * np.linalg.inv(H) @ np.linalg.inv(H))
+    assert Step(g, H, J, 0.5, 100.0, 0.0).solve() is None
+
+
+def test_matrices_shrink_towards_the_identity_as_far_as_noise_explains():
+    rng = public_generator(6)
+    noise = rng.normal(size=(5, 5))
+    alike, left = shrunk(10.0 * np.eye(5) + 0.05 * (noise + noise.T), 0.1 * np.sqrt(2.0) * 3.0)
+    assert np.ptp(np.linalg.eigvalsh(alike)) == 0.0 and left < 0.2
+    apart, left = shrunk(np.diag([1.0, 2.0, 3.0]), 1e-3)
+    np.testing.assert_allclose(apart, np.diag([1.0, 2.0, 3.0]), atol=1e-5)
+    assert left == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_units_of_the_caller_come_back():
+    rng = public_generator(7)
+    frame = Frame(rng.normal(size=4), rng.uniform(0.5, 3.0, size=4), 7.0, 2.5)
+    coef = rng.normal(size=5)
+    mapped = frame.coefficients(coef[None], True)[0]
+    np.testing.assert_allclose(_in_frame(mapped, frame, True), coef)
+    moved = frame.coefficients((coef + 0.1)[None], True)[0] - mapped
+    np.testing.assert_allclose(_jacobian(frame, True) @ np.full(5, 0.1), moved)
+    without = frame.coefficients(coef[None, :4], False)[0]
+    np.testing.assert_allclose(_in_frame(without, frame, False), coef[:4])
+
+
+def linear(n=4000, seed=0, classes=False):
+    rng = public_generator(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 20.0] + [0.0, 5.0]
+    scores = X @ [0.5, 0.03]
+    return X, (scores + rng.logistic(size=n) > 0.15).astype(int) if classes else scores + rng.normal(size=n)
+
+
+def test_it_is_off_by_default_and_asked_for_otherwise():
+    X, y = linear(400)
+    model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
+    assert not hasattr(model, "coef_interval_")
+    for call in (model.confidence_interval, model.summary):
+        with pytest.raises(ValueError, match="inference=True"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+def test_few_users_pay_nothing_for_intervals_that_cannot_be(kind):
+    """Public numbers tell: the fit is that without intervals, to the last bit, and a warning says how many it takes."""
+    classes = kind is UserLevelSGDClassifier
+    X, y = linear(400, classes=classes)
+    options = {"random_state": 0, **({"classes": [0, 1]} if classes else {})}
+    with pytest.warns(TooFewUsersWarning, match="confidence intervals.*NaN. About [0-9]+ users"):
+        model = kind(1.0, inference=True, **options).fit(X, y)
+    plain = kind(1.0, **options).fit(X, y)
+    assert np.array_equal(model.coef_, plain.coef_) and np.array_equal(model.intercept_, plain.intercept_)
+    assert np.isnan(model.coef_interval_).all() and model.coef_interval_.shape == (*model.coef_.shape, 2)
+    assert model.privacy_guarantee_.events == plain.privacy_guarantee_.events
+    assert "nan" in str(model.summary())
+
+
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+@pytest.mark.parametrize("adjacency", list(Adjacency)[:2], ids=str)
+def test_a_fit_within_its_budget(kind, adjacency):
+    classes = kind is UserLevelSGDClassifier
+    X, y = linear(classes=classes)
+    model = kind(1.0, inference=True, adjacency=adjacency, **({"classes": [0, 1]} if classes else {}))
+    model.fit(X, y)
+    assert 0.99 < model.privacy_guarantee_.epsilon <= 1.0
+    low, high = np.moveaxis(model.coef_interval_, -1, 0)
+    truth = np.array([0.5, 0.03])
+    # Six standard errors, of which one is a quarter of the interval's width or a little more.
+    assert np.all(np.abs(model.coef_ - truth) < 6 * model.coef_error_) and np.all(high - low < 1.2 * truth)
+    wide = model.confidence_interval(0.999)
+    assert np.all(wide[..., 0] < low) and np.all(wide[..., 1] > high)
+    assert np.all((model.noise_share_ > 0.0) & (model.noise_share_ < 1.0))
+    summary = model.summary(0.9)
+    assert summary.names == ("x0", "x1") and "90 % interval" in str(summary)
+    with pytest.raises(ValueError, match="level"):
+        model.confidence_interval(95)
+
+
+def test_blocks_give_the_same_bits():
+    X, y = linear()
+    whole = UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(X, y)
+    table = np.column_stack([X, y])
+    blocks = Blocks([table[:1500], table[1500:1600], table[1600:]])
+    parted = UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(blocks, 2)
+    assert np.array_equal(whole.coef_interval_, parted.coef_interval_)
+    assert whole.intercept_ == parted.intercept_
+
+
+def test_rows_of_the_caller_are_left_alone():
+    X, y = linear()
+    users = np.arange(len(X))[::-1].copy()
+    before = X.copy(), y.copy()
+    UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(X, y, user_ids=users)
+    assert np.array_equal(X, before[0]) and np.array_equal(y, before[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (UserLevelSGDRegressor, {"loss": "huber"}, "loss='squared_error', got 'huber'"),
+        (UserLevelSGDRegressor, {"alpha": 0.5}, "alpha=None, got 0.5"),
+        (UserLevelSGDClassifier, {"loss": "smoothed_hinge"}, "loss='log_loss'"),
+        (UserLevelSGDClassifier, {"class_weight": "balanced"}, "class_weight=None"),
+        (UserLevelSGDClassifier, {"classes": [0, 1, 2]}, "two classes, got 3"),
+    ],
+    ids=str,
+)
+def test_refusals_spend_nothing(kind, options, message):
+    X, y = linear(50, classes=True)
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5, simulation=True)
+    with pytest.raises(ValueError, match=message):
+        kind(1.0, inference=True, ledger=ledger, random_state=0, **options).fit(X, y)
+    assert ledger.spent[0] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["normal", "skewed", "classes", "users"])
+def test_intervals_cover(law):
+    """Of 2 × 60 intervals of level 0.95 more than 20 miss with chance 1e-6; those without noise would miss 30."""
+    missed = 0
+    for seed in range(60):
+        rng = public_generator([seed, 11])
+        n, m = 5000, 4 if law == "users" else 1
+        X = rng.exponential(size=(n * m, 2)) - 1.0 if law == "skewed" else rng.normal(size=(n * m, 2))
+        scores, truth = X @ [0.5, -0.3], np.array([0.5, -0.3])
+        options = {"inference": True, "random_state": seed}
+        if law == "classes":
+            y = (scores + rng.logistic(size=n) > 0.5).astype(int)
+            model = UserLevelSGDClassifier(1.0, classes=[0, 1], **options).fit(X, y)
+        else:
+            errors = rng.exponential(size=n * m) - 1.0 if law == "skewed" else rng.normal(size=n * m)
+            y = scores + errors + np.repeat(rng.normal(size=n), m)
+            ids = np.arange(n * m) // m if m > 1 else None
+            model = UserLevelSGDRegressor(1.0, **options).fit(X, y, user_ids=ids)
+        missed += int((np.abs(model.coef_.ravel() - truth) > 1.96 * model.coef_error_.ravel()).sum())
+    assert missed <= 20
