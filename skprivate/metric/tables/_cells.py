@@ -21,6 +21,8 @@ N_OCTAVES = 2 * OCTAVES.last + 1
 N_BINS, PER_BIN, PER_OCTAVE = 16, 4, 4
 #: Octaves of a tail, in steps or in 1/256 of the distance of the outer quantiles; most bins made of a tail.
 _TAIL_OCTAVES, _TAIL_BINS = 24, 8
+#: Noise that an octave beside one that is seen must exceed.
+_BESIDE = 3.0
 #: Most fine cells of a column of numbers, gap included, by these constants.
 MOST_CELLS = 2 * (PER_BIN * 2 * N_BINS + PER_OCTAVE * _TAIL_OCTAVES + 2)
 #: Most bins of a column: of a list of more values the rarest are one bin.
@@ -98,17 +100,25 @@ def on_steps(values: FloatArray, step: float) -> FloatArray:
     """Round to multiples of a step, in the form in which decimal numbers are written."""
     if step < 1:
         per_one = round(1 / step)
-        return np.rint(values * per_one) / per_one
-    return np.rint(values / step) * step
+        return np.rint(values * per_one) / per_one + 0.0  # no −0
+    return np.rint(values / step) * step + 0.0
 
 
-def seen_range(counts: FloatArray, threshold: float) -> tuple[float, float] | None:
-    """Find the range of the octaves whose released counts exceed a threshold; None if there is none."""
-    seen = np.flatnonzero(counts > threshold) - OCTAVES.last
+def seen_range(counts: FloatArray, noise: float, threshold: float) -> tuple[float, float] | None:
+    """Find the range of 0 and the octaves whose released counts exceed a threshold; None if there is none.
+
+    Next to these, octaves count that exceed `_BESIDE` times the noise: at worst the range is twice as wide.
+    """
+    seen = np.flatnonzero(counts > threshold)
     if not seen.size:
         return None
-    low, high = OCTAVES.value(int(seen[0])), OCTAVES.value(int(seen[-1]))
-    return low * (1.5 if low < 0 else 0.75), high * (1.5 if high > 0 else 0.75)
+    first, last = int(seen[0]), int(seen[-1])
+    while first > 0 and counts[first - 1] > _BESIDE * noise:
+        first -= 1
+    while last < len(counts) - 1 and counts[last + 1] > _BESIDE * noise:
+        last += 1
+    low, high = OCTAVES.value(first - OCTAVES.last), OCTAVES.value(last - OCTAVES.last)
+    return 1.5 * min(low, 0.0), 1.5 * max(high, 0.0)
 
 
 def list_cells(n_values: int) -> Cells:
@@ -181,6 +191,26 @@ def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: flo
         bins[part] = -1 - min(n, _TAIL_BINS - 1)
     bins[-1] = 0
     return bins - bins.min()
+
+
+def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: float) -> FloatArray:
+    """Empty the cells of tails that noise explains, from the middle outwards; and those of gaps.
+
+    Cells are taken together until their sum exceeds the noise of it so many times, and share that sum.
+    """
+    found = counts.copy()
+    for side in (-1, 1):
+        waiting: list[int] = []
+        for k in np.flatnonzero(cells.tail == side)[::side]:
+            waiting.append(int(k))
+            total = float(counts[waiting].sum())
+            if total >= deviations * noise * len(waiting) ** 0.5:
+                found[waiting] = total / len(waiting)
+                waiting = []
+        found[waiting] = 0.0
+    if counts[-1] < deviations * noise:
+        found[-1] = 0.0
+    return found
 
 
 def _groups(parts: Sequence[IntArray], counts: FloatArray, least: float) -> list[IntArray]:

@@ -12,7 +12,7 @@ from skprivate.privacy.draws import quantile_levels
 
 #: Shares of the squared noise precision: magnitudes, quantiles, fine counts, tables with the target, selections, the
 #: tables of the tree and those of the rounds.
-_SHARES = {"ranges": 0.03, "bins": 0.06, "cells": 0.10, "pairs": 0.14, "choices": 0.12, "tree": 0.28, "rounds": 0.27}
+_SHARES = {"ranges": 0.015, "bins": 0.04, "cells": 0.14, "pairs": 0.14, "choices": 0.12, "tree": 0.28, "rounds": 0.27}
 #: Most cells of a table, and most rounds.
 MOST_TABLE, MOST_ROUNDS = 8192, 16
 _LEVELS = quantile_levels(N_BINS)
@@ -28,8 +28,9 @@ class Stage:
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
-        event: PrivacyEvent = GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level)
-        return [(event, self.times)] if self.times else []
+        if not self.times:
+            return []
+        return [(GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)]
 
 
 @lru_cache(maxsize=256)

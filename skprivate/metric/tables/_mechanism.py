@@ -19,6 +19,7 @@ from skprivate.metric.tables._cells import (
     Cells,
     ColumnSpec,
     constant_cells,
+    empty_tails,
     list_cells,
     merge_rare,
     number_cells,
@@ -51,6 +52,8 @@ _TARGET_WEIGHT = 3
 _CANDIDATES, _SQUARE = (4096, 100_000), 4096.0
 #: Cells of all tables that are scored in one pass over candidates: with many columns several rounds share a pass.
 _SCORED = 300
+#: Seconds for a row in a table, on one core, roughly.
+_SECONDS_PER_STEP = 4e-9
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,17 @@ class TableMechanism(Mechanism):
         """Compute the standard deviation of the noise of a stage, in units."""
         return self.stages[stage].level * sensitivity
 
+    @property
+    def least_in_range(self) -> float:
+        """Number of units in an octave of a column for its magnitude to be seen."""
+        parts = sum(1 + (column.bounds is None) for column in self.columns if column.is_number)
+        return self.noise("ranges", math.sqrt(parts)) * _deviations(_FALSE_RANGE, self.stages["ranges"].size)
+
+    @property
+    def least_units(self) -> float:
+        """Number of units for two bins of a column."""
+        return 2 * _BIN_NOISE * self.noise("cells", math.sqrt(len(self.columns)))
+
     def run(self, data: Any, release: Release) -> TableModel:
         """Release what synthetic rows are drawn from."""
         rows = Rows.of(data)
@@ -134,9 +148,8 @@ class TableMechanism(Mechanism):
         ).astype(np.uint8)
         tables = _Tables(self, rows, codes, tuple(own.n_bins for own in cells), release)
         laws, released = tables.tree(self._single(cells, counts, n_units), n_units)
-        low, high = _CANDIDATES
-        n_rows = int(np.clip(n_units**2 / _SQUARE, low, high))
-        candidates = Candidates(laws.draw(n_rows, release.public_rng), tables.sizes, n_units)
+        drawn = laws.draw(_n_candidates(n_units), release.public_rng)
+        candidates = Candidates(drawn, tables.sizes, n_units)
         tables.rounds(candidates, released)
         return TableModel(
             cells=tuple(cells),
@@ -177,14 +190,14 @@ class TableMechanism(Mechanism):
                 octaves = np.where(gap, N_OCTAVES, OCTAVES.cells(np.where(gap, 0.0, column)) + OCTAVES.last)
                 parts.append(rows.count(octaves, N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)
-        least = noise * float(norm.isf(_FALSE_RANGE / len(noisy)))
+        least = noise * _deviations(_FALSE_RANGE, len(noisy))
         pieces = np.split(noisy, np.cumsum([range_cells(self.columns[j]) for j in numbers])[:-1])
         found = []
         for j, own in zip(numbers, pieces, strict=True):
             steps, bounds = self.columns[j].steps, self.columns[j].bounds
             needed = np.flatnonzero(own[: len(steps) + 1] > least)
             step = (*steps, 0.0)[int(needed[-1])] if needed.size else 0.0
-            found.append((bounds or seen_range(own[len(steps) + 1 :], least), step))
+            found.append((bounds or seen_range(own[len(steps) + 1 :], noise, least), step))
         return found
 
     def _quantiles(
@@ -214,12 +227,10 @@ class TableMechanism(Mechanism):
         counts = np.split(noisy, np.cumsum([own.n_cells for own in cells])[:-1])
         precision = np.array([1.0 / own.n_cells for own in cells])
         n_units = max(float(precision @ [own.sum() for own in counts] / precision.sum()), 1.0)
-        least, far = _BIN_NOISE * noise, noise * float(norm.isf(_FALSE_CELL / len(noisy)))
+        least, deviations = _BIN_NOISE * noise, _deviations(_FALSE_CELL, len(noisy))
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
-            made_up = (own.tail != 0) & (found < far)
-            made_up[-1] = found[-1] < far
-            found = np.where(made_up, 0.0, found)
+            found = empty_tails(own, found, noise, deviations)
             bins = merge_rare(own, found, n_units, least, target=j == self.target)
             kept = with_sum(found, n_units)
             for k in np.flatnonzero(np.bincount(bins.bins, kept) <= 0):  # its cell nearest to the middle
@@ -296,7 +307,7 @@ class _Tables:
         of_target = {}
         if target is not None and others:
             of_target = self._of_target(others, target, counts, n_units)
-            released |= {(j, target): Released(table, self._pair_noise(len(others))) for j, table in of_target.items()}
+            released |= {(j, target): Released(table.ravel(), self._pair_noise(len(others))) for j, table in of_target.items()}
         laws = Laws(single=counts, target=target, of_target=of_target, pairs={})
         models = {
             (a, b): self._independent(laws, a, b, n_units)
@@ -360,8 +371,9 @@ class _Tables:
         cliques: list[Clique] = list(itertools.combinations(range(len(self.sizes)), 2))
         if target is not None:
             cliques += [(a, b, target) for a, b in itertools.combinations(others, 2)]
-        noise = _MEAN_NOISE * self.mechanism.noise("rounds")
-        most = min(MOST_TABLE, candidates.total / noise)
+        if not times:
+            return
+        most = min(MOST_TABLE, candidates.total / (_MEAN_NOISE * self.mechanism.noise("rounds")))
         cliques = [clique for clique in cliques if self.size(clique) <= most]
         private = {clique: self.table(clique) for clique in cliques}
         candidates.rake(released, 2)
@@ -382,6 +394,37 @@ class _Tables:
             if per_pass > 1:
                 del scores[chosen]
         candidates.rake(released, 4)
+
+
+def _deviations(probability: float, n_cells: int) -> float:
+    """Find the standard deviations that noise in any of some cells exceeds with a probability."""
+    return float(norm.isf(probability / max(n_cells, 1)))
+
+
+def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
+    """Compute what a fit would measure and about what it would take, from public numbers."""
+    d, rounds = len(mechanism.columns), mechanism.stages["rounds"].times
+    others = d if mechanism.target is None else d - 1
+    pairs = others * (others - 1) // 2
+    n_tables = pairs if mechanism.target is None else 2 * pairs + others
+    candidates = _n_candidates(n_rows)
+    passes = math.ceil(rounds / max(1, n_tables // _SCORED))
+    raked = (d + 2 * others + rounds / 2) * (6 + rounds) * candidates
+    steps = n_tables * (2 * n_rows + passes * candidates) + raked + 40.0 * d * n_rows
+    return {
+        "tables": float(n_tables),
+        "noise": mechanism.noise("rounds"),
+        "least_units": mechanism.least_units,
+        "least_in_range": mechanism.least_in_range,
+        "candidates": float(candidates),
+        "seconds": 0.5 + _SECONDS_PER_STEP * steps,
+        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables) / 1e6,
+    }
+
+
+def _n_candidates(n_units: float) -> int:
+    low, high = _CANDIDATES
+    return int(np.clip(n_units**2 / _SQUARE, low, high))
 
 
 def first_step(values: FloatArray, steps: tuple[float, ...]) -> IntArray:
