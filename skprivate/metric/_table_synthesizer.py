@@ -14,13 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_too_few
 from skprivate._sklearn import _fit_context
-from skprivate._validation import column_names, learn_columns, refuse_other_columns
+from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric.tables._candidates import draw_cells, draw_evenly
-from skprivate.metric.tables._frame import FrameSchema
+from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.metric.tables._mechanism import TableMechanism, table_plan
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.privacy import PrivacyLedger, encode_identifiers, public_generator, refuse_other_index, warn_caller
+from skprivate.privacy import (
+    PrivacyLedger,
+    encode_identifiers,
+    public_generator,
+    refuse_other_index,
+    warn_caller,
+)
 from skprivate.privacy.noise import FloatArray
 
 _LISTED = "limits and lists of values are public"
@@ -169,7 +175,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         mechanism = self._mechanism(schema)
         unit = "row" if user_ids is None else "user"
         assumptions = (_LISTED,) if any(own.values or own.bounds for own in schema.columns) else ()
-        with self._releasing(mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions) as release:
+        with self._releasing(
+            mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
+        ) as release:
             self.model_ = mechanism.run(data, release)
         self.n_units_ = self.model_.n_units
         self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in self.model_.counts])
@@ -231,7 +239,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for j, wanted in self._conditions(condition):
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
-                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
+                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins)
+                for own in (counts[j], model.counts[j])
             )
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
@@ -269,14 +278,16 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _read(self, X, user_ids):
         if not is_partitioned(X):
-            schema = FrameSchema.of(X, self.columns) if np.ndim(X) == 2 else None
-            schema = schema or FrameSchema.of(np.empty((0, 1)), None)
-            table = schema.read(self, X, reset=True)
+            X = validated(self, X, reset=True)
+            schema = FrameSchema.of(X, self.columns)
+            table = schema.read(X)
             if user_ids is None:
                 return schema, table
             return schema, (table, encode_identifiers(user_ids, len(table))[0])
         if user_ids is not None:
-            raise ValueError(must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers"))
+            raise ValueError(
+                must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
+            )
         source = as_partitions(X)
         blank, names = learn_columns(self, source.empty)
         schema = FrameSchema.of(source.empty, self.columns)
@@ -325,4 +336,4 @@ def _read_block(block, schema, blank, names):
     refuse_other_columns(block, names)
     if not len(block):
         return np.empty((0, len(schema.columns)))
-    return schema.read(blank, block, reset=False)
+    return schema.read(validated(blank, block, reset=False))

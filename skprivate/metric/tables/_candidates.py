@@ -58,6 +58,12 @@ def place(codes: NDArray[np.integer], sizes: tuple[int, ...], clique: Clique) ->
     return cells
 
 
+def weighted_counts(places: NDArray[np.integer], weights: FloatArray, size: int) -> FloatArray:
+    """Sum weights by place."""
+    found: FloatArray = np.bincount(places, weights, size)
+    return found
+
+
 @dataclass(eq=False)
 class Candidates:
     """Rows of bins, of shape (n_columns, n_rows), and a weight of each, which sum to ``total``."""
@@ -77,7 +83,7 @@ class Candidates:
 
     def table(self, clique: Clique) -> FloatArray:
         """Sum the weights by the cells of a table."""
-        return np.bincount(place(self.codes, self.sizes, clique), self.weights, self.size(clique))
+        return weighted_counts(place(self.codes, self.sizes, clique), self.weights, self.size(clique))
 
     def rake(self, released: dict[Clique, Released], sweeps: int) -> None:
         """Weight rows until their tables are what is known of the released ones."""
@@ -86,7 +92,7 @@ class Candidates:
                 if clique not in self._places:
                     self._places[clique] = place(self.codes, self.sizes, clique).astype(np.int32)
                 places = self._places[clique]
-                model = np.bincount(places, self.weights, self.size(clique))
+                model = weighted_counts(places, self.weights, self.size(clique))
                 goal = posterior(model, table.counts.ravel(), table.noise)
                 factor = np.divide(goal, model, out=np.ones_like(goal), where=model > 0)
                 self.weights *= np.clip(factor, 1 / _MOST_FACTOR, _MOST_FACTOR)[places]
@@ -109,7 +115,8 @@ class Laws:
     def given_target(self, j: int) -> FloatArray:
         """Compute the law of a column for each value of the target, of shape (n_target, n_j)."""
         counts = self.single[j][None] if self.target is None else self.of_target[j].T
-        return counts / counts.sum(axis=1, keepdims=True)
+        laws: FloatArray = counts / counts.sum(axis=1, keepdims=True)
+        return laws
 
     def draw(self, n_rows: int, rng: np.random.Generator) -> NDArray[np.uint8]:
         """Draw rows column by column, each given the target and its neighbour in the tree."""
@@ -139,7 +146,9 @@ class Laws:
                         waiting.append(b)
         return codes
 
-    def _draw_next(self, a: int, b: int, parent: IntArray, goal: IntArray, rng: np.random.Generator) -> IntArray:
+    def _draw_next(
+        self, a: int, b: int, parent: IntArray, goal: IntArray, rng: np.random.Generator
+    ) -> IntArray:
         table = self.pairs[a, b] if (a, b) in self.pairs else np.swapaxes(self.pairs[b, a], 0, 1)
         table = table[:, :, None] if table.ndim == 2 else table
         prior = 1e-6 * self.given_target(b)  # where nothing is left of a table
@@ -154,14 +163,16 @@ def _draw(laws: FloatArray, which: IntArray, rng: np.random.Generator) -> IntArr
     # One sorted list of all lines: line k lies between k and k + 1.
     flat = (upto + np.arange(len(laws))[:, None]).ravel()
     found = np.searchsorted(flat, which + rng.random(len(which)), side="right") - which * laws.shape[1]
-    return np.clip(found, 0, laws.shape[1] - 1)
+    values: IntArray = np.clip(found, 0, laws.shape[1] - 1)
+    return values
 
 
 def draw_evenly(weights: FloatArray, n_rows: int, rng: np.random.Generator) -> IntArray:
     """Draw places in proportion to weights, as evenly as can be, in random order (systematic sampling)."""
     upto = np.cumsum(weights)
     places = np.searchsorted(upto, (np.arange(n_rows) + rng.random()) / n_rows * upto[-1], side="right")
-    return rng.permutation(np.minimum(places, len(weights) - 1))
+    chosen: IntArray = rng.permutation(np.minimum(places, len(weights) - 1))
+    return chosen
 
 
 def draw_cells(bins: IntArray, own: FloatArray, of: IntArray, rng: np.random.Generator) -> IntArray:
@@ -171,4 +182,5 @@ def draw_cells(bins: IntArray, own: FloatArray, of: IntArray, rng: np.random.Gen
     laws = np.zeros((len(sizes), int(sizes.max())))
     firsts = np.cumsum(sizes) - sizes
     laws[of[order], np.arange(len(order)) - firsts[of[order]]] = np.maximum(own[order], 1e-9)
-    return order[firsts[bins] + np.minimum(_draw(laws, bins, rng), sizes[bins] - 1)]
+    cells: IntArray = order[firsts[bins] + np.minimum(_draw(laws, bins, rng), sizes[bins] - 1)]
+    return cells

@@ -139,7 +139,9 @@ def number_cells(quantiles: FloatArray, within: tuple[float, float], step: float
     if step:
         low, high = float(on_steps(np.array([low]), step)[0]), float(on_steps(np.array([high]), step)[0])
     low, high = min(low - 0.5 * step, cuts[0]), max(high + 0.5 * step, cuts[-1])
-    inner = np.concatenate([np.linspace(a, b, PER_BIN + 1)[:-1] for a, b in itertools.pairwise(cuts)] + [cuts[-1:]])
+    inner = np.concatenate(
+        [np.linspace(a, b, PER_BIN + 1)[:-1] for a, b in itertools.pairwise(cuts)] + [cuts[-1:]]
+    )
     unit = step or np.ptp(cuts) / 256 or (high - low) / 256 or 1.0
     distances = unit * 2.0 ** (np.arange(PER_OCTAVE * _TAIL_OCTAVES + 1) / PER_OCTAVE)
     edges = np.concatenate([[low], cuts[0] - distances[::-1], inner, cuts[-1] + distances, [high]])
@@ -173,7 +175,9 @@ def merge_rare(cells: Cells, counts: FloatArray, n_rows: float, least: float, *,
         share = n_rows / TARGET_BINS if target else 0.0
         bins = _merged_numbers(cells, counts, max(least, share), max(least, share, n_rows * _TAIL_SHARE))
     bins[-1] = bins[:-1].max() + 1 if gap_seen else bins[:-1].max()
-    return Cells(edges=cells.edges, bins=np.unique(bins, return_inverse=True)[1], tail=cells.tail, step=cells.step)
+    return Cells(
+        edges=cells.edges, bins=np.unique(bins, return_inverse=True)[1], tail=cells.tail, step=cells.step
+    )
 
 
 def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: float) -> IntArray:
@@ -185,29 +189,32 @@ def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: flo
     for n, part in enumerate(_groups(groups, counts, least)):
         bins[part] = n
     last = int(bins.max())
-    for n, part in enumerate(_groups(above[:, None], counts, of_tail)):
+    for n, part in enumerate(_groups(list(above[:, None]), counts, of_tail)):
         bins[part] = last + 1 + min(n, _TAIL_BINS - 1)
-    for n, part in enumerate(_groups(below[::-1][:, None], counts, of_tail)):
+    for n, part in enumerate(_groups(list(below[::-1, None]), counts, of_tail)):
         bins[part] = -1 - min(n, _TAIL_BINS - 1)
     bins[-1] = 0
-    return bins - bins.min()
+    bins -= bins.min()
+    return bins
 
 
 def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: float) -> FloatArray:
-    """Empty the cells of tails that noise explains, from the middle outwards; and those of gaps.
+    """Empty the cells of tails, and of gaps, that noise explains: counts below so many deviations.
 
-    Cells are taken together until their sum exceeds the noise of it so many times, and share that sum.
+    Cells between two that stay are taken together, from the middle outwards, until noise does not explain their sum,
+    which they share.
     """
     found = counts.copy()
     for side in (-1, 1):
         waiting: list[int] = []
-        for k in np.flatnonzero(cells.tail == side)[::side]:
-            waiting.append(int(k))
-            total = float(counts[waiting].sum())
-            if total >= deviations * noise * len(waiting) ** 0.5:
-                found[waiting] = total / len(waiting)
+        for k in np.flatnonzero(cells.tail == side)[::side].tolist():
+            alone = counts[k] >= deviations * noise
+            waiting = [] if alone else [*waiting, k]
+            if waiting and counts[waiting].sum() >= deviations * noise * len(waiting) ** 0.5:
+                found[waiting] = counts[waiting].sum() / len(waiting)
                 waiting = []
-        found[waiting] = 0.0
+            elif not alone:
+                found[k] = 0.0
     if counts[-1] < deviations * noise:
         found[-1] = 0.0
     return found

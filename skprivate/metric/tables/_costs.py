@@ -12,7 +12,15 @@ from skprivate.privacy.draws import quantile_levels
 
 #: Shares of the squared noise precision: magnitudes, quantiles, fine counts, tables with the target, selections, the
 #: tables of the tree and those of the rounds.
-_SHARES = {"ranges": 0.015, "bins": 0.04, "cells": 0.14, "pairs": 0.14, "choices": 0.12, "tree": 0.28, "rounds": 0.27}
+_SHARES = {
+    "ranges": 0.015,
+    "bins": 0.04,
+    "cells": 0.14,
+    "pairs": 0.14,
+    "choices": 0.12,
+    "tree": 0.28,
+    "rounds": 0.27,
+}
 #: Most cells of a table, and most rounds.
 MOST_TABLE, MOST_ROUNDS = 8192, 16
 _LEVELS = quantile_levels(N_BINS)
@@ -30,7 +38,9 @@ class Stage:
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if not self.times:
             return []
-        return [(GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)]
+        return [
+            (GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)
+        ]
 
 
 @lru_cache(maxsize=256)
@@ -60,7 +70,9 @@ def stages_of(
         for name, (times, size) in shapes.items():
             each = scale * math.sqrt(shares.get(name, 0.0) / whole / max(times, 1))
             # A selection of ε composes like noise of the multiplier 2/ε.
-            found[name] = Stage(times=times, size=size, level=0.0 if not each else 1 / each if size else 2 * each)
+            found[name] = Stage(
+                times=times, size=size, level=0.0 if not each else 1 / each if size else 2 * each
+            )
         return found
 
     low, high = 1e-9, 2.0 * (1.0 + epsilon)

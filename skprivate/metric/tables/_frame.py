@@ -28,7 +28,6 @@ from skprivate._validation import (
     column_kinds,
     column_label,
     column_names,
-    columns_in_words,
     declared_values,
     frame_columns,
     in_own_type,
@@ -49,9 +48,9 @@ _LISTED, _ORDERED = "listed values", "ordered values"
 #: Steps that numbers, days and seconds may be on, the widest first.
 _STEPS = {_NUMBER: (1.0, 0.1, 0.01, 0.001), _DATE: (1.0,), "time": (86400.0, 3600.0, 60.0, 1.0)}
 _ORIGIN = datetime.datetime(2000, 1, 1)
-_LEAST_DAY, _MOST_DAY = (
-    float((day - _ORIGIN.date()).days) for day in (datetime.date.min, datetime.date.max)
-)
+#: Seconds from NumPy's origin to ours.
+_EPOCH = 86400 * (_ORIGIN - datetime.datetime(1970, 1, 1)).days
+_LEAST_DAY, _MOST_DAY = (float((day - _ORIGIN.date()).days) for day in (datetime.date.min, datetime.date.max))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +82,10 @@ class FrameColumn:
             try:
                 found = np.array([_number(value) for value in entries.tolist()], dtype=np.float64)
             except (TypeError, ValueError):
-                advice = "List its values, or leave it out ('drop')."
-                raise TypeError(must_be(f"column {self.label} of X", "numbers, dates or gaps", "others", advice)) from None
+                raise TypeError(
+                    f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to float, "
+                    "the argument must be a string that columns={column: [value, ...]} lists, or a number."
+                ) from None
         if np.isinf(found).any():
             raise ValueError(
                 f"Input X contains infinity in column {self.label}; only finite numbers and gaps are allowed."
@@ -113,7 +114,9 @@ class FrameSchema:
             label = column_label(j, names if frame else None)
             if found == _DROP:
                 continue
-            columns.append(_column(j, label, dtype, kind, declared, found))
+            columns.append(
+                _column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER)
+            )
         if not columns:
             raise ValueError(must_be("columns", "something other than 'drop' for a column", "none"))
         listed = {own.position: own.values for own in columns if own.values is not None}
@@ -122,19 +125,9 @@ class FrameSchema:
         library = nw.from_native(X, eager_only=True).implementation.value if frame else None
         return cls(library=library, names=tuple(names), columns=tuple(columns))
 
-    def read(self, estimator: Any, X: Any, *, reset: bool) -> FloatArray:
-        """Validate a table and convert its columns."""
-        if is_frame(X):
-            validate_data(estimator, X, skip_check_array=True, reset=reset)
-            entries = frame_columns(X)
-            if not len(entries[0]):
-                raise ValueError(
-                    f"Found array with 0 sample(s) (shape={(0, len(entries))}) while a minimum of 1 is required by "
-                    f"{type(estimator).__name__}."
-                )
-        else:
-            table = any_table(estimator, X, reset=reset)
-            entries = list(table.T)
+    def read(self, X: Any) -> FloatArray:
+        """Convert the columns of a table that `validated` returns."""
+        entries = list(X.T) if not is_frame(X) else frame_columns(X)
         return np.column_stack([own.read(entries[own.position]) for own in self.columns])
 
     def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
@@ -163,13 +156,29 @@ class FrameSchema:
         return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
 
 
+def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Validate a table; a frame stays one, all else becomes an array as `any_table` makes it."""
+    if not is_frame(X):
+        return any_table(estimator, X, reset=reset)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if not len(X) or not X.shape[1]:
+        what = "sample(s)" if not len(X) else "feature(s)"
+        raise ValueError(
+            f"Found array with 0 {what} (shape={X.shape}) while a minimum of 1 is required by "
+            f"{type(estimator).__name__}."
+        )
+    return X
+
+
 def _types(X: Any) -> list[Any]:
     """List types of columns in their own library, without the values that they list; of an array its own for each."""
     if nw.dependencies.is_pandas_dataframe(X):
         found = list(X.dtypes)
     elif not is_frame(X):
         dtype = getattr(X, "dtype", np.dtype(object))  # that of texts has the length of the longest one
-        return [dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)] * np.shape(X)[1]
+        return [
+            dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)
+        ] * np.shape(X)[1]
     else:
         natives = [column.to_native() for column in nw.from_native(X, eager_only=True).iter_columns()]
         found = [native.dtype if hasattr(native, "dtype") else native.type for native in natives]
@@ -186,7 +195,9 @@ def _by_position(said: Mapping[Any, Any] | None, names: list[Any]) -> dict[int, 
     if not isinstance(said, Mapping):
         raise TypeError(must_be("columns", "a mapping of columns to what they hold", type(said).__name__))
     places = {name: j for j, name in enumerate(names)}
-    other = [name for name in said if name not in places and not (isinstance(name, int) and 0 <= name < len(names))]
+    other = [
+        name for name in said if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
+    ]
     if other:
         raise ValueError(must_be("columns", f"names among {names[:20]}, or positions", other[0]))
     return {places.get(name, name): _read_entry(str(name), entry) for name, entry in said.items()}
@@ -207,20 +218,26 @@ def _read_entry(label: str, entry: Any) -> Any:
     return [plain_entry(value) for value in values if plain_entry(value) is not None]
 
 
-def _column(j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, said: Any) -> FrameColumn:
+def _column(
+    j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, said: Any
+) -> FrameColumn:
     """Decide what a column holds, by its type and what is said of it."""
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
     if isinstance(said, list):
         return FrameColumn(**made, kind=_CATEGORY, values=tuple(said))
     if said == _CATEGORY and declared is None:
-        raise TypeError(must_be(f"columns[{label}]", "a list of values: its type declares none", "'category'"))
+        raise TypeError(
+            must_be(f"columns[{label}]", "a list of values: its type declares none", "'category'")
+        )
     if declared is not None and said in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
             return FrameColumn(**made, kind=_CATEGORY, values=values)
     if kind in TIME_KINDS and kind not in ("durations", "times of day"):
         if isinstance(said, tuple):
-            raise ValueError(must_be(f"columns[{label}]", "'date' or nothing, as dates need no limits", repr(said)))
+            raise ValueError(
+                must_be(f"columns[{label}]", "'date' or nothing, as dates need no limits", repr(said))
+            )
         return FrameColumn(**made, kind=_DATE if kind == "dates" else "time")
     if kind == "numbers" or (kind is None and (said == _NUMBER or isinstance(said, tuple))):
         return FrameColumn(**made, kind=_NUMBER, bounds=said if isinstance(said, tuple) else None)
@@ -245,7 +262,7 @@ def _number(value: Any) -> float:
     if isinstance(value, datetime.date):
         return float((value - _ORIGIN.date()).days)
     if isinstance(value, np.datetime64):  # finer than Python's
-        return (int(value.astype("M8[s]").astype(np.int64)) - (_ORIGIN - datetime.datetime(1970, 1, 1)).days * 86400) * 1.0
+        return float(value.astype("M8[s]").astype(np.int64) - _EPOCH)
     if not isinstance(value, Number) or isinstance(value, np.timedelta64):
         raise TypeError
     try:
@@ -282,7 +299,9 @@ def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
         days = np.clip(np.rint(safe), _LEAST_DAY, _MOST_DAY).astype(int).tolist()
         found = [_ORIGIN.date() + datetime.timedelta(days=day) for day in days]
     else:
-        zone = datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
+        zone = (
+            datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
+        )
         seconds = np.clip(safe, (_LEAST_DAY + 1) * 86400, _MOST_DAY * 86400).tolist()
         found = [(_ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
@@ -318,7 +337,11 @@ def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Serie
 
         array = pa.array(entries, getattr(own.dtype, "value_type", own.dtype))
         arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
-        return arrow.cast(nw.Categorical()).alias(name) if hasattr(own.dtype, "value_type") else arrow.alias(name)
+        return (
+            arrow.cast(nw.Categorical()).alias(name)
+            if hasattr(own.dtype, "value_type")
+            else arrow.alias(name)
+        )
     import polars as pl
 
     if isinstance(own.dtype, str):
@@ -327,4 +350,3 @@ def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Serie
         plain = pl.Series(name, entries, pl.Datetime(own.dtype.time_unit, "UTC"))
         return nw.from_native(plain.dt.convert_time_zone(own.dtype.time_zone), series_only=True)
     return nw.from_native(pl.Series(name, entries, own.dtype), series_only=True)
-

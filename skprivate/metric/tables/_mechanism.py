@@ -74,7 +74,9 @@ class Rows:
         if not isinstance(data, tuple):
             return cls(np.asarray(data, np.float64), None, None, 1)
         table, units = data
-        return cls(table, units, (UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(float), UNIT_WEIGHT)
+        return cls(
+            table, units, (UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(float), UNIT_WEIGHT
+        )
 
     def count(self, cells: IntArray, n_cells: int) -> IntArray:
         """Sum weights by cells: integers, which float64 adds exactly."""
@@ -104,8 +106,8 @@ class TableModel:
 class TableMechanism(Mechanism):
     """A model of whole rows, (ε, δ)-differentially private for one unit more or less.
 
-    Each draw is a sum over units of integers, of which a unit with the weight W moves: fine counts of d columns by W√d
-    in ℓ2 (W in each column); a table of any columns by W; a score, the ℓ1 distance of a table from a released one, by W.
+    Each draw is a sum over units of integers, and a unit weighs W. It moves fine counts of d columns by W√d in ℓ2 (W in
+    each column), a table of any columns by W, and a score, the ℓ1 distance of a table from a released one, by W.
     Selections of quantiles are those of `private_centre` and `private_quantiles`.
     """
 
@@ -185,7 +187,9 @@ class TableMechanism(Mechanism):
         for j in numbers:
             column, steps = rows.table[:, j], self.columns[j].steps
             gap = np.isnan(column)
-            parts.append(rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1])
+            parts.append(
+                rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1]
+            )
             if self.columns[j].bounds is None:
                 octaves = np.where(gap, N_OCTAVES, OCTAVES.cells(np.where(gap, 0.0, column)) + OCTAVES.last)
                 parts.append(rows.count(octaves, N_OCTAVES + 1)[:-1])
@@ -200,9 +204,7 @@ class TableMechanism(Mechanism):
             found.append((bounds or seen_range(own[len(steps) + 1 :], noise, least), step))
         return found
 
-    def _quantiles(
-        self, rows: Rows, j: int, within: tuple[float, float], release: Release
-    ) -> FloatArray:
+    def _quantiles(self, rows: Rows, j: int, within: tuple[float, float], release: Release) -> FloatArray:
         values, units = rows.values(j)
         draws: dict[str, Any] = {
             "epsilon": self.stages["bins"].level,
@@ -243,7 +245,7 @@ class TableMechanism(Mechanism):
     def _single(self, cells: list[Cells], counts: list[FloatArray], n_units: float) -> dict[Clique, Released]:
         """Sum fine counts to bins."""
         noise = self.noise("cells", math.sqrt(len(cells)))
-        found = {}
+        found: dict[Clique, Released] = {}
         for j, (own, fine) in enumerate(zip(cells, counts, strict=True)):
             bins = np.maximum(np.bincount(own.bins, fine, own.n_bins), 0.05)
             found[(j,)] = Released(bins * n_units / bins.sum(), noise)
@@ -297,9 +299,7 @@ class _Tables:
             )
         )
 
-    def tree(
-        self, single: dict[Clique, Released], n_units: float
-    ) -> tuple[Laws, dict[Clique, Released]]:
+    def tree(self, single: dict[Clique, Released], n_units: float) -> tuple[Laws, dict[Clique, Released]]:
         """Measure all tables with the target, and those of a tree that columns depend along."""
         target, released = self.mechanism.target, dict(single)
         counts = [single[(j,)].counts for j in range(len(self.sizes))]
@@ -307,7 +307,10 @@ class _Tables:
         of_target = {}
         if target is not None and others:
             of_target = self._of_target(others, target, counts, n_units)
-            released |= {(j, target): Released(table.ravel(), self._pair_noise(len(others))) for j, table in of_target.items()}
+            released |= {
+                (j, target): Released(table.ravel(), self._pair_noise(len(others)))
+                for j, table in of_target.items()
+            }
         laws = Laws(single=counts, target=target, of_target=of_target, pairs={})
         models = {
             (a, b): self._independent(laws, a, b, n_units)
@@ -343,11 +346,8 @@ class _Tables:
         first, second = laws.given_target(a), laws.given_target(b)
         if laws.target is None:
             return np.outer(first[0], second[0]) * n_units
-        weights = laws.single[laws.target]
-        return np.einsum("ta,tb,t->abt", first, second, weights)
-
-    def _pair_noise(self, n_others: int) -> float:
-        return self.mechanism.noise("pairs", math.sqrt(n_others))
+        model: FloatArray = np.einsum("ta,tb,t->abt", first, second, laws.single[laws.target])
+        return model
 
     def _of_target(
         self, others: list[int], target: int, counts: list[FloatArray], n_units: float
@@ -418,7 +418,8 @@ def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
         "least_in_range": mechanism.least_in_range,
         "candidates": float(candidates),
         "seconds": 0.5 + _SECONDS_PER_STEP * steps,
-        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables) / 1e6,
+        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables)
+        / 1e6,
     }
 
 
@@ -437,10 +438,14 @@ def first_step(values: FloatArray, steps: tuple[float, ...]) -> IntArray:
 
 def with_sum(counts: FloatArray, total: float) -> FloatArray:
     """Lower all counts by one number and cut them at 0, so that they have a sum; or scale them up to it."""
-    positive = np.maximum(counts, 0.0)
+    positive: FloatArray = np.maximum(counts, 0.0)
+    if not positive.any():
+        positive[:-1] = 1.0  # no gaps
     if positive.sum() <= total:
-        return positive * (total / positive.sum()) if positive.any() else np.full_like(counts, total / counts.size)
+        positive *= total / positive.sum()
+        return positive
     order = np.sort(positive)[::-1]
     lower = (np.cumsum(order) - total) / np.arange(1, order.size + 1)
     last = int(np.flatnonzero(order > lower)[-1])
-    return np.maximum(positive - lower[last], 0.0)
+    cut: FloatArray = np.maximum(positive - lower[last], 0.0)
+    return cut
