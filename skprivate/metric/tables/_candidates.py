@@ -60,8 +60,7 @@ def place(codes: NDArray[np.integer], sizes: tuple[int, ...], clique: Clique) ->
 
 def weighted_counts(places: NDArray[np.integer], weights: FloatArray, size: int) -> FloatArray:
     """Sum weights by place."""
-    found: FloatArray = np.bincount(places, weights, size)
-    return found
+    return np.bincount(places, weights, size).astype(np.float64, copy=False)
 
 
 @dataclass(eq=False)

@@ -83,8 +83,8 @@ class FrameColumn:
                 found = np.array([_number(value) for value in entries.tolist()], dtype=np.float64)
             except (TypeError, ValueError):
                 raise TypeError(
-                    f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to float, "
-                    "the argument must be a string that columns={column: [value, ...]} lists, or a number."
+                    f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to "
+                    "float, the argument must be a string that columns={column: [value, ...]} lists, or a number."
                 ) from None
         if np.isinf(found).any():
             raise ValueError(
@@ -254,7 +254,7 @@ def _column(
 
 
 def _number(value: Any) -> float:
-    """Convert an entry to a number: dates to days, times to seconds since the year 2000; more than a float is clipped."""
+    """Convert an entry to a number: dates to days, times to seconds since the year 2000."""
     if value is None:
         return math.nan
     if isinstance(value, datetime.datetime):
@@ -333,7 +333,7 @@ def _pandas(own: FrameColumn, entries: Any) -> Any:
 
 def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Series[Any]:
     if library == "pyarrow":
-        import pyarrow as pa
+        import pyarrow as pa  # type: ignore[import-untyped]
 
         array = pa.array(entries, getattr(own.dtype, "value_type", own.dtype))
         arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)

@@ -307,10 +307,8 @@ class _Tables:
         of_target = {}
         if target is not None and others:
             of_target = self._of_target(others, target, counts, n_units)
-            released |= {
-                (j, target): Released(table.ravel(), self._pair_noise(len(others)))
-                for j, table in of_target.items()
-            }
+            noise = self.mechanism.noise("pairs", math.sqrt(len(others)))
+            released |= {(j, target): Released(table.ravel(), noise) for j, table in of_target.items()}
         laws = Laws(single=counts, target=target, of_target=of_target, pairs={})
         models = {
             (a, b): self._independent(laws, a, b, n_units)
