@@ -100,7 +100,7 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class Laws:
-    """What candidate rows are drawn from: counts of each column, and tables of the pairs in a tree.
+    """Laws that candidate rows are drawn from: counts of each column, and tables of the pairs in a tree.
 
     ``pairs[a, b]`` has shape (n_a, n_b), or (n_a, n_b, n_target) with a ``target``; ``of_target[j]`` has shape (n_j,
     n_target).

@@ -33,7 +33,7 @@ _TAIL_SHARE, TARGET_BINS = 1 / 80, 8
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSpec:
-    """What is public of a column: the number of listed values, or limits and the steps that numbers may have.
+    """Public facts of a column: the number of listed values, or limits and the steps that numbers may have.
 
     ``n_values`` is 0 for numbers. ``bounds`` is None where magnitudes are found privately. ``steps`` are sorted, the
     widest first.
@@ -55,7 +55,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Fine cells of a column, the last of which is a gap, and the bin of each.
+    """Fine cells of a column, with one for gaps at the end, and the bin of each.
 
     Numbers x with ``edges[k] ≤ x < edges[k+1]`` are in cell k, those beyond in the outermost ones; codes of listed
     values are cells (no ``edges``). ``tail`` is −1 and 1 for cells below and above all quantiles. ``step`` is that of
@@ -159,7 +159,7 @@ def number_cells(quantiles: FloatArray, within: tuple[float, float], step: float
 
 
 def constant_cells() -> Cells:
-    """Make the cell of a column of which nothing is seen: 0."""
+    """Make the cell of a column without a magnitude that is seen: 0."""
     return Cells(edges=np.array([-0.5, 0.5]), bins=np.array([0, 1]), tail=np.array([0, 0]), step=1.0)
 
 
@@ -199,7 +199,7 @@ def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: flo
 
 
 def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: float) -> FloatArray:
-    """Empty the cells of tails, and of gaps, that noise explains: counts below so many deviations.
+    """Empty the cells of tails, and of gaps, that noise explains: counts below some deviations.
 
     Cells between two that stay are taken together, from the middle outwards, until noise does not explain their sum,
     which they share.

@@ -1,4 +1,4 @@
-"""How the budget of a table is split: one noise for each stage, from public numbers alone."""
+"""Split the budget of a table: one noise for each stage, from public numbers alone."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class TableModel:
-    """What a fit released: cells of each column and their counts, and weighted candidate rows of bins."""
+    """Released model: cells of each column and their counts, and weighted candidate rows of bins."""
 
     cells: tuple[Cells, ...]
     counts: tuple[FloatArray, ...]
@@ -166,7 +166,7 @@ class TableMechanism(Mechanism):
     # --- columns ----------------------------------------------------------------------------------------------------
 
     def _cells(self, rows: Rows, release: Release) -> tuple[list[Cells], tuple[int, ...]]:
-        """Find the fine cells of every column, and the columns of numbers of which no magnitude is seen."""
+        """Find the fine cells of every column, and the columns of numbers without a magnitude that is seen."""
         found = [list_cells(column.n_values) for column in self.columns]
         numbers = [j for j, column in enumerate(self.columns) if column.is_number]
         unseen = []
@@ -254,7 +254,7 @@ class TableMechanism(Mechanism):
     def _noisy(
         self, rows: Rows, sums: IntArray, n_parts: int, stage: str, release: Release
     ) -> tuple[FloatArray, float]:
-        """Add noise to tables side by side, in each of which a unit has its weight once."""
+        """Add noise to tables side by side; a unit has its weight once in each."""
         made = self.stages[stage]
         # √n·W, and a little for the rounding of the root.
         sensitivity = math.sqrt(n_parts) * rows.one * (1 + 2.0**-50 * (n_parts > 1))
