@@ -36,8 +36,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Private model of a whole table, to draw synthetic rows of the same columns and types from.
 
     A tree of tables of two columns and the target is released with noise, then those tables that synthetic rows get
-    most wrong. Rows are weighted until they have all of them (raking). Columns may be numbers, dates or categories, with
-    gaps, and there may be many.
+    most wrong. Rows are weighted until they have all of them (raking). Columns may be numbers, dates or categories,
+    with gaps, and there may be many.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ from skprivate.privacy.draws import (
 )
 from skprivate.privacy.noise import FloatArray, IntArray
 
-#: Probability that noise alone makes up a magnitude in any column, and that it fills a cell of a tail.
-_FALSE_RANGE, _FALSE_CELL = 1e-5, 0.05
+#: Expected number of magnitudes that noise alone makes up in all columns, and of cells of tails that it fills.
+_FALSE_RANGES, _FALSE_CELLS = 1e-5, 1.0
 #: A bin holds this many standard deviations of noise of released rows at least.
 _BIN_NOISE = 4.0
 #: L1 norm of noise, in standard deviations for each cell: what a score gains if its table is measured.
@@ -133,7 +133,7 @@ class TableMechanism(Mechanism):
     def least_in_range(self) -> float:
         """Number of units in an octave of a column for its magnitude to be seen."""
         parts = sum(1 + (column.bounds is None) for column in self.columns if column.is_number)
-        return self.noise("ranges", math.sqrt(parts)) * _deviations(_FALSE_RANGE, self.stages["ranges"].size)
+        return self.noise("ranges", math.sqrt(parts)) * _deviations(_FALSE_RANGES, self.stages["ranges"].size)
 
     @property
     def least_units(self) -> float:
@@ -142,7 +142,10 @@ class TableMechanism(Mechanism):
 
     def run(self, data: Any, release: Release) -> TableModel:
         """Release what synthetic rows are drawn from."""
-        rows = Rows.of(data)
+        with np.errstate(all="ignore"):  # a warning would tell of a row that overflows
+            return self._run(Rows.of(data), release)
+
+    def _run(self, rows: Rows, release: Release) -> TableModel:
         cells, unseen = self._cells(rows, release)
         cells, counts, n_units = self._counts(rows, cells, release)
         codes = np.stack(
@@ -194,7 +197,7 @@ class TableMechanism(Mechanism):
                 octaves = np.where(gap, N_OCTAVES, OCTAVES.cells(np.where(gap, 0.0, column)) + OCTAVES.last)
                 parts.append(rows.count(octaves, N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)
-        least = noise * _deviations(_FALSE_RANGE, len(noisy))
+        least = noise * _deviations(_FALSE_RANGES, len(noisy))
         pieces = np.split(noisy, np.cumsum([range_cells(self.columns[j]) for j in numbers])[:-1])
         found = []
         for j, own in zip(numbers, pieces, strict=True):
@@ -229,7 +232,7 @@ class TableMechanism(Mechanism):
         counts = np.split(noisy, np.cumsum([own.n_cells for own in cells])[:-1])
         precision = np.array([1.0 / own.n_cells for own in cells])
         n_units = max(float(precision @ [own.sum() for own in counts] / precision.sum()), 1.0)
-        least, deviations = _BIN_NOISE * noise, _deviations(_FALSE_CELL, len(noisy))
+        least, deviations = _BIN_NOISE * noise, _deviations(_FALSE_CELLS, len(noisy))
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
             found = empty_tails(own, found, noise, deviations)
@@ -394,9 +397,9 @@ class _Tables:
         candidates.rake(released, 4)
 
 
-def _deviations(probability: float, n_cells: int) -> float:
-    """Find the standard deviations that noise in any of some cells exceeds with a probability."""
-    return float(norm.isf(probability / max(n_cells, 1)))
+def _deviations(expected: float, n_cells: int) -> float:
+    """Find the standard deviations that noise exceeds in an expected number of cells."""
+    return float(norm.isf(min(expected / max(n_cells, 1), 0.5)))
 
 
 def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
