@@ -13,6 +13,7 @@ from skprivate.metric.net import (
     tree_distances,
     worst_error,
 )
+from skprivate.metric.tables._quality import TableQuality
 
 __all__ = [
     "Ball",
@@ -21,5 +22,6 @@ __all__ = [
     "MetricPrivatizer",
     "NoiseFillsBoxWarning",
     "PrivateTableSynthesizer",
+    "TableQuality",
     "tree_distances",
 ]

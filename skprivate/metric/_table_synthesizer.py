@@ -19,6 +19,7 @@ from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimat
 from skprivate.metric.tables._candidates import draw_cells, draw_evenly
 from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.metric.tables._mechanism import TableMechanism, table_plan
+from skprivate.metric.tables._quality import TableQuality, table_quality
 from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.privacy import (
     PrivacyLedger,
@@ -232,9 +233,38 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no rows of the model meet the condition.
         """
         check_is_fitted(self)
+        columns = self._draw(n_samples, condition, public_generator(random_state))
+        return self._schema.write(columns, self.model_.cells, tuple(self.gaps_ > 0))
+
+    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> TableQuality:
+        """Compare as many synthetic rows with real ones: not private, and not for publication.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_features)
+            The rows of `fit`, or others.
+        test : data frame or array-like, optional
+            Further real rows, to predict the target in.
+        random_state : None, int or RandomState, default=None
+            Public randomness.
+
+        Returns
+        -------
+        TableQuality
+        """
+        check_is_fitted(self)
+        real = self._schema.read(validated(self, X, reset=False))
+        held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
+        synthetic = np.column_stack(self._draw(len(real), None, public_generator(random_state)))
+        names = tuple(own.label.strip("'") for own in self._schema.columns)
+        listed = tuple(own.values is not None for own in self._schema.columns)
+        return table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
+
+    def _draw(self, n_samples, condition, rng):
+        """Draw numbers and codes, column by column."""
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(must_be("n_samples", "an int >= 1", n_samples))
-        rng, model = public_generator(random_state), self.model_
+        model = self.model_
         weights, counts, limits = model.weights.astype(np.float64), list(model.counts), {}
         for j, wanted in self._conditions(condition):
             counts[j], limits[j] = self._restricted(j, wanted)
@@ -250,7 +280,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
             values = own.decode(draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
-        return self._schema.write(columns, model.cells, tuple(self.gaps_ > 0))
+        return columns
 
     def _conditions(self, condition):
         places = {column.label.strip("'"): j for j, column in enumerate(self._schema.columns)}
@@ -295,19 +325,22 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return schema, source.gather(read, np.concatenate)
 
     def _mechanism(self, schema):
-        places = {own.position: j for j, own in enumerate(schema.columns)}
-        target = self.target
-        if target is not None:
-            position = schema.names.index(target) if target in schema.names else target
-            if position not in places:
-                raise ValueError(must_be("target", f"a column among {list(schema.names)[:20]}", target))
-            target = places[position]
         return TableMechanism(
             columns=tuple(own.spec for own in schema.columns),
-            target=target,
+            target=self._target_of(schema),
             epsilon=float(self.epsilon),
             delta=float(self.delta),
         )
+
+    def _target_of(self, schema):
+        """Find the target among the columns that are not left out."""
+        if self.target is None:
+            return None
+        places = {own.position: j for j, own in enumerate(schema.columns)}
+        position = schema.names.index(self.target) if self.target in schema.names else self.target
+        if position not in places:
+            raise ValueError(must_be("target", f"a column among {list(schema.names)[:20]}", self.target))
+        return places[position]
 
     def _warn(self, mechanism, unit):
         name, model = type(self).__name__, self.model_
