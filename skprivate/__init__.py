@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skprivate.metric import (
         MetricPrivateSynthesizer,
         MetricPrivatizer,
+        PrivateTableSynthesizer,
     )
     from skprivate.mixture import PPMHalfspaceClassifier
     from skprivate.model_selection import PrivateSearchCV
@@ -58,6 +59,7 @@ __all__ = [
     "PrivacyGuarantee",
     "PrivacyLedger",
     "PrivateSearchCV",
+    "PrivateTableSynthesizer",
     "RandomBagClassifier",
     "RandomBagRegressor",
     "SimulatedNoiseWarning",
@@ -90,6 +92,7 @@ _PLACES = {
     "PrivacyGuarantee": "privacy",
     "PrivacyLedger": "privacy",
     "PrivateSearchCV": "model_selection",
+    "PrivateTableSynthesizer": "metric",
     "RandomBagClassifier": "aggregate",
     "RandomBagRegressor": "aggregate",
     "SimulatedNoiseWarning": "privacy",

@@ -3,6 +3,7 @@
 from skprivate.metric._domains import Ball, DegreesWarning
 from skprivate.metric._privatizer import MetricPrivatizer
 from skprivate.metric._synthesizer import MetricPrivateSynthesizer
+from skprivate.metric._table_synthesizer import PrivateTableSynthesizer
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
 from skprivate.metric.grid._measure import GridMeasure
 from skprivate.metric.net import (
@@ -12,6 +13,7 @@ from skprivate.metric.net import (
     tree_distances,
     worst_error,
 )
+from skprivate.metric.tables._quality import TableQuality
 
 __all__ = [
     "Ball",
@@ -19,5 +21,7 @@ __all__ = [
     "MetricPrivateSynthesizer",
     "MetricPrivatizer",
     "NoiseFillsBoxWarning",
+    "PrivateTableSynthesizer",
+    "TableQuality",
     "tree_distances",
 ]

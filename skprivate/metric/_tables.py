@@ -228,7 +228,7 @@ def _is_decimal(dtype: Any) -> bool:
     return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
 
 
-def _decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
+def decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
     """Round floats to the decimals of a type, whose digits are public."""
     precision, scale = map(int, re.findall(r"-?\d+", str(dtype))[-2:])
     context, unit = Context(prec=400), Decimal(1).scaleb(-scale)
@@ -240,7 +240,7 @@ def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | N
     import pandas as pd
 
     if listed is None and _is_decimal(dtype):
-        return pd.Series(_decimals(column, dtype), dtype=dtype)
+        return pd.Series(decimals(column, dtype), dtype=dtype)
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
         numeric = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
@@ -259,7 +259,7 @@ def _column(
     """Make a column of a library other than pandas."""
     backend: Any = library
     if _is_decimal(dtype):
-        entries = _decimals(column, dtype) if listed is None else column.tolist()
+        entries = decimals(column, dtype) if listed is None else column.tolist()
         return nw.from_native(
             nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True
         )

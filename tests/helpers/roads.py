@@ -95,7 +95,7 @@ def charged(model: Any, ledger: PrivacyLedger | None) -> Any:
 def answers(model: Any, X: Any, y: Any) -> dict[str, Any]:
     """What a fitted model says of rows, by the names of what is said: numbers, or labels."""
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if isinstance(last, sp.MetricPrivateSynthesizer):
+    if isinstance(last, sp.MetricPrivateSynthesizer | sp.PrivateTableSynthesizer):
         return {"sample": numbers(last.sample(50, random_state=0))}
     if isinstance(last, sp.UserLevelMean):
         return {"mean": numbers(last.mean_)}
@@ -151,6 +151,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "mixture": (_mixture(private_label=1), ""),
     "mixture-mask": (_mixture(), "private"),
     "synthesizer": (sp.MetricPrivateSynthesizer(bounds=(-32, 32), resolution=4, **FAST), ""),
+    "synthetic tables": (sp.PrivateTableSynthesizer(**FAST), "user_ids"),
     "privatizer": (sp.MetricPrivatizer(bounds=(-32, 32), **FAST), ""),
     "imputer": (PrivateImputer(**FAST), "user_ids"),
     "scaler": (PrivateStandardScaler(**FAST), "user_ids"),
@@ -175,7 +176,7 @@ def new_case(estimator: str, road: str) -> Case:
         "row_keys": np.arange(n),
         "private": np.asarray(y == 1) & (np.arange(n) % 2 == 0),
     }
-    if road == "blocks" and transforms(model):
+    if road == "blocks" and (transforms(model) or isinstance(model, sp.PrivateTableSynthesizer)):
         beside = ""  # in blocks they protect rows
     rows = {beside: pd.Series(columns[beside], index=index)} if beside else {}
     y = y if is_classifier(model) or is_regressor(model) else None

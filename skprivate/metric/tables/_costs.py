@@ -1,0 +1,99 @@
+"""Split the budget of a table: one noise for each stage, from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from skprivate.metric.tables._cells import N_BINS, N_OCTAVES, ColumnSpec
+from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon
+from skprivate.privacy.draws import quantile_levels
+
+#: Shares of the squared noise precision: magnitudes, quantiles, fine counts, tables with the target, selections, the
+#: tables of the tree and those of the rounds.
+_SHARES = {
+    "ranges": 0.015,
+    "bins": 0.04,
+    "cells": 0.14,
+    "pairs": 0.14,
+    "choices": 0.12,
+    "tree": 0.28,
+    "rounds": 0.27,
+}
+#: Most cells of a table, and most rounds.
+MOST_TABLE, MOST_ROUNDS = 8192, 16
+_LEVELS = quantile_levels(N_BINS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Equal draws: how many, how many numbers each has at most, ε of a selection or the multiplier of noise."""
+
+    times: int
+    size: int
+    level: float
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        if not self.times:
+            return []
+        return [
+            (GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)
+        ]
+
+
+@lru_cache(maxsize=256)
+def stages_of(
+    columns: tuple[ColumnSpec, ...], target: int | None, epsilon: float, delta: float
+) -> dict[str, Stage]:
+    """Find the stages whose composed cost is just within the budget."""
+    numbers, n = [column for column in columns if column.is_number], len(columns)
+    others = n if target is None else n - 1
+    pairs = others * (others - 1) // 2
+    n_tables = pairs if target is None else 2 * pairs + others
+    n_tree, n_rounds = max(others - 1, 0), min(MOST_ROUNDS, n_tables)
+    shapes = {
+        "ranges": (min(len(numbers), 1), sum(map(range_cells, columns))),
+        "bins": (len(numbers) * _LEVELS, 0),
+        "cells": (1, sum(column.most_cells for column in columns)),
+        "pairs": (int(target is not None and others > 0), others * MOST_TABLE),
+        "choices": (n_tree + n_rounds, 0),
+        "tree": (n_tree, MOST_TABLE),
+        "rounds": (n_rounds, MOST_TABLE),
+    }
+    shares = {name: _SHARES[name] for name, (times, _) in shapes.items() if times}
+    whole = sum(shares.values())
+
+    def stages(scale: float) -> dict[str, Stage]:
+        found = {}
+        for name, (times, size) in shapes.items():
+            each = scale * math.sqrt(shares.get(name, 0.0) / whole / max(times, 1))
+            # A selection of ε composes like noise of the multiplier 2/ε.
+            found[name] = Stage(
+                times=times, size=size, level=0.0 if not each else 1 / each if size else 2 * each
+            )
+        return found
+
+    low, high = 1e-9, 2.0 * (1.0 + epsilon)
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        if compose_epsilon(events_of(stages(middle)), delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+        if high < low * (1 + 1e-6):
+            break
+    return stages(low)
+
+
+def events_of(stages: dict[str, Stage]) -> Events:
+    """List what all stages cost."""
+    return [event for stage in stages.values() for event in stage.events]
+
+
+def range_cells(column: ColumnSpec) -> int:
+    """Count the cells of a column of numbers in the first draw: its steps and, without limits, its magnitudes."""
+    if not column.is_number:
+        return 0
+    return len(column.steps) + 1 + (N_OCTAVES if column.bounds is None else 0)

@@ -1,0 +1,424 @@
+"""Whole tables: sensitivities by replay, exact cells, raking, and frames that come back as they were."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skprivate import PrivateTableSynthesizer
+from skprivate._messages import TooFewUnitsWarning
+from skprivate.metric.tables import _mechanism as module
+from skprivate.metric.tables._candidates import Candidates, Released, draw_cells, draw_evenly, posterior
+from skprivate.metric.tables._cells import (
+    ColumnSpec,
+    empty_tails,
+    list_cells,
+    merge_rare,
+    number_cells,
+    on_steps,
+    seen_range,
+)
+from skprivate.metric.tables._costs import events_of
+from skprivate.metric.tables._mechanism import TableMechanism, first_step, with_sum
+from skprivate.privacy import Mechanism, compose_epsilon, public_generator
+from skprivate.privacy.draws import UNIT_WEIGHT
+from skprivate.utils._neighbours import EXTREMES
+from skprivate.utils.estimator_checks import check_mechanism
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*(too few|simulated|[Ss]imulat).*")
+STEPS = (1.0, 0.1)
+COLUMNS = (
+    ColumnSpec(steps=STEPS),
+    ColumnSpec(n_values=3),
+    ColumnSpec(steps=STEPS, bounds=(0.0, 1.0)),
+    ColumnSpec(n_values=2),
+)
+
+
+def mechanism(columns=COLUMNS, target=3, epsilon=1.0):
+    return TableMechanism(columns=columns, target=target, epsilon=epsilon, delta=1e-6)
+
+
+def rows(n, seed=0):
+    rng = public_generator(seed)
+    table = np.column_stack(
+        [rng.normal(40, 5, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)]
+    )
+    table[rng.random(table.shape) < 0.1] = np.nan
+    return table
+
+
+def worst_rows():
+    rng = public_generator(1)
+    finite = [value for value in EXTREMES if np.isfinite(value)]
+    for value in [*finite, np.nan]:
+        yield np.array([value, rng.integers(0, 3), rng.choice(finite), rng.integers(0, 2)])
+    yield np.full(4, np.nan)
+
+
+def row_neighbours(table):
+    for k in (0, len(table) // 2):
+        yield np.delete(table, k, axis=0)
+    for row in list(worst_rows())[::3]:
+        yield np.insert(table, 1, row, axis=0)
+
+
+def user_neighbours(data):
+    table, units = data
+    kept = units != units[0]
+    yield table[kept], np.unique(units[kept], return_inverse=True)[1]
+    for m in (1, 3, 50):
+        more = np.array(list(worst_rows()) * 50)[:m]
+        yield np.concatenate([table, more]), np.append(units, np.full(m, units.max() + 1))
+
+
+@pytest.mark.parametrize("target", [3, None, 0], ids=["classes", "none", "numbers"])
+def test_draws_of_rows_are_planned_and_within_their_sensitivities(target):
+    check_mechanism(mechanism(target=target), [rows(12)], neighbours=row_neighbours, adjacency="add-remove")
+
+
+def test_draws_of_users_are_planned_and_within_their_sensitivities():
+    units = np.array([0, 0, 0, 1, 2, 2, 3, 4, 4, 4, 4, 5])
+    check_mechanism(
+        mechanism(), [(rows(12), units)], neighbours=user_neighbours, unit="user", adjacency="add-remove"
+    )
+
+
+def _twice_the_scores(monkeypatch):
+    choose = module._Tables.choose
+    monkeypatch.setattr(
+        module._Tables, "choose", lambda self, scores, weight: choose(self, [2 * s for s in scores], weight)
+    )
+
+
+def _half_the_noise(monkeypatch):
+    noisy = TableMechanism._noisy
+    monkeypatch.setattr(
+        TableMechanism, "_noisy", lambda self, rows, sums, n, *more: noisy(self, rows, sums, n / 4, *more)
+    )
+
+
+def _all_rows_weigh_one(monkeypatch):
+    def of(data):
+        return module.Rows(*data, np.full(len(data[1]), float(UNIT_WEIGHT)), UNIT_WEIGHT)
+
+    monkeypatch.setattr(module.Rows, "of", of)
+
+
+@pytest.mark.parametrize("wrong", [_twice_the_scores, _half_the_noise, _all_rows_weigh_one])
+def test_half_of_a_sensitivity_is_noticed(wrong, monkeypatch):
+    data, around, unit = rows(12), row_neighbours, "row"
+    if wrong is _all_rows_weigh_one:
+        data, around, unit = (data, np.arange(12) // 2), user_neighbours, "user"
+    wrong(monkeypatch)
+    with pytest.raises(AssertionError, match="sensitivity"):
+        check_mechanism(mechanism(), [data], neighbours=around, unit=unit, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[:1], COLUMNS[1:2], COLUMNS[:2]])
+@pytest.mark.parametrize("target", [None, 0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 30.0])
+def test_all_of_the_budget_is_planned(columns, target, epsilon):
+    made = mechanism(columns, target, epsilon)
+    spent = compose_epsilon(made.events, 1e-6)
+    assert isinstance(made, Mechanism)
+    assert events_of(made.stages) == made.events
+    assert 0.99 * epsilon < spent <= epsilon
+
+
+# Cells ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=15, max_size=15),
+    st.sampled_from([0.0, 1.0, 0.1, 60.0]),
+    st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")), min_size=1, max_size=20),
+)
+def test_every_number_has_a_cell_and_every_cell_a_number_within_the_range(quantiles, step, values):
+    within = (-2e6, 3e6)
+    cells = number_cells(np.sort(quantiles), within, step)
+    assert (np.diff(cells.edges) > 0).all() and len(cells.edges) == cells.n_cells
+    assert cells.n_cells <= 2 * 160
+    codes = cells.code(np.array(values))
+    assert ((codes >= 0) & (codes < cells.n_cells)).all()
+    assert ((codes == cells.n_cells - 1) == np.isnan(values)).all()
+    back = cells.decode(codes, public_generator(0))
+    present = ~np.isnan(values)
+    assert ((back[present] >= within[0] - step) & (back[present] <= within[1] + step)).all()
+    again = cells.code(back)
+    if step:
+        assert (np.abs(back[present] / step - np.rint(back[present] / step)) < 1e-6).all()
+    else:
+        assert (np.abs(again - codes)[present] <= 1).all()
+
+
+def test_what_repeats_is_an_atom():
+    cells = number_cells(np.repeat([0.0, 7.0], [12, 3]), (0.0, 64.0), 1.0)
+    assert cells.bins[cells.code(np.array([0.0]))] != cells.bins[cells.code(np.array([1.0]))]
+    zeros = cells.decode(np.repeat(cells.code(np.array([0.0])), 9), public_generator(0))
+    assert (zeros == 0).all()
+
+
+def test_steps():
+    values = np.array([3.0, 0.3, 0.25, -1.1, 0.0, 1e300, 0.1 + 0.2])
+    assert first_step(values, (1.0, 0.1)).tolist() == [0, 1, 2, 1, 0, 0, 2]
+    assert on_steps(np.array([0.31, -0.04]), 0.1).tolist() == [0.3, 0.0]
+    assert not np.signbit(on_steps(np.array([-0.2]), 1.0)).any()
+
+
+def test_range_is_that_of_octaves_with_rows():
+    spec = np.zeros(257)
+    assert seen_range(spec, 10.0, 50.0) is None
+    spec[128 + 70] = 900.0  # 2^5 and around
+    assert seen_range(spec, 10.0, 50.0) == (0.0, 48.0)
+    spec[128 + 71] = 31.0
+    assert seen_range(spec, 10.0, 50.0) == (0.0, 96.0)
+    spec[128 + 100] = 49.0
+    assert seen_range(spec, 10.0, 50.0) == (0.0, 96.0)
+    spec[128 - 68] = 60.0
+    assert seen_range(spec, 10.0, 50.0) == (-12.0, 96.0)
+
+
+def test_cells_of_tails_that_noise_explains_are_empty():
+    cells = number_cells(np.arange(1.0, 16.0), (0.0, 4096.0), 0.0)
+    counts = np.where(cells.tail == 0, 100.0, 5.0)
+    found = empty_tails(cells, counts, 10.0, 4.0)
+    beyond = np.flatnonzero(cells.tail == 1)
+    assert found[-1] == 100.0  # gaps
+    assert (found[cells.tail == 0] == 100.0).all()
+    assert found[beyond].sum() <= counts[beyond].sum() + 1e-9
+    counts[beyond[-1]] = 4000.0
+    assert empty_tails(cells, counts, 10.0, 4.0)[beyond[-1]] == 4000.0
+
+
+def test_rare_values_are_one_bin():
+    cells = merge_rare(
+        list_cells(5), np.array([900.0, 3.0, 800.0, 2.0, 1.0, 0.0]), 1706.0, 50.0, target=False
+    )
+    assert cells.bins[0] != cells.bins[2]
+    assert len({int(cells.bins[k]) for k in (1, 3, 4, 5)}) == 1
+    assert cells.n_bins == 3
+
+
+@given(st.lists(st.floats(-100, 1000), min_size=2, max_size=20), st.floats(1, 5000))
+def test_counts_get_a_sum(counts, total):
+    found = with_sum(np.array(counts), total)
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(total)
+
+
+# Candidates -------------------------------------------------------------------------------------------------
+
+
+def test_raking_gives_candidates_tables_without_noise():
+    rng = public_generator(0)
+    codes = rng.integers(0, 3, (3, 20_000)).astype(np.uint8)
+    pair, other = rng.random((3, 3)) + 0.2, rng.random((3, 3)) + 0.2
+    other *= pair.sum(0)[:, None] / other.sum(1)[:, None]  # they agree on the column they share
+    candidates = Candidates(codes, (3, 3, 3), float(pair.sum()))
+    candidates.rake({(0, 1): Released(pair.ravel(), 1e-9), (1, 2): Released(other.ravel(), 1e-9)}, 60)
+    np.testing.assert_allclose(candidates.table((0, 1)), pair.ravel(), rtol=1e-3)
+    np.testing.assert_allclose(candidates.table((1, 2)), other.ravel(), rtol=1e-3)
+
+
+def test_posterior_is_the_model_where_noise_explains_all_and_the_counts_where_it_is_none():
+    model, noisy = np.array([10.0, 20.0, 30.0]), np.array([12.0, 18.0, 31.0])
+    assert posterior(model, noisy, 100.0).tolist() == model.tolist()
+    np.testing.assert_allclose(posterior(model, noisy, 1e-6), noisy)
+
+
+def test_even_draws_are_in_proportion():
+    weights = np.array([1.0, 0.0, 3.0])
+    found = np.bincount(draw_evenly(weights, 4000, public_generator(0)), minlength=3)
+    assert abs(found - np.array([1000, 0, 3000])).max() <= 1
+    cells = draw_cells(
+        np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0)
+    )
+    assert (cells[5000:] == 2).all()
+    assert abs((cells[:5000] == 1).mean() - 0.75) < 0.05
+
+
+# Frames -----------------------------------------------------------------------------------------------------
+
+SAID = {"ward": ["east", "west", "roof"], "class": ["a", "b", "c"]}
+
+
+@functools.cache
+def frame(n=3000):
+    rng = public_generator(0)
+    ward = rng.choice(["east", "west"], n, p=[0.7, 0.3])
+    when = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, n), unit="h")
+    table = pd.DataFrame(
+        {"age": rng.integers(18, 90, n), "ward": ward, "temp": np.round(rng.normal(37, 1, n), 1)}
+    )
+    table["when"], table["ok"] = when, rng.random(n) < np.where(ward == "east", 0.8, 0.2)
+    table["gap"] = np.where(rng.random(n) < 0.3, np.nan, rng.gamma(2, 10, n))
+    table["n"] = pd.array(np.where(rng.random(n) < 0.3, None, rng.poisson(4, n)), dtype="Int64")
+    table["class"] = pd.Categorical(rng.choice(list("abc"), n), categories=list("abc"), ordered=True)
+    return table
+
+
+@functools.cache
+def fitted(library=None):
+    X = frame() if library is None else library(frame())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PrivateTableSynthesizer(20.0, columns=SAID, target="ok", random_state=0).fit(X)
+
+
+def test_pandas_frames_come_back():
+    model = fitted()
+    S = model.sample(2000, random_state=1)
+    assert S.dtypes.tolist() == frame().dtypes.tolist()
+    assert list(S.columns) == list(frame().columns)
+    assert S["age"].between(18, 90).mean() > 0.97
+    assert abs(S["gap"].isna().mean() - 0.3) < 0.05 and abs(S["n"].isna().mean() - 0.3) < 0.05
+    assert (np.abs(S["temp"] * 10 - np.rint(S["temp"] * 10)) < 1e-9).all()
+    assert (S["when"].dt.minute == 0).all() and (S["when"].dt.year == 2020).mean() > 0.95
+    assert (S["gap"].dropna() >= 0).all()
+    assert not S["ward"].eq("roof").any()
+    rate = S.groupby("ward")["ok"].mean()
+    assert rate["east"] > 0.7 and rate["west"] < 0.3
+    assert model.gaps_[5] == pytest.approx(0.3, abs=0.05)
+
+
+@pytest.mark.parametrize("library", [pl.from_pandas, pa.Table.from_pandas])
+def test_frames_of_other_libraries_come_back(library):
+    X = library(frame())
+    S = fitted(library).sample(50, random_state=1)
+    assert type(S) is type(X)
+    for name in frame().columns.drop("class"):  # a dictionary or an enumeration of other values
+        found, wanted = (
+            S.schema.field(name).type if library is not pl.from_pandas else S.schema[name],
+            X.schema,
+        )
+        assert found == (wanted.field(name).type if library is not pl.from_pandas else wanted[name]), name
+
+
+def test_types_of_dates_decimals_and_zones_come_back():
+    n = 800
+    days = [datetime.date(2021, 3, 1) + datetime.timedelta(days=k % 90) for k in range(n)]
+    X = pl.DataFrame(
+        {
+            "day": days,
+            "euro": pl.Series([Decimal(k % 50) / 4 for k in range(n)], dtype=pl.Decimal(10, 2)),
+            "zone": pl.Series(
+                [datetime.datetime(2021, 1, 1 + k % 28, 5) for k in range(n)]
+            ).dt.replace_time_zone("Asia/Tokyo"),
+            "small": pl.Series([k % 7 for k in range(n)], dtype=pl.UInt8),
+        }
+    )
+    S = PrivateTableSynthesizer(50.0, random_state=0).fit(X).sample(200, random_state=0)
+    assert S.schema == X.schema
+    assert S["day"].min() >= datetime.date(2021, 2, 1) and S["day"].max() <= datetime.date(2021, 7, 1)
+    assert S["small"].max() <= 7
+
+
+def test_a_gap_of_one_row_changes_no_type():
+    X = frame()[["age", "temp"]]
+    Y = X.copy()
+    Y.loc[3, "age"] = np.nan  # pandas makes floats of all
+    assert Y["age"].dtype == float
+    one, two = (PrivateTableSynthesizer(random_state=0).fit(Z).sample(99, random_state=0) for Z in (X, Y))
+    assert one.dtypes.tolist() == two.dtypes.tolist() == [np.dtype("int64"), np.dtype("float64")]
+
+
+def test_arrays_come_back():
+    X = np.column_stack([frame()["age"], frame()["temp"]])
+    assert PrivateTableSynthesizer(random_state=0).fit(X).sample(5).dtype == np.float64
+    assert PrivateTableSynthesizer(random_state=0).fit(X[:, :1].astype(int)).sample(5).dtype == np.int64
+    mixed = np.column_stack([X[:, 0].astype(object), np.array(frame()["ward"], dtype=object)])
+    S = (
+        PrivateTableSynthesizer(columns={1: ["east", "west"]}, random_state=0)
+        .fit(mixed)
+        .sample(50, random_state=0)
+    )
+    assert S.dtype == object and set(S[:, 1]) <= {"east", "west", None}
+
+
+def test_conditions_are_met():
+    S = fitted().sample(300, condition={"ward": "west", "age": (30, 40), "class": ["a", "b"]}, random_state=0)
+    assert S["ward"].eq("west").all() and S["age"].between(30, 40).all() and S["class"].isin(["a", "b"]).all()
+    assert S["ok"].mean() < 0.4
+    for wrong in ({"ward": "moon"}, {"age": 3}, {"height": (1, 2)}, {"age": (40, 30)}):
+        with pytest.raises(ValueError, match="condition"):
+            fitted().sample(3, condition=wrong)
+
+
+def test_columns_are_left_out_and_limits_kept():
+    X = frame()[["age", "ward", "temp"]]
+    model = PrivateTableSynthesizer(columns={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)
+    S = model.sample(500, random_state=0)
+    assert list(S.columns) == ["age", "temp"]
+    assert S["age"].between(0, 60).all()
+
+
+@pytest.mark.parametrize(
+    ("columns", "target", "said"),
+    [
+        (None, None, "'ward'.*List its values"),
+        ({"ward": ["east"], "house": "number"}, None, "columns must be names among"),
+        ({"ward": "free text"}, None, "limits .* a list of different values or one of"),
+        ({"ward": (1, 2)}, None, "'ward'"),
+        ({"ward": [1, 2]}, None, "'ward'|ward.*numbers"),
+        ({"ward": ["east", "east"]}, None, "different"),
+        ({"ward": ["east", "west"]}, "house", "target must be a column"),
+        ({"ward": "category"}, None, "declares none"),
+        ({**dict.fromkeys(["age", "ward"], "drop")}, None, "'drop'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):
+    model = PrivateTableSynthesizer(columns=columns, target=target)
+    with pytest.raises((TypeError, ValueError), match=said) as caught:
+        model.fit(frame()[["age", "ward"]])
+    assert "east" not in str(caught.value).replace("['east', 'east']", "")
+    assert not hasattr(model, "privacy_guarantee_")
+
+
+def test_plan_looks_at_types_alone():
+    model = PrivateTableSynthesizer(columns=SAID, target="ok")
+    assert model.plan(frame(), 5000) == model.plan(frame().iloc[:0], 5000)
+    assert model.plan(frame(), 5000)["tables"] == 2 * 21 + 7
+
+
+# Few rows ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 20])
+@pytest.mark.parametrize("n", [30, 300, 3000])
+def test_no_magnitude_comes_from_nowhere(n, n_columns):
+    X = public_generator(n).normal(40, 5, (n, n_columns))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        S = PrivateTableSynthesizer(random_state=0).fit(X).sample(n, random_state=0)
+    assert np.nanmax(np.abs(S)) <= 120
+    few = [str(item.message) for item in caught if item.category is TooFewUnitsWarning]
+    if (S == 0).all(axis=0).any():
+        assert few and "columns={" in few[0] and "saw no magnitude of column" in few[0]
+
+
+def test_magnitudes_of_few_rows_are_moved_to_those_of_many():
+    X = frame()[["age"]].copy().astype(float)
+    X.iloc[:5] = 1e15
+    S = PrivateTableSynthesizer(random_state=0).fit(X).sample(3000, random_state=0)
+    assert S["age"].max() < 1000
+
+
+def test_users_weigh_one_together():
+    X = frame()[["age", "ward"]]
+    users = np.arange(len(X)) // 3
+    model = PrivateTableSynthesizer(5.0, columns={"ward": SAID["ward"]}, random_state=0).fit(
+        X, user_ids=users
+    )
+    assert model.n_units_ == pytest.approx(1000, abs=100)
+    assert model.privacy_guarantee_.unit == "user"
