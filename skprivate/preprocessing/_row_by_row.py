@@ -114,6 +114,9 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "transform"]), HasMethods(["fit", "predict"])]
     }
 
+    #: False in the copies that a row of another pass calls.
+    _alone: bool = True
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -184,7 +187,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return getattr(self._inner, name)(X)
-            with closing(_as_it_was(self._inner, alone="_within_" not in vars(self))) as models:
+            with closing(_as_it_was(self._inner, alone=self._alone)) as models:
                 results = [_copy_out(getattr(next(models), name)(row)) for row in _rows(X)]
             return _together(results, floats="transform" in name)
 
@@ -233,7 +236,7 @@ def _with_own_seeds(model: Any, seed: int) -> Any:
     copy, seeds = deepcopy(model, parts), check_random_state(seed)
     for part in parts.values():
         if isinstance(part, RowByRow):
-            vars(part)["_within_"] = True
+            part._alone = False
         if getattr(part, "__dict__", {}).get("random_state", 0) is None and not hasattr(part, "releases_in"):
             part.random_state = seeds.randint(2**31)
     return copy
