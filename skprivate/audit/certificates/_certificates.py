@@ -68,8 +68,8 @@ class AuditOutcome(NamedTuple):
 #: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
 #: serve only where there are too many points for an exact bound.
 _BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
-#: Most boxes of frequencies, and most points times boxes.
-_FREQUENCIES, _FREQUENCY_WORK = 100_000, 2e8
+#: Fewest boxes of frequencies, and most points times boxes beyond those.
+_FREQUENCIES, _FREQUENCY_WORK = 1000, 2e8
 #: A duality gap from which on a caveat is reported.
 _LOOSE = 0.02
 
@@ -144,7 +144,7 @@ def certify_representation(
         )
     fit: Any
     if assumption == "barron":
-        boxes = int(np.clip(_FREQUENCY_WORK / n, 1000, _FREQUENCIES))
+        boxes = max(min(_BOXES_PER_POINT * n, int(_FREQUENCY_WORK / n)), _FREQUENCIES)
         fit = fit_barron(points, s, float(barron_constant or 0.0), rng, max_boxes=boxes)
     if assumption != "barron" or (q == 2 and fit.loss - fit.lower_bound > _LOOSE):
         boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
