@@ -1,6 +1,6 @@
 """Every private estimator of the package: claimed against audited ε, and a copy with half the noise.
 
-python benchmarks/audit_estimators.py [--seconds-per-audit S] [--only NAME]
+python benchmarks/audit_estimators.py [--fits-per-audit N] [--only NAME]
 
 The broken copy is given twice the budget while the claim stays: for Laplace noise exactly half the noise. Inputs and
 public parameters are an auditor's to choose, from ε alone: each recipe says why it chooses them.
@@ -192,7 +192,7 @@ def recipe_of(make, epsilon):
     return make(epsilon) if "epsilon" in inspect.signature(make).parameters else make()
 
 
-def audit(cls, recipe, epsilon, seconds):
+def audit(cls, recipe, epsilon, fits):
     """Audit a claim on an estimator that keeps it, and on one that was given twice the budget."""
     warnings.simplefilter("ignore")
     known = inspect.signature(cls.__init__).parameters
@@ -200,7 +200,7 @@ def audit(cls, recipe, epsilon, seconds):
     sound, broken = (cls(**{**parameters, "epsilon": budget}) for budget in (epsilon, 2 * epsilon))
     options = {key: recipe[key] for key in ("fit_params", "distance", "observable") if key in recipe}
     options |= {"method": "black-box", "neighbours": recipe.get("neighbour")}
-    options |= {"max_seconds": seconds, "n_runs": 10**6, "random_state": 0, "confidence": CONFIDENCE}
+    options |= {"n_runs": fits, "random_state": 0, "confidence": CONFIDENCE}
     options |= {"epsilon": epsilon, **recipe.get("claim", {})}
     if "claim" not in recipe:
         del options["epsilon"]
@@ -234,7 +234,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     args = parse_args(
         __doc__.splitlines()[0],
-        seconds_per_audit={"type": float, "default": 3.0},
+        # Power is a matter of fits; how many a second has is one of the machine.
+        fits_per_audit={"type": int, "default": 3000},
         only={"default": ""},
         jobs={"type": int, "default": 1},  # processor time is counted in each process
     )
@@ -246,7 +247,7 @@ if __name__ == "__main__":
         for epsilon in EPSILONS
     ]
     pairs = Parallel(n_jobs=args.jobs, return_as="generator")(
-        delayed(audit)(cls, recipe, epsilon, args.seconds_per_audit) for _, cls, recipe, epsilon in lines
+        delayed(audit)(cls, recipe, epsilon, args.fits_per_audit) for _, cls, recipe, epsilon in lines
     )
     rows, audits, names = [], [], []
     for (name, _, recipe, epsilon), pair in zip(lines, pairs, strict=True):

@@ -116,8 +116,8 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         true label. With 1 the certificate is tight; with more the attack is stronger and the certificate loose.
     assumption : {"total_variation", "barron", "monotone"}, default="total_variation"
         What is known about η. ``"total_variation"``: its variation is at most ``total_variation``.
-        ``"barron"``: its Barron constant is at most ``barron_constant`` on ``support``, hence its variation
-        at most their product. ``"monotone"``: it rises or falls throughout (q = 1), as under a monotone
+        ``"barron"``: its Barron constant is at most ``barron_constant``, hence its variation on ``support`` at most
+        their product. ``"monotone"``: it rises or falls throughout (q = 1), as under a monotone
         likelihood ratio; no constant needed.
     total_variation : float, default=2.0
         Bound on the total variation of η (q = 1), or on the mass of η as a mixture of half-space indicators
@@ -126,7 +126,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         ``(2π)^{−q/2} ∫ ‖ω‖ |η̂(ω)| dω``; see `skprivate.papers.auditing`.
     support : float, (float, float) or None, default=None
         The compact set that holds T: the ball of this radius around 0, or the cube [low, high]^q. Needed for
-        ``"barron"``; its diameter multiplies the constant.
+        ``"barron"``; for q = 1 its diameter multiplies the constant.
     truncate : bool, default=False
         Audit the truncation of T to the support: rows outside are left out, and every statement is about T
         given that it lies inside. Without it, rows outside the support are an error.
@@ -482,6 +482,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             s,
             assumption=self.assumption,
             variation=self.variation_,
+            barron_constant=self.barron_constant,
             loss=self.loss,
             rng=public_generator(self.random_state),
         )

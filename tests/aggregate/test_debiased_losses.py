@@ -14,6 +14,7 @@ from skprivate.aggregate._bag_losses import (
     square_loss,
 )
 from skprivate.aggregate.random._bags import BagSums
+from skprivate.aggregate.random._fit import _Problem
 
 N = 6
 #: Places of rows in bags: disjoint ones of all rows and of some, of unequal sizes, and bags that share rows.
@@ -150,3 +151,19 @@ def test_labels_are_seen_in_units_of_their_own():
         assert abs(centre[0] - y.mean()) <= 6 * noise / np.sqrt(8 * y.size) + 1e-9
     released = RandomBags(bags.members, bags.sizes, sums[:, None], y.size, "laplace", 1e12)
     assert number_objective(released, "debiased", None)[2][0] > 0
+
+
+def test_linear_easyllp_is_the_low_variance_estimator():
+    """Applebaum and others (2025): both factors of the product of labels and scores are centred."""
+    rng = np.random.default_rng(0)
+    X, y, sizes = rng.normal(size=(24, 3)), rng.integers(0, 2, size=24), np.full(6, 4)
+    members = rng.permutation(24)
+    sums = y[members].reshape(6, 4).sum(axis=1, dtype=float)[:, None]
+    bags = RandomBags(members, sizes, sums, 24, "mean", classes=(0, 1))
+    problem = _Problem(bags, bags.structure, np.column_stack([X, np.ones(24)]), 0, "easyllp", True)
+    w = rng.normal(size=4)
+    scores = X @ w[:3] + w[3]
+    within = scores[members].reshape(6, 4).mean(axis=1) - scores.mean()
+    product = y.mean() * scores.mean() + np.mean(4 * (sums[:, 0] / 4 - y.mean()) * within)
+    value, _ = problem.value_and_gradient(w)
+    assert value / 24 == pytest.approx(np.logaddexp(0.0, scores).mean() - product)

@@ -11,12 +11,15 @@ import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
 from skprivate.audit.certificates import _concentration, _variation
+from skprivate.audit.certificates._barron import fit_barron
 from skprivate.audit.certificates._halfspaces import fit_halfspaces
 
 Array = npt.NDArray[np.float64]
 #: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
 #: serve only where there are too many points for an exact bound.
 _BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
+#: Fewest boxes of frequencies, and most points times boxes beyond those.
+_FREQUENCIES, _FREQUENCY_WORK = 1000, 2e8
 #: A duality gap from which on a caveat is reported.
 _LOOSE = 0.02
 
@@ -62,8 +65,8 @@ class AuditOutcome(NamedTuple):
 
 def _loose_caveat(gap: float, q: int) -> str:
     return (
-        f"The bound is proven but {gap:.2g} below the attack's loss: the best half-space in {q} dimensions is NP-hard "
-        "to find in general, and boxes of normals bound it only so far. Fewer columns give a tighter bound."
+        f"The bound is proven but {gap:.2g} below the attack's loss: the best half-space or wave in {q} dimensions is "
+        "hard to find in general, and boxes bound it only so far. Fewer columns give a tighter bound."
     )
 
 
@@ -114,6 +117,7 @@ def certify_representation(
     *,
     assumption: str,
     variation: float,
+    barron_constant: float | None,
     loss: str,
     rng: np.random.Generator,
 ) -> AuditOutcome:
@@ -121,8 +125,15 @@ def certify_representation(
     n, q = points.shape
     if q == 1:
         return _certify_scalar(points[:, 0], s, assumption=assumption, variation=variation, loss=loss)
-    boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
-    fit = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)
+    fit: Any
+    if assumption == "barron":
+        boxes = max(min(_BOXES_PER_POINT * n, int(_FREQUENCY_WORK / n)), _FREQUENCIES)
+        fit = fit_barron(points, s, float(barron_constant or 0.0), rng, max_boxes=boxes)
+    if assumption != "barron" or (q == 2 and fit.loss - fit.lower_bound > _LOOSE):
+        boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
+        other = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)  # holds all waves
+        if assumption != "barron" or other.lower_bound > fit.lower_bound:
+            fit = other
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
     apart = fit.loss - fit.lower_bound
     caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()

@@ -127,7 +127,26 @@ def _project_l1(v: Array, radius: float) -> Array:
     return np.asarray(np.sign(v) * np.maximum(magnitude - shrink, 0.0))
 
 
-def _corrective(gram: Array, target: Array, start: Array, radius: float, tol: float) -> Array:
+def distinct_points(points: Array, s: Array) -> tuple[Array, npt.NDArray[np.intp], Array, Array]:
+    """List distinct points, the place of each row, shares of rows, and means of s at a point times its share."""
+    distinct, inverse = np.unique(points, axis=0, return_inverse=True)
+    inverse = inverse.ravel()
+    return distinct, inverse, np.bincount(inverse) / len(s), np.bincount(inverse, weights=s) / len(s)
+
+
+def certified_loss(largest: float, target: Array, weight: Array, values: Array) -> tuple[float, float]:
+    """Find the duality gap of a fit, and a lower bound on the loss of the class.
+
+    ``largest`` bounds what residuals sum to over any function of the class, without its constant.
+    """
+    r = target - weight * values
+    gap = 2.0 * (largest - float(r @ values)) + 4.0 * abs(float(r.sum()))
+    reached = 1.0 - float((2.0 * target - weight * values) @ values)
+    # From x² ≥ 2ux − u² for every residual x, with u in proportion to those of the fit.
+    return gap, max(reached - max(gap, 0.0) / 2.0, 0.0) ** 2 / max(reached, 1e-300)
+
+
+def corrective(gram: Array, target: Array, start: Array, radius: float, tol: float) -> Array:
     """Minimise ``νᵀGν/2 − targetᵀν`` over the ℓ1 ball by accelerated projected gradient with restarts."""
     lipschitz = max(float(np.linalg.eigvalsh(gram)[-1]), 1e-12)
     x = momentum = start
@@ -170,10 +189,7 @@ def fit_halfspaces(
         return fit._replace(directions=directions, exponents=exponents)
     n, q = points.shape
     points, exponents = _halfplanes.power_of_two_scale(points)
-    distinct, inverse = np.unique(points, axis=0, return_inverse=True)
-    inverse = inverse.ravel()
-    weight = np.bincount(inverse) / n
-    target = np.bincount(inverse, weights=s) / n  # the mean of s at a point, times its weight
+    distinct, inverse, weight, target = distinct_points(points, s)
     mean = float(s.mean())
     bound = _Bound(distinct, max_nodes)
     search = None if bound.cheap else _Directions(distinct, rng)
@@ -192,10 +208,8 @@ def fit_halfspaces(
             if full or bound.cheap or missed <= tol / 2.0:
                 enough = (explained + tol / 2.0) / mass if mass else math.inf
                 found = bound.largest(r, enough, math.inf if full else enough)
-                gap = 2.0 * (mass * found[0].upper - explained) + 4.0 * abs(float(r.sum()))
-                reached = 1.0 - float((2.0 * target - weight * values) @ values)
-                # From x² ≥ 2ux − u² for every residual x, with u in proportion to those of the fit.
-                lower = max(lower, max(reached - max(gap, 0.0) / 2.0, 0.0) ** 2 / max(reached, 1e-300))
+                gap, certified = certified_loss(mass * found[0].upper, target, weight, values)
+                lower = max(lower, certified)
                 missed = 2.0 * (mass * max(half.value for half in found) - explained)
                 rounds += 1
                 if full or missed <= tol / 2.0 or gap <= tol:
@@ -208,7 +222,7 @@ def fit_halfspaces(
             centred = features - weight @ features
             start = np.append(masses, np.zeros(len(new)))
             gram = centred.T @ (weight[:, None] * centred)
-            masses = _corrective(gram, centred.T @ target, start, mass, max(tol, _SHARE * missed) / 10.0)
+            masses = corrective(gram, centred.T @ target, start, mass, max(tol, _SHARE * missed) / 10.0)
             kept = masses != 0.0
             features, directions, offsets, masses = (
                 features[:, kept],

@@ -309,7 +309,7 @@ def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
 
 def _integers(values: FloatArray, kind: str) -> list[int]:
     """Round to integers that a type holds."""
-    digits = "".join(filter(str.isdigit, kind.split("[")[0])) or "64"
+    digits = "".join(filter(str.isdigit, kind.split("[", maxsplit=1)[0])) or "64"
     bits, unsigned = min(int(digits), 64), "uint" in kind
     low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return [min(max(round(value), low), high) for value in values.tolist()]
