@@ -29,7 +29,6 @@ from skprivate.user_level._problems import MeanProblem, Objective, UserData, Use
 from skprivate.user_level.descent import _rules as _descent_rules
 from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._moments import MomentsRegression
 from skprivate.user_level.means._user_mean import UserMean
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -160,7 +159,6 @@ def mechanisms(terms):
     yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
     quiet = {"select_clip": False, "select_scale": False, "clip_radius": 0.5, "given_steps": 8}
     yield descent(objective=linear, **{**options, **quiet}), rows
-    yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
     yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
     yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
 

@@ -1,5 +1,6 @@
 """Preconditioned steps: what one row contributes, where they are taken, and what comes out."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegre
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import Blocks
 from skprivate.privacy import Adjacency, public_generator
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import Terms, split_budget
 from skprivate.user_level._problems import UserData, UserGroups
@@ -147,6 +149,29 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(kind, adjac
     report = replay(lambda data: model.fit(*data), data, others)
     assert not report.failures, report.failures
     assert max(report.worst.values()) > 0.6  # half of a sensitivity would be seen
+
+
+class Tape:
+    def __init__(self):
+        self.events = []
+
+    def draw(self, draw, sample):
+        self.events += draw.events
+        return sample()
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_fit_draws_exactly_its_plan(kind, adjacency):
+    X, y, labels = rows(1, 4000)
+    model = MODELS[kind].set_params(epsilon=1.0, adjacency=adjacency, n_users=4000, random_state=0)
+    with run_tape(tape := Tape()):
+        model.fit(X, labels if kind == "classes" else y)
+    made = mechanism(model, 4000)
+    assert isinstance(made, PreconditionedDescent)
+    planned = [event for event, count in made.events for _ in range(count)]
+    assert Counter(map(str, tape.events)) == Counter(map(str, planned))
+    assert model.privacy_guarantee_.epsilon <= 1.0
 
 
 def test_steps_share_the_budget_that_moments_leave():
