@@ -42,7 +42,8 @@ from skprivate.user_level._losses import (
 )
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._sgd import BaseUserLevelSGD, CheckedRows, by_user, labels, read_rows
+from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
+from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level.descent._rules import ClassCounts, Penalty, given_weights
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the

@@ -19,7 +19,8 @@ from skprivate.privacy import PrivacyLedger
 from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level._sgd import BaseUserLevelSGD, by_user, numeric_target, read_rows
+from skprivate.user_level._rows import by_user, numeric_target, read_rows
+from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level.descent._rules import Penalty
 
 #: Numbers of steps with hardly any and with ample budget.
