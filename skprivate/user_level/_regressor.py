@@ -21,7 +21,9 @@ from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._rows import by_user, numeric_target, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
-from skprivate.user_level.descent._rules import Penalty
+from skprivate.user_level.descent._linear import Descent
+from skprivate.user_level.descent._preconditioned import PreconditionedDescent
+from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty, StepRules
 
 #: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
@@ -248,32 +250,34 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         return self
 
-    def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
+    def _mechanism(
+        self, n_features: int, terms: Terms, record_level: bool
+    ) -> Descent | PreconditionedDescent:
         loss: Any = self.loss
         if isinstance(loss, str):
             loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
         objective = Objective(loss, n_features, 1, self.fit_intercept)
+        penalty = Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
         if record_level:
-            quiet = self._preconditioned(objective, terms, Penalty(given=self.alpha, record_ridge=1.0))
+            quiet = self._preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
+        momentum = MOST_MOMENTUM_RECORDS if record_level and not any(self._functions) else MOST_MOMENTUM
         return self._descent(
             objective,
             terms,
-            record_ridge=1.0 if record_level else 0.0,
-            least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
-            most_steps=MOST_STEPS,
-            usual_steps=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
-            step_noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
-            select_clip=True,
-            clip_radius=0.0,
-            follow_tail=self.aggregation != "robust",
-            select_scale=True,
-            radius=UNIT_RADIUS,
+            penalty=penalty,
+            steps=StepRules(
+                given=self.max_iter,
+                least=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
+                most=MOST_STEPS,
+                usual=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
+                noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
+                most_momentum=momentum,
+            ),
+            clipping=Clipping(select=True, follow_tail=self.aggregation != "robust"),
+            bounds=Bounds(radius=UNIT_RADIUS, select_scale=True, shrink=True),
             several=not record_level,
-            most_momentum=MOST_MOMENTUM_RECORDS
-            if record_level and not any(self._functions)
-            else MOST_MOMENTUM,
         )
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -36,7 +36,15 @@ from skprivate.user_level.descent._preconditioned import (
     covers,
     sample_size,
 )
-from skprivate.user_level.descent._rules import Function, Penalty
+from skprivate.user_level.descent._rules import (
+    Bounds,
+    ClassCounts,
+    Clipping,
+    FloatArray,
+    Function,
+    Penalty,
+    StepRules,
+)
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
@@ -89,26 +97,37 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
 
     def _descent(
-        self, objective: Objective, terms: Terms, *, radius: float, several: bool = False, **defaults: Any
+        self,
+        objective: Objective,
+        terms: Terms,
+        *,
+        penalty: Penalty,
+        steps: StepRules,
+        clipping: Clipping,
+        bounds: Bounds,
+        several: bool = False,
+        class_weights: FloatArray | ClassCounts | None = None,
+        classes: bool = False,
     ) -> Descent:
-        """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
-        defaults["select_scale"] &= self.radius is None
+        """Make the mechanism of a descent; a radius that is given and standardisation override ``bounds``."""
+        if self.radius is not None:
+            bounds = replace(bounds, radius=self.radius, select_scale=False, shrink=False)
         terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
-            defaults["select_scale"] = False
+            bounds = replace(bounds, select_scale=False)
         elif not self._as_given():
-            defaults["row_bound"] = public_bound(objective.n_features)
+            bounds = replace(bounds, row_bound=public_bound(objective.n_features))
         return Descent(
             terms=terms,
-            standardisation=standardisation,
             objective=objective,
-            given_alpha=self.alpha,
-            given_steps=self.max_iter,
-            clip_factor=CLIP_FACTORS[self.aggregation],
-            radius=radius if self.radius is None else self.radius,
-            shrink_radius=self.radius is None,
+            penalty=penalty,
+            steps=steps,
+            clipping=replace(clipping, factor=CLIP_FACTORS[self.aggregation]),
+            bounds=bounds,
+            standardisation=standardisation,
+            class_weights=class_weights,
+            classes=classes,
             functions=self._functions if standardisation is not None else (),
-            **defaults,
         )
 
     def _preconditioned(
@@ -175,13 +194,15 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             return terms, None
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
-    def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
+    def _run(
+        self, mechanism: Descent | PreconditionedDescent, rows: Partitions, n_users: int, user_ids: Any
+    ) -> LinearResult:
         """Release the model, set the fitted attributes, and warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
-            assumptions=(*self._assumptions(), *getattr(mechanism, "assumptions", ())),
+            assumptions=(*self._assumptions(), *mechanism.assumptions),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
@@ -189,12 +210,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
             warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
-                f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
-                "numbers or set radius.",
+                f"target privately; coefficients are bounded by {mechanism.bounds.radius:g}. Scale the target by "
+                "public numbers or set radius.",
                 TooFewUsersWarning,
             )
         if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
-            reason = AT_RADIUS if result.at_bound and mechanism.select_scale else NOT_CONVERGED
+            reason = AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else NOT_CONVERGED
             warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )

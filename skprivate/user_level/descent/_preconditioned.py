@@ -25,7 +25,7 @@ from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level.descent._descent import LinearResult
-from skprivate.user_level.descent._rules import Penalty
+from skprivate.user_level.descent._rules import Bounds, Penalty
 from skprivate.user_level.descent._scaled_rows import (
     FACTOR_BITS,
     gradient_sum,
@@ -146,8 +146,7 @@ class PreconditionedDescent(Mechanism):
     penalty: Penalty
     given_steps: int | None
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
-    select_scale = False
-    radius = math.inf
+    bounds = Bounds(radius=math.inf, select_scale=False, shrink=False)
 
     @property
     def size(self) -> int:
