@@ -68,7 +68,6 @@ def test_a_sum_is_that_of_rows_alone_whatever_their_order_layout_and_blocks(seed
     if isinstance(loss, LogisticLoss):
         y = np.sign(y + 0.5).astype(np.int8)
     together = sums(X, y, loss=loss)
-    monkeypatch.setattr(_scaled_rows, "PRODUCT_NUMBERS", 15)
     monkeypatch.setattr(_scaled_rows, "BLOCK_NUMBERS", 3 * D)
     order = public_generator(seed).permutation(len(X))
     for other in (sums(np.asfortranarray(X)[order], y[order], loss=loss), sums(X, y, loss=loss)):

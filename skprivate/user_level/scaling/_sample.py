@@ -75,7 +75,7 @@ def places(n_rows: int, n_sample: int) -> IntArray:
 
 
 def rows_at(data: UserData, places: IntArray, first: int) -> UserData:
-    """Take the rows of a block that are at places of the source, of which its first row has number ``first``."""
+    """Take the rows of a block that are at places of the source, where its first row has number ``first``."""
     low, high = np.searchsorted(places, [first, first + len(data)])
     index = places[low:high] - first
     own = np.arange(len(index))
