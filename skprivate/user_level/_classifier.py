@@ -147,7 +147,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent.
+        Projection and clipping radius as used, in the coordinates of the descent. The first is infinite, and the second
+        one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float

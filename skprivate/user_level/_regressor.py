@@ -48,7 +48,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
         \Big)
 
-    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. Ranges, clipping radius and steps are
+    by full-batch descent ("SGD" notwithstanding) on one vector per user and step, or few steps in the metric of second
+    moments. Ranges, clipping radius and steps are
     found privately within the budget, and so are centres and scales of features and target where users are enough. At
     large n·ε the result is least squares.
 
@@ -114,7 +115,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately.
+        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately. The
+        first is infinite, and the second one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
