@@ -104,6 +104,14 @@ def test_moments_of_two_rows_are_at_no_obtuse_angle():
     assert all((a * b).sum() >= 0 for a in matrices for b in matrices)
 
 
+def test_an_exchange_moves_moments_by_the_root_of_2_bounds_at_most_and_nearly_by_that():
+    bound = int(largest_moment(FRAME, RADIUS, MOST_TARGET))
+    X, y = 1e3 * np.concatenate([np.eye(D), -np.eye(D)]), np.tile([1e3, -1e3], D)
+    each = [sums(X[[i]], y[[i]], loss=SquaredLoss())[0] for i in range(len(X))]
+    squares = [((a - b) ** 2).sum() for a in each for b in each]
+    assert 1.7 * bound**2 < max(squares) <= 2 * bound**2
+
+
 def rows(seed, n, d=3, noise=0.5):
     rng = public_generator(seed)
     X = rng.normal(size=(n, d)) * np.arange(1.0, d + 1) + np.arange(d)
