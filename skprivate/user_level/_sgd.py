@@ -17,6 +17,7 @@ from skprivate.privacy import (
     Adjacency,
     PrivacyUnit,
     Whole,
+    public_generator,
     warn_caller,
 )
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
@@ -137,7 +138,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
         if not usual or not covers(objective, terms) or self._as_given() or any(self._prepared_features):
             return None
-        n_sample = sample_size(terms, objective.n_features)
+        n_sample, n_rows = sample_size(terms, objective.n_features), terms.n_users or 1
         own, search = self._standardisation(objective, replace(terms, n_users=n_sample), False)
         if search is None or search.features is None:
             return None
@@ -145,9 +146,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             terms=replace(terms, earlier=own.earlier),
             objective=objective,
             scaling=Scaling(
-                search=replace(search, all_users=float(terms.n_users or 1)),
-                n_rows=terms.n_users or 1,
+                search=replace(search, all_users=float(n_rows)),
+                n_rows=n_rows,
                 n_sample=n_sample,
+                seed=int(public_generator(self.random_state).integers(2**62)) if n_sample < n_rows else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
@@ -202,7 +204,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
-            assumptions=(*self._assumptions(), *mechanism.assumptions),
+            assumptions=self._assumptions(),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)

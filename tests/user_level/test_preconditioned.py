@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import chisquare
 from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -281,10 +282,21 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert (loud.coef_ == same.coef_).all()
 
 
-def test_places_are_one_in_each_stretch():
+def test_places_are_a_simple_random_sample():
     for n, m in ((100, 7), (41, 40), (10**7, 20_000)):
-        found, firsts = places(n, m), np.arange(m) * n // m
-        assert (found >= firsts).all() and (found < np.append(firsts[1:], n)).all()
+        found = places(n, m, 3)
+        assert len(found) == m and (np.diff(found) > 0).all() and found[0] >= 0 and found[-1] < n
+        assert (found == places(n, m, 3)).all()
+    # All 10 pairs of 5 rows are equally likely: chi-square of 2 000 draws, fails with probability 1e-6.
+    pairs = [tuple(places(5, 2, seed)) for seed in range(2000)]
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    assert len(counts) == 10 and chisquare(counts).pvalue > 1e-6
+
+
+def test_every_secure_fit_samples_anew():
+    seeds = {mechanism(UserLevelSGDRegressor(), 10**6).scaling.seed for _ in range(3)}
+    assert len(seeds) == 3
+    assert len({mechanism(UserLevelSGDRegressor(random_state=1), 10**6).scaling.seed for _ in range(3)}) == 1
 
 
 @pytest.mark.parametrize("kind", ["squared", "classes"])
@@ -317,13 +329,13 @@ def test_bounds_are_those_of_all_rows_not_of_the_sample():
     assert search._level(20_000.0) == search._level(1e6) < replace(search, all_users=None)._level(20_000.0)
 
 
-def test_an_exchanged_row_of_a_sample_is_the_only_one():
+def test_a_sample_holds_the_rows_at_its_places():
     X, y, _ = rows(5, 1000)
     own = np.arange(1000)
     data = UserData(X, y, UserGroups(own), own)
-    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50)
+    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
     total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
-    assert (total == np.rint(X[places(1000, 50)].sum(axis=0) * 2**20)).all()
+    assert (total == np.rint(X[places(1000, 50, 9)].sum(axis=0) * 2**20)).all()
 
 
 def test_huber_is_near_scikit_learn():

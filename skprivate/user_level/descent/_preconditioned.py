@@ -63,15 +63,16 @@ AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Search of a map of features and target among ``n_sample`` rows at public places."""
+    """Search of a map of features and target in a secret sample of ``n_sample`` rows."""
 
     search: Standardisation
     n_rows: int
     n_sample: int
+    seed: int
 
     def run(self, rows: Partitions, release: Any) -> Frame:
         """Release the map."""
-        sample = sample_rows(rows, self.n_rows, self.n_sample)
+        sample = sample_rows(rows, self.n_rows, self.n_sample, self.seed)
         return self.search.run(sample, float(min(self.n_sample, self.n_rows)), release)[1]
 
 
@@ -167,12 +168,6 @@ class PreconditionedDescent(Mechanism):
     def _n(self) -> float:
         assert self.terms.n_users is not None
         return float(self.terms.n_users)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Statement for the guarantee: a sample at public places is one of rows in public order."""
-        sampled = self.scaling.n_sample < self.scaling.n_rows
-        return ("the order of the rows is public",) if sampled else ()
 
     @cached_property
     def split(self) -> BudgetSplit:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -400,7 +400,6 @@ class DescentRules(Mechanism):
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
-    assumptions: ClassVar[tuple[str, ...]] = ()
 
     @cached_property
     def split(self) -> BudgetSplit:
