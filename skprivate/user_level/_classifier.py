@@ -42,8 +42,18 @@ from skprivate.user_level._losses import (
 )
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._sgd import BaseUserLevelSGD, CheckedRows, by_user, labels, read_rows
-from skprivate.user_level.descent._rules import ClassCounts, Penalty, given_weights
+from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
+from skprivate.user_level._sgd import BaseUserLevelSGD
+from skprivate.user_level.descent._linear import Descent
+from skprivate.user_level.descent._preconditioned import PreconditionedDescent
+from skprivate.user_level.descent._rules import (
+    Bounds,
+    ClassCounts,
+    Clipping,
+    Penalty,
+    StepRules,
+    given_weights,
+)
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
@@ -140,7 +150,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent.
+        Projection and clipping radius as used, in the coordinates of the descent. The first is infinite, and the second
+        one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
@@ -308,16 +319,18 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self._store_intervals(estimate)
         return self
 
-    def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False) -> Any:
+    def _mechanism(
+        self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False
+    ) -> Descent | PreconditionedDescent:
         n_features = self.n_features_in_
         loss: Any = self.loss
         if isinstance(loss, str):
             smooth = MultinomialLoss() if n_outputs > 1 else LogisticLoss()
             loss = smooth if loss == "log_loss" else SmoothedHingeLoss()
         objective = Objective(loss, n_features, n_outputs, self.fit_intercept)
-        ridge = noise_ridge(loss, n_outputs)
+        ridge, auto = noise_ridge(loss, n_outputs), self.aggregation == "auto"
+        penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
         if own_rows and self.class_weight is None:
-            penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
             quiet = self._preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
@@ -325,22 +338,28 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         return self._descent(
             objective,
             terms,
-            record_ridge=0.0,
-            least_steps=LEAST_STEPS,
-            most_steps=MOST_STEPS,
-            usual_steps=USUAL_STEPS,
-            # The median gradient is that of well classified users, which is too small for others (rare classes).
-            select_clip=False,
-            clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
-            clip_noise=clip_noise(loss, n_outputs) if self.aggregation == "auto" else 0.0,
-            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
-            select_scale=False,
-            radius=LARGEST_MARGIN,
-            row_norm=self.feature_norm or self._typical_norm(n_features + self.fit_intercept),
-            first_step=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
-            step_noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
-            user_ridge=1.0,
-            clip_ridge=ridge,
+            penalty=penalty,
+            steps=StepRules(
+                given=self.max_iter,
+                least=LEAST_STEPS,
+                most=MOST_STEPS,
+                usual=USUAL_STEPS,
+                noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
+                first=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
+            ),
+            clipping=Clipping(
+                # The median gradient is that of well classified users, which is too small for others (rare classes).
+                select=False,
+                radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
+                noise=clip_noise(loss, n_outputs) if auto else 0.0,
+                growth=CLIP_GROWTH if auto else 0.0,
+            ),
+            bounds=Bounds(
+                radius=LARGEST_MARGIN,
+                select_scale=False,
+                shrink=True,
+                row_norm=self.feature_norm or self._typical_norm(n_features + self.fit_intercept),
+            ),
             class_weights=class_weights,
             classes=True,
         )
@@ -353,7 +372,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             # A given radius bounds the intercept, too. Without rates a rare class tells where to start.
             if not self.fit_intercept or self.loss != "log_loss" or self.radius is not None:
                 return terms, None
-            if not ClassCounts(terms, n_classes, signed, balanced=False).rates and n_classes > 2:
+            rates = ClassCounts(terms, n_classes, signed, balanced=False).rates
+            if not rates and (n_classes > 2 or self._as_given()):
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

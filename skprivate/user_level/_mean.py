@@ -14,7 +14,8 @@ from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorM
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._sgd import by_user, features_only, read_rows, warn_too_few_users
+from skprivate.user_level._rows import by_user, features_only, read_rows
+from skprivate.user_level._sgd import warn_too_few_users
 from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
 
 

@@ -19,8 +19,11 @@ from skprivate.privacy import PrivacyLedger
 from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level._sgd import BaseUserLevelSGD, by_user, numeric_target, read_rows
-from skprivate.user_level.descent._rules import Penalty
+from skprivate.user_level._rows import by_user, numeric_target, read_rows
+from skprivate.user_level._sgd import BaseUserLevelSGD
+from skprivate.user_level.descent._linear import Descent
+from skprivate.user_level.descent._preconditioned import PreconditionedDescent
+from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty, StepRules
 
 #: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
@@ -45,7 +48,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
         \Big)
 
-    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. Ranges, clipping radius and steps are
+    by full-batch descent ("SGD" notwithstanding) on one vector per user and step, or few steps in the metric of second
+    moments. Ranges, clipping radius and steps are
     found privately within the budget, and so are centres and scales of features and target where users are enough. At
     large n·ε the result is least squares.
 
@@ -114,7 +118,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately.
+        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately. The
+        first is infinite, and the second one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
@@ -277,32 +282,34 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             self.intercept_ += float((coef[:n_features] - self.coef_) @ self.feature_center_)
         return self
 
-    def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
+    def _mechanism(
+        self, n_features: int, terms: Terms, record_level: bool
+    ) -> Descent | PreconditionedDescent:
         loss: Any = self.loss
         if isinstance(loss, str):
             loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
         objective = Objective(loss, n_features, 1, self.fit_intercept)
+        penalty = Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
         if record_level:
-            quiet = self._preconditioned(objective, terms, Penalty(given=self.alpha, record_ridge=1.0))
+            quiet = self._preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
+        momentum = MOST_MOMENTUM_RECORDS if record_level and not any(self._functions) else MOST_MOMENTUM
         return self._descent(
             objective,
             terms,
-            record_ridge=1.0 if record_level else 0.0,
-            least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
-            most_steps=MOST_STEPS,
-            usual_steps=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
-            step_noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
-            select_clip=True,
-            clip_radius=0.0,
-            follow_tail=self.aggregation != "robust",
-            select_scale=True,
-            radius=UNIT_RADIUS,
+            penalty=penalty,
+            steps=StepRules(
+                given=self.max_iter,
+                least=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
+                most=MOST_STEPS,
+                usual=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
+                noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
+                most_momentum=momentum,
+            ),
+            clipping=Clipping(select=True, follow_tail=self.aggregation != "robust"),
+            bounds=Bounds(radius=UNIT_RADIUS, select_scale=True, shrink=True),
             several=not record_level,
-            most_momentum=MOST_MOMENTUM_RECORDS
-            if record_level and not any(self._functions)
-            else MOST_MOMENTUM,
         )
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, P
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
 from skprivate.user_level._problems import UserData, number_of_users
+from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._selection import (
     DifferenceSelection,
     MeanSelection,
@@ -29,7 +30,6 @@ from skprivate.user_level._selection import (
     named_labels,
     user_losses,
 )
-from skprivate.user_level._sgd import CheckedRows, by_user, read_rows
 
 
 class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):

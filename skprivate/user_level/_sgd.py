@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import number
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._validation import column_label, read_labels, read_numbers, validate_data
+from skprivate._validation import column_label
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, shown
-from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
+from skprivate.partitions import Partitions
 from skprivate.privacy import (
-    N_KINDS,
     Adjacency,
     PrivacyUnit,
     Whole,
-    encode_identifiers,
-    identifier_tags,
-    kinds_in_words,
-    several_kinds,
+    public_generator,
     warn_caller,
 )
 from skprivate.user_level._inference import CoefSummary, Estimate, Inference, normal_interval
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import Objective, UserData, UserGroups, encode_users, number_of_users
+from skprivate.user_level._problems import Objective
 from skprivate.user_level.descent._descent import (
     ADVICE,
     AT_RADIUS,
@@ -49,7 +41,15 @@ from skprivate.user_level.descent._preconditioned import (
     covers,
     sample_size,
 )
-from skprivate.user_level.descent._rules import Function, Penalty
+from skprivate.user_level.descent._rules import (
+    Bounds,
+    ClassCounts,
+    Clipping,
+    FloatArray,
+    Function,
+    Penalty,
+    StepRules,
+)
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
@@ -118,26 +118,37 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _descent(
-        self, objective: Objective, terms: Terms, *, radius: float, several: bool = False, **defaults: Any
+        self,
+        objective: Objective,
+        terms: Terms,
+        *,
+        penalty: Penalty,
+        steps: StepRules,
+        clipping: Clipping,
+        bounds: Bounds,
+        several: bool = False,
+        class_weights: FloatArray | ClassCounts | None = None,
+        classes: bool = False,
     ) -> Descent:
-        """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
-        defaults["select_scale"] &= self.radius is None
+        """Make the mechanism of a descent; a radius that is given and standardisation override ``bounds``."""
+        if self.radius is not None:
+            bounds = replace(bounds, radius=self.radius, select_scale=False, shrink=False)
         terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
-            defaults["select_scale"] = False
+            bounds = replace(bounds, select_scale=False)
         elif not self._as_given():
-            defaults["row_bound"] = public_bound(objective.n_features)
+            bounds = replace(bounds, row_bound=public_bound(objective.n_features))
         return Descent(
             terms=terms,
-            standardisation=standardisation,
             objective=objective,
-            given_alpha=self.alpha,
-            given_steps=self.max_iter,
-            clip_factor=CLIP_FACTORS[self.aggregation],
-            radius=radius if self.radius is None else self.radius,
-            shrink_radius=self.radius is None,
+            penalty=penalty,
+            steps=steps,
+            clipping=replace(clipping, factor=CLIP_FACTORS[self.aggregation]),
+            bounds=bounds,
+            standardisation=standardisation,
+            class_weights=class_weights,
+            classes=classes,
             functions=self._functions if standardisation is not None else (),
-            **defaults,
         )
 
     def _preconditioned(
@@ -147,7 +158,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
         if not usual or not covers(objective, terms) or self._as_given() or any(self._prepared_features):
             return None
-        n_sample = sample_size(terms, objective.n_features)
+        n_sample, n_rows = sample_size(terms, objective.n_features), terms.n_users or 1
         own, search = self._standardisation(objective, replace(terms, n_users=n_sample), False)
         if search is None or search.features is None:
             return None
@@ -155,9 +166,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             terms=replace(terms, earlier=own.earlier),
             objective=objective,
             scaling=Scaling(
-                search=replace(search, all_users=float(terms.n_users or 1)),
-                n_rows=terms.n_users or 1,
+                search=replace(search, all_users=float(n_rows)),
+                n_rows=n_rows,
                 n_sample=n_sample,
+                seed=int(public_generator(self.random_state).integers(2**62)) if n_sample < n_rows else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
@@ -205,7 +217,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _run(
-        self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any, inference: Inference | None
+        self,
+        mechanism: Descent | PreconditionedDescent,
+        rows: Partitions,
+        n_users: int,
+        user_ids: Any,
+        inference: Inference | None,
     ) -> tuple[LinearResult, Estimate | None]:
         """Release the model, set the fitted attributes, and warn by released numbers."""
         estimate = None
@@ -213,7 +230,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
-            assumptions=(*self._assumptions(), *getattr(mechanism, "assumptions", ())),
+            assumptions=self._assumptions(),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
@@ -223,12 +240,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
             warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
-                f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
-                "numbers or set radius.",
+                f"target privately; coefficients are bounded by {mechanism.bounds.radius:g}. Scale the target by "
+                "public numbers or set radius.",
                 TooFewUsersWarning,
             )
         if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
-            reason = AT_RADIUS if result.at_bound and mechanism.select_scale else NOT_CONVERGED
+            reason = AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else NOT_CONVERGED
             warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )
@@ -331,171 +348,3 @@ def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> N
         f"coefficients, which are NaN. About {needed} users are needed, or features that are not nearly collinear.",
         TooFewUsersWarning,
     )
-
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-
-class CheckedRows(NamedTuple):
-    """Rows whose features are numbers; y has shape (n_rows,), or (n_rows, 0) without a target."""
-
-    X: FloatArray
-    y: npt.NDArray[Any]
-    user_ids: Any
-
-
-#: Checks X and y as scikit-learn's `validate_data` does, with its options.
-Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
-
-
-def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
-    """Check features; there is no target."""
-    X = validate_data(estimator, X, dtype=np.float64, **options)
-    return X, np.empty((len(X), 0))
-
-
-def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
-    """Check features and a target of numbers."""
-    X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
-    return X, y.astype(np.float64, copy=False)
-
-
-def labels(
-    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
-) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Check features, and labels against the kind of the public ones."""
-    X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
-    return X, y
-
-
-@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-def read_rows(
-    estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any
-) -> Partitions:
-    """Check rows of X, y and user_ids; ``estimator`` learns the names of the features.
-
-    ``blank``, an estimator of the same class with neither parameters nor a ledger, travels to where the rows are.
-    """
-    if not is_partitioned(X):
-        return InMemory(CheckedRows(*check(estimator, X, **target), user_ids))
-    if target and target["y"] is None:
-        raise ValueError("y must name the column of X that holds the target where X is in blocks, got None.")
-    columns = {**target, "user_ids": user_ids}
-    source = as_partitions(X)
-    nothing = _split_empty(source, columns)
-    validate_data(estimator, nothing, skip_check_array=True)
-    blank.n_features_in_ = estimator.n_features_in_
-    if hasattr(estimator, "feature_names_in_"):
-        blank.feature_names_in_ = estimator.feature_names_in_
-    return split_columns(source, **columns).map(
-        partial(_checked, check=check, blank=blank, names=_names(nothing))
-    )
-
-
-def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
-    """Return the features of a block without rows."""
-    split = split_columns(InMemory(source.empty), **columns)
-    assert isinstance(split, InMemory)
-    return split.block.X
-
-
-def _names(table: Any) -> list[Any] | None:
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
-
-
-@np.errstate(all="ignore")
-def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) -> CheckedRows:
-    # scikit-learn compares names that are text, where both have some.
-    if _names(block.X) != names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
-    ids = block.of.get("user_ids")
-    if block.X.shape[0] == 0:
-        return CheckedRows(
-            np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids
-        )
-    target = {"y": block.of["y"]} if "y" in block.of else {}
-    return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
-
-
-def by_user(
-    rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False
-) -> tuple[Partitions, int]:
-    """Bring each user's rows together, in their order; returns `UserData`, to be closed, and the number of users.
-
-    Identifiers that are missing or of several kinds are refused. ``in_order`` sorts rows in memory by user, too: a
-    copy, which may be overwritten.
-    """
-    together = isinstance(rows, InMemory) or not named
-    users: Partitions = rows
-    try:
-        if together:
-            sort = in_order and isinstance(rows, InMemory)
-            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap, sort=sort)).persisted()
-        else:
-            users = rows.map(_tagged).shuffle(_place)
-            users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
-        counts = users.sum(number_of_users if together else _users_of_each_kind)
-        if np.count_nonzero(counts) > 1:
-            raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
-        if not counts.any():
-            raise ValueError("X has no rows (0 samples): at least one is needed.")
-    except BaseException:
-        users.close()
-        raise
-    return users, int(counts.sum())
-
-
-def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> UserData:
-    codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
-    alone = np.ones(0 if named else len(rows.X), dtype=np.int64)
-    groups = UserGroups(codes, weight_cap) if named else UserGroups.of_sizes(alone, weight_cap)
-    data = UserData(rows.X, rows.y, groups, names)
-    del codes  # where rows are sorted they are needed no longer
-    return data.copied_in_order() if sort else data
-
-
-def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:
-    if len(rows.X) == 0:
-        return rows.X, rows.y, np.empty((0, 4), dtype=np.uint64)
-    codes, names = encode_identifiers(rows.user_ids, len(rows.X))
-    return rows.X, rows.y, identifier_tags(names)[codes]
-
-
-def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
-    """Return a number for each user that spreads them evenly (the finaliser of SplitMix64)."""
-    mixed: npt.NDArray[np.uint64] = block[-1][:, 0].copy()
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        mixed ^= mixed >> np.uint64(shift)
-        mixed *= np.uint64(factor)
-    return mixed
-
-
-def _of_users(block: tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]], weight_cap: int) -> UserData:
-    """Sort rows by user, as contiguous columns."""
-    X, y, tags = block
-    order = np.argsort(tags[:, 0], kind="stable")
-    new, alike = _first_rows(tags[order])
-    if alike:  # two hashes that begin alike: one of 2⁶⁴
-        order = np.lexsort(tags.T[::-1])
-        new, _ = _first_rows(tags[order])
-    columns = np.empty((X.shape[1], len(X)))
-    for column, values in zip(columns, X.T, strict=True):
-        column[:] = values[order]
-    groups = UserGroups(np.cumsum(new) - 1, weight_cap)
-    return UserData(columns.T, np.asfortranarray(y[order]), groups, tags[order][new])
-
-
-def _first_rows(tags: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.bool_], bool]:
-    """Mark sorted rows that begin a user, and tell if two users have the same first word."""
-    new = np.ones(len(tags), dtype=bool)
-    new[1:] = (tags[1:] != tags[:-1]).any(axis=1)
-    return new, bool((new[1:] & (tags[1:, 0] == tags[:-1, 0])).any())
-
-
-def _users_of_each_kind(data: UserData) -> IntArray:
-    kinds = (data.names[:, 3] & np.uint64(255)).astype(np.int64)
-    return np.bincount(kinds, minlength=N_KINDS).astype(np.int64)

@@ -25,7 +25,7 @@ from skprivate.partitions import _spill as spill_module
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.privacy._identifiers import identifier_tags
 from skprivate.user_level._problems import UserGroups
-from skprivate.user_level._sgd import _of_users, by_user, numeric_target, read_rows
+from skprivate.user_level._rows import _of_users, by_user, numeric_target, read_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),

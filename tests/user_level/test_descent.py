@@ -29,7 +29,7 @@ from skprivate.user_level._problems import MeanProblem, Objective, UserData, Use
 from skprivate.user_level.descent import _rules as _descent_rules
 from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._moments import MomentsRegression
+from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty, StepRules
 from skprivate.user_level.means._user_mean import UserMean
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -55,21 +55,15 @@ class Centre:
 
 
 def descent(adjacency=REPLACE, n_users=2000, n_coef=5, epsilon=1.0, delta=1e-6, kind=Descent, **options):
+    select, scale = options.pop("select_clip", True), options.pop("select_scale", True)
     options = {
         "objective": Centre(n_coef),
-        "given_alpha": 0.0,
-        "record_ridge": 0.0,
-        "given_steps": None,
-        "least_steps": 12,
-        "most_steps": 50,
-        "usual_steps": 20,
-        "step_noise": 0.1**0.5,
-        "select_clip": True,
-        "clip_factor": 1.0,
-        "clip_radius": 0.0,
-        "select_scale": True,
-        "radius": 2.0,
-        "shrink_radius": False,
+        "penalty": Penalty(given=0.0),
+        "steps": StepRules(
+            given=options.pop("given_steps", None), least=12, most=50, usual=20, noise=0.1**0.5
+        ),
+        "clipping": Clipping(select=select, radius=options.pop("clip_radius", 0.0)),
+        "bounds": Bounds(radius=options.pop("radius", 2.0), select_scale=scale, shrink=False),
         **options,
     }
     return kind(terms=Terms(epsilon, delta, adjacency, n_users), **options)
@@ -160,7 +154,6 @@ def mechanisms(terms):
     yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
     quiet = {"select_clip": False, "select_scale": False, "clip_radius": 0.5, "given_steps": 8}
     yield descent(objective=linear, **{**options, **quiet}), rows
-    yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
     yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
     yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
 

@@ -18,7 +18,8 @@ from skprivate.user_level import (
     UserLevelSGDRegressor,
 )
 from skprivate.user_level._classifier import _with_codes
-from skprivate.user_level._sgd import CheckedRows, TooFewUsersWarning
+from skprivate.user_level._rows import CheckedRows
+from skprivate.user_level._sgd import TooFewUsersWarning
 
 USERS = np.arange(3)
 

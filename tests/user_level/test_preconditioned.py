@@ -1,15 +1,18 @@
 """Preconditioned steps: what one row contributes, where they are taken, and what comes out."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import chisquare
 from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import Blocks
 from skprivate.privacy import Adjacency, public_generator
+from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import Terms, split_budget
 from skprivate.user_level._problems import UserData, UserGroups
@@ -66,7 +69,6 @@ def test_a_sum_is_that_of_rows_alone_whatever_their_order_layout_and_blocks(seed
     if isinstance(loss, LogisticLoss):
         y = np.sign(y + 0.5).astype(np.int8)
     together = sums(X, y, loss=loss)
-    monkeypatch.setattr(_scaled_rows, "PRODUCT_NUMBERS", 15)
     monkeypatch.setattr(_scaled_rows, "BLOCK_NUMBERS", 3 * D)
     order = public_generator(seed).permutation(len(X))
     for other in (sums(np.asfortranarray(X)[order], y[order], loss=loss), sums(X, y, loss=loss)):
@@ -101,6 +103,14 @@ def test_moments_of_two_rows_are_at_no_obtuse_angle():
     X, y = extreme_rows(0, 20)
     matrices = [sums(X[[i]], y[[i]], loss=SquaredLoss())[0] for i in range(20)]
     assert all((a * b).sum() >= 0 for a in matrices for b in matrices)
+
+
+def test_an_exchange_moves_moments_by_the_root_of_2_bounds_at_most_and_nearly_by_that():
+    bound = int(largest_moment(FRAME, RADIUS, MOST_TARGET))
+    X, y = 1e3 * np.concatenate([np.eye(D), -np.eye(D)]), np.tile([1e3, -1e3], D)
+    each = [sums(X[[i]], y[[i]], loss=SquaredLoss())[0] for i in range(len(X))]
+    squares = [((a - b) ** 2).sum() for a in each for b in each]
+    assert 1.7 * bound**2 < max(squares) <= 2 * bound**2
 
 
 def rows(seed, n, d=3, noise=0.5):
@@ -147,6 +157,29 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(kind, adjac
     report = replay(lambda data: model.fit(*data), data, others)
     assert not report.failures, report.failures
     assert max(report.worst.values()) > 0.6  # half of a sensitivity would be seen
+
+
+class Tape:
+    def __init__(self):
+        self.events = []
+
+    def draw(self, draw, sample):
+        self.events += draw.events
+        return sample()
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_fit_draws_exactly_its_plan(kind, adjacency):
+    X, y, labels = rows(1, 4000)
+    model = MODELS[kind].set_params(epsilon=1.0, adjacency=adjacency, n_users=4000, random_state=0)
+    with run_tape(tape := Tape()):
+        model.fit(X, labels if kind == "classes" else y)
+    made = mechanism(model, 4000)
+    assert isinstance(made, PreconditionedDescent)
+    planned = [event for event, count in made.events for _ in range(count)]
+    assert Counter(map(str, tape.events)) == Counter(map(str, planned))
+    assert model.privacy_guarantee_.epsilon <= 1.0
 
 
 def test_steps_share_the_budget_that_moments_leave():
@@ -249,10 +282,21 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert (loud.coef_ == same.coef_).all()
 
 
-def test_places_are_one_in_each_stretch():
+def test_places_are_a_simple_random_sample():
     for n, m in ((100, 7), (41, 40), (10**7, 20_000)):
-        found, firsts = places(n, m), np.arange(m) * n // m
-        assert (found >= firsts).all() and (found < np.append(firsts[1:], n)).all()
+        found = places(n, m, 3)
+        assert len(found) == m and (np.diff(found) > 0).all() and found[0] >= 0 and found[-1] < n
+        assert (found == places(n, m, 3)).all()
+    # All 10 pairs of 5 rows are equally likely: chi-square of 2 000 draws, fails with probability 1e-6.
+    pairs = [tuple(places(5, 2, seed)) for seed in range(2000)]
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    assert len(counts) == 10 and chisquare(counts).pvalue > 1e-6
+
+
+def test_every_secure_fit_samples_anew():
+    seeds = {mechanism(UserLevelSGDRegressor(), 10**6).scaling.seed for _ in range(3)}
+    assert len(seeds) == 3
+    assert len({mechanism(UserLevelSGDRegressor(random_state=1), 10**6).scaling.seed for _ in range(3)}) == 1
 
 
 @pytest.mark.parametrize("kind", ["squared", "classes"])
@@ -285,13 +329,13 @@ def test_bounds_are_those_of_all_rows_not_of_the_sample():
     assert search._level(20_000.0) == search._level(1e6) < replace(search, all_users=None)._level(20_000.0)
 
 
-def test_an_exchanged_row_of_a_sample_is_the_only_one():
+def test_a_sample_holds_the_rows_at_its_places():
     X, y, _ = rows(5, 1000)
     own = np.arange(1000)
     data = UserData(X, y, UserGroups(own), own)
-    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50)
+    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
     total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
-    assert (total == np.rint(X[places(1000, 50)].sum(axis=0) * 2**20)).all()
+    assert (total == np.rint(X[places(1000, 50, 9)].sum(axis=0) * 2**20)).all()
 
 
 def test_huber_is_near_scikit_learn():

@@ -147,10 +147,10 @@ def test_clipping_where_most_are_predicted_exactly():
 def test_momentum_of_single_rows():
     terms = UserLevelSGDRegressor()._terms(1000)
     model = UserLevelSGDRegressor()
-    assert model._mechanism(4, terms, True).most_momentum == MOST_MOMENTUM_RECORDS < MOST_MOMENTUM
-    assert model._mechanism(4, terms, False).most_momentum == MOST_MOMENTUM
+    assert model._mechanism(4, terms, True).steps.most_momentum == MOST_MOMENTUM_RECORDS < MOST_MOMENTUM
+    assert model._mechanism(4, terms, False).steps.most_momentum == MOST_MOMENTUM
     model._prepared_features = (None, (0, 0.5), (0, 0.3), (0, 0.2))
-    assert model._mechanism(4, terms, True).most_momentum == MOST_MOMENTUM
+    assert model._mechanism(4, terms, True).steps.most_momentum == MOST_MOMENTUM
 
 
 def test_which_columns_are_said_to_be_functions():

@@ -49,7 +49,7 @@ SHRINK_MOST = 0.25
 GROW_LEVEL = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Descent(DescentRules):
     """A linear model by descent on all users."""
 
@@ -61,12 +61,12 @@ class Descent(DescentRules):
         rows = as_partitions(data)
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
-        frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        frame, matrix, row_norm = identity(self.objective.n_features), None, self.bounds.row_norm
         means = np.zeros(self.objective.n_features)
-        if self.standardisation is None and math.isfinite(self.row_bound):
-            frame = frame._replace(row_bound=self.row_bound)
+        if self.standardisation is None and math.isfinite(self.bounds.row_bound):
+            frame = frame._replace(row_bound=self.bounds.row_bound)
             rows = rows.map(partial(clip_data, frame=frame))
-        scale_missed = self.select_scale
+        scale_missed = self.bounds.select_scale
         intercept = 0.0
         class_weights: FloatArray | None = None
         counts: FloatArray | None = None
@@ -112,14 +112,14 @@ class Descent(DescentRules):
                 )
                 rows = rows.map(partial(shifted, centres=means))
                 row_norm = None if row_norm is None else norm_without(row_norm, means)
-        alpha = self.penalty(n_users)
+        alpha = self.strength(n_users)
         objective = self._objective(alpha, n_users, frame, matrix, class_weights)
-        radius = self.radius / (row_norm or 1.0)
+        radius = self.bounds.radius / (row_norm or 1.0)
         scale = self.split.select_scale(rows, target_counts, n_users, release)
         if scale is not None:
             radius, scale_missed = RADIUS_FACTOR * scale, False
         first = radius
-        if self.shrink_radius:
+        if self.bounds.shrink:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
             radius = (
@@ -138,12 +138,12 @@ class Descent(DescentRules):
         course = adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
-        bound = math.inf if self.select_scale and not scale_missed else radius
+        bound = math.inf if self.bounds.select_scale and not scale_missed else radius
         drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
         if matrix is not None:
             coef = coef @ matrix.T
-        if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
+        if any(self.functions) and self.penalty.given is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
             coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
         if counts is not None and self.rates is not None:
@@ -212,12 +212,12 @@ class Descent(DescentRules):
     def _weights(self, alpha: float, n_users: float, frame: Frame) -> FloatArray:
         """Return the penalty of each coefficient of an output over its strength."""
         weights = np.ones(self._n_whitened)
-        if self.given_alpha:
+        if self.penalty.given:
             # A given penalty is on the coefficients of the original features.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         elif alpha and self.standardisation is not None and self.standardisation.prepared:
             prepared = np.flatnonzero(self.standardisation.prepared)
-            weights[prepared] += (1.0 / PRIOR - 1.0) * self.user_ridge / (n_users * alpha)
+            weights[prepared] += (1.0 / PRIOR - 1.0) * self.penalty.user_ridge / (n_users * alpha)
         if self.objective.fit_intercept:
             weights[-1] = INTERCEPT_PART if self.flat(n_users) else 0.0
         return weights

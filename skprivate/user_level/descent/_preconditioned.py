@@ -25,7 +25,7 @@ from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level.descent._descent import LinearResult
-from skprivate.user_level.descent._rules import Penalty
+from skprivate.user_level.descent._rules import Bounds, Penalty
 from skprivate.user_level.descent._scaled_rows import (
     FACTOR_BITS,
     gradient_sum,
@@ -34,8 +34,8 @@ from skprivate.user_level.descent._scaled_rows import (
     slope_sum,
     with_norms,
 )
-from skprivate.user_level.descent._second_moments import WANTED_NOISE, Gram, Moments
-from skprivate.user_level.scaling._frame import Frame
+from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
+from skprivate.user_level.scaling._frame import PREDICTION_RANGE, Frame
 from skprivate.user_level.scaling._sample import sample_rows
 from skprivate.user_level.scaling._standardise import Standardisation
 
@@ -43,19 +43,19 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Noise of second moments up to which steps are preconditioned, without and with a bound of slopes. A clip by the rule
 #: below beyond which there is hardly any noise: then more steps of the plain descent go on to the minimum.
-MOST_NOISE, MOST_NOISE_CLASSES, MOST_WIDE = 0.35, 0.75, 128.0
+QUIET_NOISE, QUIET_NOISE_CLASSES, MOST_WIDE = 0.35, 0.75, 128.0
 #: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the clip's range: in
 #: deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals exaggerate. It ends
-#: farther out where noise is below the first by more than the last.
-SCORE_NOISE, CLIPS, CLIPS_CLASSES, FAR = 0.6, (0.8, 8.0), (0.7, 1.5), 8.0
+#: farther out where noise is much less.
+SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0), (0.7, 1.5)
 #: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
-LEAST_STEPS, MOST_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
+FEW_STEPS, MANY_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
-#: Most that a step moves scores by, in deviations, and that released gradients steepen the Hessian by.
-MOST_MOVE, MOST_STEEP = 1.0, 4.0
-#: Range of the mean slope in deviations of residuals, its share of the budget, and noise up to which it is released.
-SLOPE_RANGE, SLOPE_SHARE, SLOPE_NOISE = 6.0, 0.05, 0.02
+#: Most that a step moves scores by, in deviations.
+MOST_MOVE = 1.0
+#: Share of the budget for the mean slope, and noise up to which it is released.
+SLOPE_SHARE, SLOPE_NOISE = 0.05, 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
 #: of a diagonal and a full matrix.
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
@@ -63,15 +63,16 @@ AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Search of a map of features and target among ``n_sample`` rows at public places."""
+    """Search of a map of features and target in a secret sample of ``n_sample`` rows."""
 
     search: Standardisation
     n_rows: int
     n_sample: int
+    seed: int
 
     def run(self, rows: Partitions, release: Any) -> Frame:
         """Release the map."""
-        sample = sample_rows(rows, self.n_rows, self.n_sample)
+        sample = sample_rows(rows, self.n_rows, self.n_sample, self.seed)
         return self.search.run(sample, float(min(self.n_sample, self.n_rows)), release)[1]
 
 
@@ -146,8 +147,7 @@ class PreconditionedDescent(Mechanism):
     penalty: Penalty
     given_steps: int | None
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
-    select_scale = False
-    radius = math.inf
+    bounds = Bounds(radius=math.inf, select_scale=False, shrink=False)
 
     @property
     def size(self) -> int:
@@ -169,15 +169,9 @@ class PreconditionedDescent(Mechanism):
         assert self.terms.n_users is not None
         return float(self.terms.n_users)
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee states: a sample at public places is one of rows in public order."""
-        sampled = self.scaling.n_sample < self.scaling.n_rows
-        return ("the order of the rows is public",) if sampled else ()
-
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + MOST_STEPS * self.size)
+        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + MANY_STEPS * self.size)
 
     @cached_property
     def moments(self) -> Moments:
@@ -192,7 +186,7 @@ class PreconditionedDescent(Mechanism):
     @property
     def quiet(self) -> bool:
         """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
-        most = MOST_NOISE_CLASSES if self.classes else MOST_NOISE
+        most = QUIET_NOISE_CLASSES if self.classes else QUIET_NOISE
         return self.moments.noise <= most and self._wide <= MOST_WIDE
 
     @property
@@ -201,7 +195,7 @@ class PreconditionedDescent(Mechanism):
         if self.given_steps is not None:
             return self.given_steps
         more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - WANTED_NOISE))
-        return min(MOST_STEPS, LEAST_STEPS + more) + self.classes
+        return min(MANY_STEPS, FEW_STEPS + more) + self.classes
 
     @property
     def _wide(self) -> float:
@@ -224,7 +218,7 @@ class PreconditionedDescent(Mechanism):
         if not self.objective.fit_intercept or isinstance(self.objective.loss, HuberLoss):
             return 0.0
         noise = self.terms.sum_sensitivity * self._slope_multiplier / self._n
-        return SLOPE_SHARE if noise * (1.0 if self.classes else SLOPE_RANGE) <= SLOPE_NOISE else 0.0
+        return SLOPE_SHARE if noise * (1.0 if self.classes else PREDICTION_RANGE) <= SLOPE_NOISE else 0.0
 
     @property
     def _slope_multiplier(self) -> float:
@@ -284,7 +278,7 @@ class PreconditionedDescent(Mechanism):
         """Return the clip of residuals: as wide as noise is a part of the sampling error."""
         low, high = CLIPS_CLASSES if self.classes else CLIPS
         unit = 1.0 if self.classes else deviation
-        return min(max(self._wide * deviation / unit, low), max(high, self._wide / FAR)) * unit
+        return min(max(self._wide * deviation / unit, low), max(high, self._wide / CLIPS[1])) * unit
 
     def _loss(self, frame: Frame) -> Any:
         loss = self.objective.loss
@@ -311,7 +305,7 @@ class PreconditionedDescent(Mechanism):
         self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any
     ) -> float:
         """Release the mean of the clipped derivatives."""
-        most = 1.0 if self.classes else max(SLOPE_RANGE * deviation, path.clip)
+        most = 1.0 if self.classes else max(PREDICTION_RANGE * deviation, path.clip)
         noisy = release.gaussian(
             rows.sum(partial(slope_sum, coef=coef, loss=path.loss, most=most)),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,
@@ -376,11 +370,11 @@ class _Path:
         """
         expected = float(move @ hessian @ move)
         doubt = 2.0 * noise * float(np.linalg.norm(self.metric.back.T @ move))
-        return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_STEEP)
+        return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_GROWTH)
 
 
-#: Least rows that are looked at for centres and scales, ρm² for each feature, and part of the rows from which all are.
-LEAST_SAMPLE, SIGNAL, MOST_SAMPLED = 20_000, 5e4, 0.7
+#: Least rows that are looked at for centres and scales, and ρm² for each feature.
+LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 
 def sample_size(terms: Terms, n_features: int) -> int:
@@ -389,7 +383,7 @@ def sample_size(terms: Terms, n_features: int) -> int:
     if terms.monotone:
         return terms.n_users
     needed = max(LEAST_SAMPLE, math.ceil(math.sqrt(SIGNAL * n_features / terms.rho)))
-    return needed if needed <= MOST_SAMPLED * terms.n_users else terms.n_users
+    return min(needed, terms.n_users)
 
 
 def covers(objective: Objective, terms: Terms) -> bool:

@@ -308,12 +308,16 @@ class Penalty:
     user_ridge: float = 0.0
     clip_ridge: float = 0.0
 
-    def strength(self, n_users: float, level: float, clip: float, size: int) -> float:
-        """Return it for this noise level."""
+    def strength(
+        self, n_users: float, level: float, clip: float, size: int, n_outputs: int = 1, flat: bool = False
+    ) -> float:
+        """Return it for ``size`` coefficients; ``flat`` as in `noise_penalty`."""
         if self.given is not None:
             return self.given
-        noise = noise_penalty(self.clip_ridge, level, clip, size, size, flat=False)
-        return self.record_ridge * size * level**2 + noise + self.user_ridge / n_users
+        noise = self.record_ridge * size * level**2
+        if self.clip_ridge:
+            noise += noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
+        return noise + self.user_ridge / n_users
 
 
 #: First step in units of the projection radius, and its length where that is infinite.
@@ -330,55 +334,81 @@ QUIET_LEVEL = 1e-3
 MOST_WHITENED = 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class StepRules:
+    """Number and length of steps: as many as are ``given``, or between ``least`` and ``most`` for a noise of each.
+
+    ``usual`` is the least number where that of users is private. ``first`` is the length of the first step in units of
+    the projection radius.
+    """
+
+    given: int | None
+    least: int
+    most: int
+    usual: int
+    noise: float
+    first: float = FIRST_STEP
+    most_momentum: float = MOST_MOMENTUM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipping:
+    """Clipping radius: ``factor`` times a selected median, or without ``select`` the public ``radius``.
+
+    That is in norms of a row; it shrinks where the noise level ν exceeds ``noise``/(√d·``radius``) and is at least
+    ``growth``·ν^−½. ``follow_tail`` lets a selected one grow as noise falls and as the tail of the gradient norms
+    demands.
+    """
+
+    select: bool
+    factor: float = 1.0
+    radius: float = 0.0
+    noise: float = 0.0
+    growth: float = 0.0
+    follow_tail: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Public sizes: the projection ``radius``, which a selected scale of the target may replace, and norms of rows.
+
+    ``shrink`` marks a radius that is a default, not a bound. With a typical ``row_norm`` the clipping radius is
+    multiplied by it and the projection radius divided.
+    """
+
+    radius: float
+    select_scale: bool
+    shrink: bool
+    row_norm: float | None = None
+    row_bound: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
 class DescentRules(Mechanism):
     """Plan of a fit: count of users, centres and scales, moments or means, scale of the target, steps.
 
-    ``given_alpha`` and ``given_steps`` are None to choose by public numbers. The default penalty is (``record_ridge`` +
-    ``clip_ridge``·c²)·d·ν² + ``user_ridge``/n with the noise level ν and the clipping radius c in units of
-    ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
-    a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
-    ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
-    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. Class counts are ``earlier`` events.
+    Class counts are ``earlier`` events.
     """
 
     terms: Terms
     objective: Objective
-    given_alpha: float | None
-    record_ridge: float
-    given_steps: int | None
-    least_steps: int
-    most_steps: int
-    usual_steps: int
-    step_noise: float
-    select_clip: bool
-    clip_factor: float
-    clip_radius: float
-    select_scale: bool
-    radius: float
-    shrink_radius: bool
-    clip_noise: float = 0.0
-    clip_growth: float = 0.0
-    follow_tail: bool = False
-    user_ridge: float = 0.0
-    clip_ridge: float = 0.0
-    row_norm: float | None = None
-    first_step: float = FIRST_STEP
+    penalty: Penalty
+    steps: StepRules
+    clipping: Clipping
+    bounds: Bounds
     standardisation: Standardisation | None = None
-    row_bound: float = math.inf
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
-    most_momentum: float = MOST_MOMENTUM
 
     @cached_property
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps) + self._n_whitened**2,
-            scales=int(self.select_scale),
-            clip=self.select_clip,
-            tail=self.select_clip and self.follow_tail and self._tail_matters,
+            n_numbers=self.objective.n_coef * (self.steps.given or self.steps.most) + self._n_whitened**2,
+            scales=int(self.bounds.select_scale),
+            clip=self.clipping.select,
+            tail=self.clipping.select and self.clipping.follow_tail and self._tail_matters,
         )
 
     @property
@@ -388,7 +418,7 @@ class DescentRules(Mechanism):
             return True
         level = self.terms.level(self.terms.n_users, self.size)
         growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
-        return MOST_HEAVY * growth > self.clip_factor
+        return MOST_HEAVY * growth > self.clipping.factor
 
     @property
     def size(self) -> int:
@@ -403,46 +433,45 @@ class DescentRules(Mechanism):
     @property
     def _intercept_alone(self) -> bool:
         """True if whitening does not mix the intercept of two classes with slopes, and the loss is known."""
-        known = self.clip_ridge > 0.0
+        known = self.penalty.clip_ridge > 0.0
         return known and self.two_classes and self.objective.fit_intercept and not self.whitening_share
 
     @property
     def n_steps(self) -> int:
         """Number of steps. Events have to be known before a private number of users is released."""
-        if self.given_steps is not None:
-            return self.given_steps
-        least = self.usual_steps if self.terms.n_users is None else self.least_steps
+        if self.steps.given is not None:
+            return self.steps.given
+        least = self.steps.usual if self.terms.n_users is None else self.steps.least
         level = self.split.level(self.terms.n_users or FEW_USERS, self.objective.n_coef)
-        return int(min(self.most_steps, max(least, round((self.step_noise / level) ** 2))))
+        return int(min(self.steps.most, max(least, round((self.steps.noise / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
         """Return the clipping radius in units of ``row_norm``."""
         level = self.split.level(n_users, self.size)
-        start = self.clip_radius
-        if self.clip_noise:
-            free = self.clip_noise / (math.sqrt(self.size) * level)
+        start = self.clipping.radius
+        if self.clipping.noise:
+            free = self.clipping.noise / (math.sqrt(self.size) * level)
             start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
-        return max(start, self.clip_growth / math.sqrt(level))
+        return max(start, self.clipping.growth / math.sqrt(level))
 
     def flat(self, n_users: float) -> bool:
         """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
-        return self.given_alpha is None and self.clip_ridge > 0.0 and self.clip(n_users) < self.clip_radius
+        return (
+            self.penalty.given is None
+            and self.penalty.clip_ridge > 0.0
+            and self.clip(n_users) < self.clipping.radius
+        )
 
-    def penalty(self, n_users: float) -> float:
+    def strength(self, n_users: float) -> float:
         """Return the strength of the penalty for a public or released number of users."""
-        if self.given_alpha is not None:
-            return self.given_alpha
         level, clip = self.split.level(n_users, self.size), self.clip(n_users)
-        noise = self.record_ridge * self.size * level**2
-        if self.clip_ridge:
-            width = self.size / self.objective.n_outputs
-            noise += noise_penalty(self.clip_ridge, level, clip, width, self.size, self.flat(n_users))
-        return noise + self.user_ridge / n_users
+        outputs = self.objective.n_outputs
+        return self.penalty.strength(n_users, level, clip, self.size, outputs, self.flat(n_users))
 
     def quiet(self, n_users: float) -> bool:
         """Return True if noise is so small that steps are quasi-Newton once the clipping radius is fixed."""
         # A given radius may be met, and curvatures beyond it are irrelevant.
-        clips = self.shrink_radius if self.select_clip else self.clip_radius > 0.0
+        clips = self.bounds.shrink if self.clipping.select else self.clipping.radius > 0.0
         known = clips and not hasattr(self.objective.loss, "gradient")
         return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
 
@@ -513,7 +542,7 @@ class DescentRules(Mechanism):
             moments = [(GaussianEvent(self.whitening_multiplier, self._n_whitened**2), 1)]
         elif self.means_share:
             moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
-        sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
+        sums = self.plan(float(self.terms.n_users or 1), self.bounds.radius, self.bounds.radius, 1.0).sums
         if self.chances_share:
             sums = [*sums, (GaussianEvent(self.chances_multiplier, self.objective.n_outputs), 1)]
         return [*self.split.other, *moments, *sums]
@@ -531,11 +560,11 @@ class DescentRules(Mechanism):
             self.n_steps,
             self.objective.n_coef,
             radius,
-            self.first_step * distance if math.isfinite(distance) else FIRST_STEP_UNBOUNDED,
-            self.clip_factor,
-            0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
-            most_momentum=self.most_momentum,
-            growth=growth if self.follow_tail else 0.0,
+            self.steps.first * distance if math.isfinite(distance) else FIRST_STEP_UNBOUNDED,
+            self.clipping.factor,
+            0.0 if self.clipping.radius == 0.0 else self.clip(n_users) * row_norm,
+            most_momentum=self.steps.most_momentum,
+            growth=growth if self.clipping.follow_tail else 0.0,
             quiet=self.quiet(n_users),
             hold_step=self.two_classes,
             intercept=self._intercept_alone,

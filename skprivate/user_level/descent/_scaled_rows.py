@@ -21,9 +21,9 @@ from skprivate.user_level.scaling._frame import Frame
 FloatArray = npt.NDArray[np.float64]
 
 #: Bits of the entries of a row, of the factor of a clipped one of typical norm, and of the largest factor.
-ROW_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
-#: Most rows of a block in a product, and numbers of a block that fit into the cache, there and where rows are scaled.
-BLOCK_ROWS, PRODUCT_NUMBERS, BLOCK_NUMBERS = 2**13, 2**17, 2**15
+SCALED_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
+#: Most rows of a block in a product, and numbers of a block that fit into the cache.
+PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**16
 #: Largest norm of a row, in roots of its length: without noise there is no other bound.
 MOST_NORM = 64.0
 #: Norms and quotients err by less than this.
@@ -55,13 +55,13 @@ class ScaledRows:
     def slices(self) -> Iterator[slice]:
         """Yield slices of rows whose integers fit into the cache."""
         yield slice(0)  # of nobody, too
-        count = min(BLOCK_ROWS, max(1, PRODUCT_NUMBERS // self.whole.shape[1]))
+        count = min(PRODUCT_ROWS, max(1, BLOCK_NUMBERS // self.whole.shape[1]))
         for first in range(0, len(self), count):
             yield slice(first, min(first + count, len(self)))
 
     def scores(self, coef: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Yield slices of rows, their integers, and their exact scores."""
-        bits = EXACT_BITS - 1 - ROW_BITS - len(coef).bit_length()
+        bits = EXACT_BITS - 1 - SCALED_BITS - len(coef).bit_length()
         step = math.ldexp(1.0, math.frexp(float(np.abs(coef).max(initial=0.0)))[1] - bits)
         whole = np.rint(coef / step)
         for rows, block in self.blocks():
@@ -70,7 +70,7 @@ class ScaledRows:
 
 def row_unit(frame: Frame) -> float:
     """Return the unit of integer rows: a power of two from released numbers."""
-    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - ROW_BITS)
+    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - SCALED_BITS)
 
 
 def _bound(frame: Frame) -> float:

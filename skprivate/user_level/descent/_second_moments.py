@@ -24,15 +24,15 @@ from skprivate.user_level.scaling._frame import Frame
 FloatArray = npt.NDArray[np.float64]
 
 #: Spectral noise of the moments that is wanted, in average eigenvalues, and their share of the Gaussian budget for it.
-WANTED_NOISE, LEAST_SHARE, USUAL_SHARE, MOST_SHARE = 0.05, 0.04, 0.3, 0.4
+WANTED_NOISE, LEAST_MOMENTS, USUAL_MOMENTS, MOST_MOMENTS = 0.05, 0.04, 0.3, 0.4
 #: Largest target in its scales, and growth of squared norms that comes before a smaller share.
 MOST_TARGET, MOST_GROWTH = 3.0, 4.0
 #: Least eigenvalue over their average, and least variance of residuals over that of the target.
-LEAST_PART, LEAST_LEFT = 1e-9, 0.01
-#: Rates of classes, and the deviation of their scores, that are possible; curvature of a score that is assumed.
-LEAST_RATE, MOST_DEVIATION, LEAST_CURVATURE = 0.005, 6.0, 1e-3
+LEAST_EIGENVALUE, LEAST_LEFT = 1e-9, 0.01
+#: Least rate of a class, about the least curvature of a score, too, and the largest deviation of scores.
+LEAST_RATE, MOST_DEVIATION = 0.005, 6.0
 #: Rounds towards the model of two classes.
-ROUNDS = 60
+LOGISTIC_ROUNDS = 60
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
@@ -67,7 +67,7 @@ class Moments:
 
     @property
     def _room(self) -> float:
-        return WANTED_NOISE / self._noise(USUAL_SHARE)
+        return WANTED_NOISE / self._noise(USUAL_MOMENTS)
 
     @property
     def _growth(self) -> float:
@@ -77,7 +77,7 @@ class Moments:
     @cached_property
     def share(self) -> float:
         """Share of the Gaussian budget."""
-        return min(MOST_SHARE, max(LEAST_SHARE, USUAL_SHARE * (self._growth / self._room) ** 2))
+        return min(MOST_MOMENTS, max(LEAST_MOMENTS, USUAL_MOMENTS * (self._growth / self._room) ** 2))
 
     @property
     def noise(self) -> float:
@@ -131,7 +131,7 @@ class Gram:
     def __init__(self, moments: FloatArray, cross: FloatArray, target: float, noise: float) -> None:
         self.moments, self.cross, self.target = moments, cross, target
         values, vectors = np.linalg.eigh(moments)
-        least = max(noise, LEAST_PART * float(np.trace(moments)) / len(moments), LEAST_PART)
+        least = max(noise, LEAST_EIGENVALUE * float(np.trace(moments)) / len(moments), LEAST_EIGENVALUE)
         self.values, self.vectors = np.maximum(values, 0.0) + least, vectors
         self.metric: FloatArray = (vectors * self.values) @ vectors.T
 
@@ -139,7 +139,7 @@ class Gram:
         """Solve for coefficients; returns the deviation of residuals, too."""
         coef = np.linalg.solve(self.metric, self.cross)
         left = self.target - 2.0 * coef @ self.cross + coef @ self.moments @ coef
-        least = max(LEAST_LEFT * self.target, LEAST_PART)
+        least = max(LEAST_LEFT * self.target, LEAST_EIGENVALUE)
         return np.asarray(coef), math.sqrt(min(max(float(left), least), max(self.target, least)))
 
     @property
@@ -157,19 +157,19 @@ class Gram:
         explained = math.sqrt(max(float(slopes @ joint), 0.0))
         # The deviation of scores times their mean curvature is that of the explained part of the class.
         deviation, middle, curvature = 0.0, math.log(rate / (1.0 - rate)), 1.0
-        for _ in range(ROUNDS):
+        for _ in range(LOGISTIC_ROUNDS):
             chances = expit(middle + deviation * _POINTS)
-            curvature = max(float((chances - chances**2) @ _WEIGHTS), LEAST_CURVATURE)
+            curvature = max(float((chances - chances**2) @ _WEIGHTS), LEAST_RATE)
             middle += (rate - float(chances @ _WEIGHTS)) / curvature
             deviation += 0.5 * (min(explained / curvature, MOST_DEVIATION) - deviation)
         coef = slopes / curvature
-        coef *= min(1.0, MOST_DEVIATION * curvature / max(explained, LEAST_PART))
+        coef *= min(1.0, MOST_DEVIATION * curvature / max(explained, LEAST_EIGENVALUE))
         return np.append(coef, middle - coef @ mean), math.sqrt(curvature)
 
     def logistic_hessian(self, coef: FloatArray) -> tuple[FloatArray, float]:
         """Compute the Hessian of the logistic loss for normal features; returns the mean curvature, too."""
         mean, covariance, slopes = self.moments[:-1, -1], self._covariance, coef[:-1]
-        deviation = math.sqrt(max(float(slopes @ covariance @ slopes), LEAST_PART))
+        deviation = math.sqrt(max(float(slopes @ covariance @ slopes), LEAST_EIGENVALUE))
         chances = expit(coef[-1] + slopes @ mean + deviation * _POINTS)
         parts = (chances - chances**2) * _WEIGHTS
         zero, one, two = (float(parts @ _POINTS**k) for k in range(3))
@@ -177,5 +177,5 @@ class Gram:
         result = zero * (np.outer(constant, constant) - np.outer(along, along))
         result[:-1, :-1] += zero * covariance
         mixed = one * np.outer(constant, along)
-        result += mixed + mixed.T + two * np.outer(along, along) + LEAST_CURVATURE * self.metric
+        result += mixed + mixed.T + two * np.outer(along, along) + LEAST_RATE**2 * self.metric
         return np.asarray(result), zero

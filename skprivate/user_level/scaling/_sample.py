@@ -1,4 +1,4 @@
-"""Rows at public places: enough to find centres and scales, whatever the number of rows."""
+"""A secret sample of rows: enough to find centres and scales, whatever the number of rows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import InMemory, Partitions
+from skprivate.privacy import public_generator
 from skprivate.user_level._problems import UserData, UserGroups
 
 IntArray = npt.NDArray[np.int64]
 
 
 class Sample(Partitions):
-    """``n_sample`` of the rows, one of each of as many stretches of the source, however it is cut into blocks.
+    """A simple random sample of ``n_sample`` rows of the source, however it is cut into blocks.
 
-    Exchanging a row in its place exchanges one of the sample at most. Each row is its own user.
+    The seed is drawn without the data and published nowhere. Two tables that differ in one row, in any order, have
+    samples that differ in one row at most, if each place of the one is matched with the place of its row in the other.
+    Each row is its own user.
     """
 
-    def __init__(self, rows: Partitions, n_rows: int, n_sample: int) -> None:
-        self.rows, self._places = rows, places(n_rows, n_sample)
+    def __init__(self, rows: Partitions, n_rows: int, n_sample: int, seed: int) -> None:
+        self.rows, self._places = rows, places(n_rows, n_sample, seed)
         sizes = rows.gather(_size, np.concatenate)
         self._firsts = (np.cumsum(sizes) - sizes).tolist()
 
@@ -56,26 +59,23 @@ class _Part:
         return self.part(block)
 
 
-def sample_rows(rows: Partitions, n_rows: int, n_sample: int) -> Partitions:
-    """Take rows at public places, or all."""
+def sample_rows(rows: Partitions, n_rows: int, n_sample: int, seed: int) -> Partitions:
+    """Take a simple random sample of the rows, or all."""
     if n_sample >= n_rows:
         return rows
     if isinstance(rows, InMemory):
-        return InMemory(rows_at(rows.block, places(n_rows, n_sample), 0))
-    return Sample(rows, n_rows, n_sample)
+        return InMemory(rows_at(rows.block, places(n_rows, n_sample, seed), 0))
+    return Sample(rows, n_rows, n_sample, seed)
 
 
-def places(n_rows: int, n_sample: int) -> IntArray:
-    """Choose a place in each stretch by a fixed mixing function, so that no period of the rows is met."""
-    first = np.arange(n_sample, dtype=np.int64) * n_rows // n_sample
-    mixed = np.arange(1, n_sample + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(31)
-    return first + (mixed % np.uint64(n_rows // n_sample)).astype(np.int64)
+def places(n_rows: int, n_sample: int, seed: int) -> IntArray:
+    """Draw places of rows without replacement, in order; all sets of them are equally likely."""
+    drawn = public_generator(seed).choice(n_rows, n_sample, replace=False, shuffle=False)
+    return np.sort(drawn.astype(np.int64))
 
 
 def rows_at(data: UserData, places: IntArray, first: int) -> UserData:
-    """Take the rows of a block that are at places of the source, of which its first row has number ``first``."""
+    """Take the rows of a block that are at places of the source, where its first row has number ``first``."""
     low, high = np.searchsorted(places, [first, first + len(data)])
     index = places[low:high] - first
     own = np.arange(len(index))
