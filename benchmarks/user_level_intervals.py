@@ -22,17 +22,17 @@ EFFECTS = [0.5, -0.3, 0.2, 0.0, 0.1]
 LAWS = ("normal", "heteroscedastic", "t3", "skewed errors", "skewed errors and features")
 #: Law, features, users, rows of each, ε.
 CELLS = [
-    *((law, 5, 10_000, 1, 1.0) for law in LAWS),
-    ("classes", 5, 10_000, 1, 1.0),
-    *((law, 5, 10_000, 4, 1.0) for law in LAWS),
-    *((law, 2, 10_000, 1, 1.0) for law in LAWS),
-    *((law, 5, 50_000, 1, 1.0) for law in LAWS),
+    *((law, 5, 10_000, 1, 1.0) for law in (*LAWS, "classes")),
+    *((law, 5, 10_000, 4, 1.0) for law in LAWS[:2]),
+    *((law, 2, 10_000, 1, 1.0) for law in (LAWS[0], LAWS[4])),
+    (LAWS[4], 5, 10_000, 4, 1.0),
+    *((law, 5, 50_000, 1, 1.0) for law in (LAWS[0], LAWS[4])),
+    *((law, 5, 5_000, 1, 1.0) for law in (LAWS[0], LAWS[4])),
     ("classes, skewed features", 5, 10_000, 1, 1.0),
-    ("classes", 2, 10_000, 1, 1.0),
     ("classes", 5, 10_000, 4, 1.0),
-    *((law, 5, 5_000, 1, 1.0) for law in LAWS),
-    *((law, 20, 50_000, 1, 1.0) for law in ("normal", "skewed errors and features")),
-    *((law, 5, 3_500, 1, 3.0) for law in LAWS),
+    (LAWS[1], 5, 50_000, 1, 1.0),
+    *((law, 2, 10_000, 1, 1.0) for law in (LAWS[1], LAWS[2], LAWS[3], "classes")),
+    (LAWS[0], 20, 50_000, 1, 1.0),
 ]
 
 

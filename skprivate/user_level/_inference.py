@@ -201,7 +201,9 @@ class Inference:
         )
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
         to_caller = _jacobian(frame, self.fit_intercept) @ matrix
-        start = np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept))
+        start = np.asarray(
+            np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64
+        )
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
         at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
         if self.scale_epsilon is not None:
@@ -239,7 +241,7 @@ class Inference:
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
         multiplier, step = self._multiplier(SCORE_SHARE), 2.0 ** (-2 * MOMENT_BITS)
-        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release))]
+        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
         for sums, share, unit in zip(
@@ -252,21 +254,15 @@ class Inference:
             square = unit * np.asarray(drawn, dtype=np.float64).reshape(d, d)
             noisy.append(0.5 * (square + square.T))
             deviations.append(unit * self.terms.acute_sensitivity * multiplier)
-        return Step(*noisy, *deviations)
+        return Step((noisy[0], noisy[1], noisy[2]), (deviations[0], deviations[1], deviations[2]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """Released sums of scores, derivatives and squares, and the deviations of their noise (of matrices: on the
-    diagonal).
-    """
+    """Released sums of scores, derivatives and squares, and deviations of their noise (on the diagonal)."""
 
-    score: FloatArray
-    derivative: FloatArray
-    squares: FloatArray
-    score_noise: float
-    derivative_noise: float
-    squares_noise: float
+    sums: tuple[FloatArray, FloatArray, FloatArray]
+    deviations: tuple[float, float, float]
 
     def solve(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return the Newton step −H⁻¹g, its covariance H⁻¹(J + noise)H⁻¹ and the part of noise, or None without H⁻¹.
@@ -274,17 +270,18 @@ class Step:
         Noise of H acts on the step t: for symmetric noise N of variance ν² (half of it off the diagonal) the mean of
         Nt(Nt)ᵀ is ν²/2·(‖t‖²·1 + ttᵀ).
         """
-        unit = np.eye(len(self.score))
-        curvature, left = shrunk(self.derivative, self.derivative_noise)
+        (score, derivative, squares), (of_score, of_derivative, of_squares) = self.sums, self.deviations
+        unit = np.eye(len(score))
+        curvature, left = shrunk(derivative, of_derivative)
         values, vectors = np.linalg.eigh(curvature)
         if not values[0] * MOST_RELEASED > left * math.sqrt(2.0 * len(unit)):
             return None
         inverse = (vectors / values) @ vectors.T
-        step = -inverse @ self.score
-        squares, floor = shrunk(self.squares, self.squares_noise)
+        step = -inverse @ score
+        squares, floor = shrunk(squares, of_squares)
         values, vectors = np.linalg.eigh(squares)
         sampling = (vectors * np.maximum(values, floor)) @ vectors.T
-        noise = self.score_noise**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
+        noise = of_score**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
         return step, inverse @ (sampling + noise) @ inverse, inverse @ noise @ inverse
 
 

@@ -47,6 +47,9 @@ from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
@@ -67,6 +70,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
+    coef_: FloatArray
     #: Almost all of the budget is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
     #: What is public about each column behind other steps: nothing, its "unit", which is 1, or that it is a function of
@@ -301,10 +305,6 @@ def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> N
         f"coefficients, which are NaN. About {needed} users are needed, or features that are not nearly collinear.",
         TooFewUsersWarning,
     )
-
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class CheckedRows(NamedTuple):

@@ -152,15 +152,15 @@ def test_a_step_without_noise_is_newtons_with_the_sandwich():
     H = np.cov(rng.normal(size=(4, 30)))
     J = np.cov(rng.normal(size=(4, 30)))
     g = rng.normal(size=4)
-    move, covariance, noise = Step(g, H, J, 0.0, 0.0, 0.0).solve()
+    move, covariance, noise = Step((g, H, J), (0.0, 0.0, 0.0)).solve()
     np.testing.assert_allclose(move, -np.linalg.solve(H, g))
     np.testing.assert_allclose(covariance, np.linalg.inv(H) @ J @ np.linalg.inv(H))
     assert not noise.any()
     # Noise of the score alone, and a derivative that is lost in its own.
-    _, louder, noise = Step(g, H, J, 0.5, 0.0, 0.0).solve()
+    _, louder, noise = Step((g, H, J), (0.5, 0.0, 0.0)).solve()
     np.testing.assert_allclose(louder - covariance, noise)
     np.testing.assert_allclose(noise, 0.25 * np.linalg.inv(H) @ np.linalg.inv(H))
-    assert Step(g, H, J, 0.5, 100.0, 0.0).solve() is None
+    assert Step((g, H, J), (0.5, 100.0, 0.0)).solve() is None
 
 
 def test_matrices_shrink_towards_the_identity_as_far_as_noise_explains():
