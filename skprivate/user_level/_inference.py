@@ -321,7 +321,7 @@ def normal_interval(coef: FloatArray, errors: FloatArray, level: float) -> Float
 
 
 class CoefSummary(NamedTuple):
-    """Coefficients of a linear model with their intervals: what `print` shows as a table.
+    """Coefficients of a linear model with their confidence intervals; `print` shows a table.
 
     Attributes
     ----------
@@ -339,6 +339,21 @@ class CoefSummary(NamedTuple):
         Number of users as used.
     guarantee : PrivacyGuarantee
         Guarantee of the fit.
+
+    See Also
+    --------
+    skprivate.UserLevelSGDRegressor : Makes it with ``summary()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelSGDRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X @ [1.0, 0.0] + rng.normal(size=5000)
+    >>> summary = UserLevelSGDRegressor(epsilon=1.0, inference=True).fit(X, y).summary(0.9)
+    >>> summary.interval.shape
+    (2, 2)
     """
 
     names: tuple[str, ...]

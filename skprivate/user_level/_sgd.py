@@ -250,6 +250,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         -------
         interval : ndarray of shape (n_features, 2), or (1, n_features, 2) for classes
             Lower and upper ends. NaN where users were too few, which a warning of the fit said.
+
+        Raises
+        ------
+        ValueError
+            If the fit was without ``inference=True``, or for another level.
         """
         check_is_fitted(self)
         number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
