@@ -47,6 +47,8 @@ MOMENTS_SHARE, SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, SQUARES_SHARE = 0.03,
 NEAR, FAR = 0.8, 2.0
 #: Largest noise of derivatives: of their size by public numbers, and of their least eigenvalue by released ones.
 MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
+#: Largest change of slopes by the step, over their clip: beyond it one step does not arrive.
+MOST_MOVED = 0.25
 #: Least clip in median norms of scores, and the noise over the sampling error at which it would be twice as costly. The
 #: clip grows as the root of what that admits, so that noise and bias vanish together.
 LEAST_CLIP, NOISE_PART = 1.8, 0.5
@@ -219,6 +221,9 @@ class Inference:
                 at = at._replace(loss=HuberLoss(at.clip / at.near))
         found = self._released(rows.sum(partial(score_sums, at=at)), at, release).solve()
         if found is None or self.shortage(result.n_users) > 1.0:
+            return None
+        moved = float(np.linalg.norm(found[0])) * (0.25 if self.logistic else 1.0)
+        if not moved * at.near <= MOST_MOVED * at.clip:
             return None
         move, covariance, noise = (
             to_caller @ found[0],

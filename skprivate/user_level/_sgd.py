@@ -307,7 +307,8 @@ def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> N
     needed = math.ceil(n_users * max(2.0, inference.shortage(n_users)))
     warn_caller(
         f"n = {n_users:.0f} users at epsilon = {epsilon:g} are too few for confidence intervals of {inference.size} "
-        f"coefficients, which are NaN. About {needed} users are needed, or features that are not nearly collinear.",
+        f"coefficients, which are NaN. About {needed} users are needed, features that are not nearly collinear, and "
+        "errors that are not tiny against the target.",
         TooFewUsersWarning,
     )
 

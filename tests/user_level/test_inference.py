@@ -237,6 +237,14 @@ def test_a_fit_within_its_budget(kind, adjacency):
         model.confidence_interval(95)
 
 
+def test_a_step_that_does_not_arrive_has_no_interval():
+    """Of a target without errors the descent is many clips away, which the step itself shows."""
+    X, _ = linear()
+    with pytest.warns(TooFewUsersWarning, match="errors that are not tiny"):
+        model = UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(X, X @ [0.5, 0.3])
+    assert np.isnan(model.coef_error_).all()
+
+
 def test_blocks_give_the_same_bits():
     X, y = linear()
     whole = UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(X, y)
