@@ -31,9 +31,9 @@ print(
 # The mean, its radius and the guarantee may be published. The radius holds with 95 %, for any distribution within the
 # range, so it is wide. Most of it is not noise: it remains where ε is large.
 #
-# Without ``tau`` the fit finds a range for clipping. At small ε it clips long stays to save noise. The radius is about
-# the *clipped* mean then, and the exact one, which only public rows may show, is outside. ``random_state=0`` makes a
-# simulation, which must not be published.
+# Without ``tau`` the fit finds a range for clipping, and the radius follows from the patients' spread. Where patients
+# are too few to tell how far long stays go on, it is NaN: the point has no bar. ``random_state=0`` makes a simulation,
+# which must not be published.
 warnings.simplefilter("ignore", SimulatedNoiseWarning)
 exact = stays["days"].groupby(patients).mean().mean()
 EPSILONS = [0.03, 0.1, 0.3, 1.0, 3.0]

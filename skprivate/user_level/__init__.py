@@ -1,6 +1,7 @@
 """Learning with user-level privacy (Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh 2021)."""
 
 from skprivate.user_level._classifier import UserLevelSGDClassifier
+from skprivate.user_level._inference import CoefSummary
 from skprivate.user_level._losses import CustomLoss, HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._mean import UserLevelMean
 from skprivate.user_level._parameter_cover import parameter_cover
@@ -22,6 +23,7 @@ from skprivate.user_level.descent._descent import UnscaledFeaturesWarning, proje
 from skprivate.user_level.means._winsorized import winsorized_mean_1d, winsorized_means
 
 __all__ = [
+    "CoefSummary",
     "CustomLoss",
     "TooFewUsersWarning",
     "UnscaledFeaturesWarning",

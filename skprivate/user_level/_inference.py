@@ -47,6 +47,8 @@ MOMENTS_SHARE, SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, SQUARES_SHARE = 0.03,
 NEAR, FAR = 0.8, 2.0
 #: Largest noise of derivatives: of their size by public numbers, and of their least eigenvalue by released ones.
 MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
+#: Largest change of slopes by the step, over their clip: beyond it one step does not arrive.
+MOST_MOVED = 0.25
 #: Least clip in median norms of scores, and the noise over the sampling error at which it would be twice as costly. The
 #: clip grows as the root of what that admits, so that noise and bias vanish together.
 LEAST_CLIP, NOISE_PART = 1.8, 0.5
@@ -201,7 +203,9 @@ class Inference:
         )
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
         to_caller = _jacobian(frame, self.fit_intercept) @ matrix
-        start = np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept))
+        start = np.asarray(
+            np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64
+        )
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
         at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
         if self.scale_epsilon is not None:
@@ -217,6 +221,9 @@ class Inference:
                 at = at._replace(loss=HuberLoss(at.clip / at.near))
         found = self._released(rows.sum(partial(score_sums, at=at)), at, release).solve()
         if found is None or self.shortage(result.n_users) > 1.0:
+            return None
+        moved = float(np.linalg.norm(found[0])) * (0.25 if self.logistic else 1.0)
+        if not moved * at.near <= MOST_MOVED * at.clip:
             return None
         move, covariance, noise = (
             to_caller @ found[0],
@@ -239,7 +246,7 @@ class Inference:
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
         multiplier, step = self._multiplier(SCORE_SHARE), 2.0 ** (-2 * MOMENT_BITS)
-        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release))]
+        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
         for sums, share, unit in zip(
@@ -252,21 +259,15 @@ class Inference:
             square = unit * np.asarray(drawn, dtype=np.float64).reshape(d, d)
             noisy.append(0.5 * (square + square.T))
             deviations.append(unit * self.terms.acute_sensitivity * multiplier)
-        return Step(*noisy, *deviations)
+        return Step((noisy[0], noisy[1], noisy[2]), (deviations[0], deviations[1], deviations[2]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """Released sums of scores, derivatives and squares, and the deviations of their noise (of matrices: on the
-    diagonal).
-    """
+    """Released sums of scores, derivatives and squares, and deviations of their noise (on the diagonal)."""
 
-    score: FloatArray
-    derivative: FloatArray
-    squares: FloatArray
-    score_noise: float
-    derivative_noise: float
-    squares_noise: float
+    sums: tuple[FloatArray, FloatArray, FloatArray]
+    deviations: tuple[float, float, float]
 
     def solve(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
         """Return the Newton step −H⁻¹g, its covariance H⁻¹(J + noise)H⁻¹ and the part of noise, or None without H⁻¹.
@@ -274,17 +275,18 @@ class Step:
         Noise of H acts on the step t: for symmetric noise N of variance ν² (half of it off the diagonal) the mean of
         Nt(Nt)ᵀ is ν²/2·(‖t‖²·1 + ttᵀ).
         """
-        unit = np.eye(len(self.score))
-        curvature, left = shrunk(self.derivative, self.derivative_noise)
+        (score, derivative, squares), (of_score, of_derivative, of_squares) = self.sums, self.deviations
+        unit = np.eye(len(score))
+        curvature, left = shrunk(derivative, of_derivative)
         values, vectors = np.linalg.eigh(curvature)
         if not values[0] * MOST_RELEASED > left * math.sqrt(2.0 * len(unit)):
             return None
         inverse = (vectors / values) @ vectors.T
-        step = -inverse @ self.score
-        squares, floor = shrunk(self.squares, self.squares_noise)
+        step = -inverse @ score
+        squares, floor = shrunk(squares, of_squares)
         values, vectors = np.linalg.eigh(squares)
         sampling = (vectors * np.maximum(values, floor)) @ vectors.T
-        noise = self.score_noise**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
+        noise = of_score**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
         return step, inverse @ (sampling + noise) @ inverse, inverse @ noise @ inverse
 
 
@@ -324,7 +326,7 @@ def normal_interval(coef: FloatArray, errors: FloatArray, level: float) -> Float
 
 
 class CoefSummary(NamedTuple):
-    """Coefficients of a linear model with their intervals: what `print` shows as a table.
+    """Coefficients of a linear model with their confidence intervals; `print` shows a table.
 
     Attributes
     ----------
@@ -342,6 +344,21 @@ class CoefSummary(NamedTuple):
         Number of users as used.
     guarantee : PrivacyGuarantee
         Guarantee of the fit.
+
+    See Also
+    --------
+    skprivate.UserLevelSGDRegressor : Makes it with ``summary()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelSGDRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X @ [1.0, 0.0] + rng.normal(size=5000)
+    >>> summary = UserLevelSGDRegressor(epsilon=1.0, inference=True).fit(X, y).summary(0.9)
+    >>> summary.interval.shape
+    (2, 2)
     """
 
     names: tuple[str, ...]

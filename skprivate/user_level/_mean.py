@@ -61,9 +61,9 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     mean_ : ndarray of shape (n_features,)
         Mean over users of their mean vectors, clipped to the ball, with noise.
     confidence_radius_ : float
-        Euclidean radius about ``mean_`` that holds the expectation of a user's *clipped* vector with probability
-        1 − beta; conservative (bounded vectors). It says nothing of what was clipped away (Notes). ``inf`` if users
-        were too few for a sum about a centre.
+        Euclidean radius about ``mean_`` that holds the expectation of a user's mean with probability 1 − beta, from
+        released numbers: noise, sampling, and what clipping may have taken (Notes). ``nan`` where users are too few to
+        tell their tail (below about 2 300/ε), with ``aggregation="robust"``, or too few for a sum about a centre.
     noise_scale_ : float
         Standard deviation of the privacy noise per feature in the sum about the centre; that of ``mean_``, a part of
         the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
@@ -91,6 +91,11 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, and selections by the
     exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/theory/user_level.md. With
     ``delta=0`` ε-differential privacy: Algorithm 2 of the reference at ε/d for every coordinate.
+
+    *Radius.* The spread and tail of the users follow from two released distances, which 40 % and some 300/(nε) of the
+    users exceed. It takes the tail to go on beyond the second one as it begins: a smaller part of the users that is
+    farther away than that is not seen. With ``tau`` nobody is taken to be clipped. With ``delta=0`` the radius is about
+    the clipped mean, and conservative.
 
     *Exceptions.* Where most users have nearly one value, those who differ are seen only if they are more than about
     600/(nε) of n users. Else ``mean_`` is the value of the majority, without a warning, as no released number tells. So

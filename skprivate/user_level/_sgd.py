@@ -53,6 +53,9 @@ from skprivate.user_level.descent._rules import (
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
@@ -73,6 +76,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
+    coef_: FloatArray
     #: Almost all of the budget is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
     #: What is public about each column behind other steps: nothing, its "unit", which is 1, or that it is a function of
@@ -293,6 +297,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         -------
         interval : ndarray of shape (n_features, 2), or (1, n_features, 2) for classes
             Lower and upper ends. NaN where users were too few, which a warning of the fit said.
+
+        Raises
+        ------
+        ValueError
+            If the fit was without ``inference=True``, or for another level.
         """
         check_is_fitted(self)
         number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
@@ -345,6 +354,7 @@ def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> N
     needed = math.ceil(n_users * max(2.0, inference.shortage(n_users)))
     warn_caller(
         f"n = {n_users:.0f} users at epsilon = {epsilon:g} are too few for confidence intervals of {inference.size} "
-        f"coefficients, which are NaN. About {needed} users are needed, or features that are not nearly collinear.",
+        f"coefficients, which are NaN. About {needed} users are needed, features that are not nearly collinear, and "
+        "errors that are not tiny against the target.",
         TooFewUsersWarning,
     )

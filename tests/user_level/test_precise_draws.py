@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, norm
+from scipy.stats import chi, chi2, norm
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.user_level.descent import _descent
 from skprivate.user_level.descent._descent import QuasiNewton
 from skprivate.user_level.means import _user_mean
-from skprivate.user_level.means._user_mean import CENTRE_PART, MeanResult, TrackedCentre
+from skprivate.user_level.means._user_mean import BEYOND, CENTRE_PART, LIGHT, MeanResult, Tail, TrackedCentre
 from skprivate.utils.estimator_checks import isolation_failures, replay_estimator
 
 QUIET = {"epsilon": 1e7, "classes": [0, 1], "max_iter": 6}
@@ -57,24 +57,40 @@ def test_paths_of_little_noise_look_at_nothing_but_what_was_released(estimator, 
 
 @pytest.mark.parametrize("beta", [0.01, 0.5])
 @pytest.mark.parametrize("count_noise", [0.0, 20.0])
-@pytest.mark.parametrize("clip", [1e-9, 1.0, 50.0])
-def test_a_confidence_radius_holds_the_worst_that_is_likely(beta, count_noise, clip):
+@pytest.mark.parametrize("spread", [1e-9, 1.0, 50.0])
+def test_a_confidence_radius_holds_noise_sampling_and_a_count(beta, count_noise, spread):
     """Fewer users than were released, and noise that hides their sum: the sum is larger than its noisy mean tells."""
-    n, d, sigma, part = 100.0, 3, 2.0, beta / 3.0
-    noise, fewer = sigma * math.sqrt(chi2.isf(part, d)), count_noise * norm.isf(part / 2.0) / n
-    sampling = 2.0 * clip * math.sqrt(2.0 * math.log(2.0 / part) / (n * (1.0 - fewer)))
-    for voted in (0.0, noise, -noise, 3.0 * noise):  # sum over the released number of users
-        offset = voted - noise
-        result = MeanResult(np.zeros(d), n, clip, sigma, abs(offset), True, 0.01, count_noise)
-        missed = abs(voted / (1.0 - fewer) - (1.0 - CENTRE_PART) * offset)
-        assert result.confidence_radius(beta) >= (sampling + missed) * (1 - 1e-12)
-        assert result.confidence_radius(beta) < 4.0 * (sampling + noise + abs(offset))
+    n, d, sigma, part = 100.0, 3, 2.0, beta / 2.0 if count_noise else beta
+    left = 1.0 - count_noise * norm.isf(beta / 4.0) / n
+    noise = (1.0 - CENTRE_PART) * sigma**2 * chi2.isf(part, d)
+    sampling = spread**2 * chi2.isf(part, 1) / (n * left)
+    result = MeanResult(np.zeros(d), n, 1.0, sigma, 0.7, True, 0.01, count_noise, spread, 0.3)
+    wanted = math.sqrt(noise + sampling) + 0.3 + 0.7 * (1.0 - left) / left
+    assert result.confidence_radius(beta) == pytest.approx(wanted)
 
 
 def test_no_confidence_where_nothing_is_known():
-    few = MeanResult(np.zeros(2), 50.0, 1.0, math.nan, 0.0, False, 0.5, 0.0)
-    uncounted = MeanResult(np.zeros(2), 30.0, 1.0, 1.0, 0.0, True, 0.5, 20.0)
-    assert few.confidence_radius(0.05) == uncounted.confidence_radius(0.05) == math.inf
+    few = MeanResult(np.zeros(2), 50.0, 1.0, math.nan, 0.0, False, 0.5, 0.0, 1.0)
+    uncounted = MeanResult(np.zeros(2), 30.0, 1.0, 1.0, 0.0, True, 0.5, 20.0, 1.0)
+    tailless = MeanResult(np.zeros(2), 5000.0, 1.0, 0.1, 0.0, True, 0.5, 0.0)
+    for result in (few, uncounted, tailless):
+        assert math.isnan(result.confidence_radius(0.05))
+
+
+@pytest.mark.parametrize(("n_features", "beyond"), [(1, 0.05), (1, 0.1), (5, 0.1)])
+def test_the_tail_of_normal_users_has_their_spread_and_takes_nothing(n_features, beyond):
+    tail = Tail(chi.isf(BEYOND, n_features), chi.isf(beyond, n_features), beyond)
+    assert tail.spread(6.0) == pytest.approx(math.sqrt(n_features), rel=0.06)
+    assert tail.power > LIGHT and tail.lost(6.0, 1.0, 0.0) == 0.0
+
+
+def test_a_heavy_tail_takes_no_more_than_it_shifts():
+    """Of Pareto users of index 2 beyond 1, clipping to 10 takes 1/10; twice that is counted."""
+    tail = Tail(BEYOND**-0.5, 0.02**-0.5, 0.02)
+    assert tail.index == pytest.approx(2.0) and tail.power < LIGHT
+    assert tail.lost(10.0, 1.0, 1e9) == pytest.approx(2.0 / 10.0)
+    assert tail.lost(10.0, 1.0, 0.9) == pytest.approx(2.0 * 0.9 / 9.0)
+    assert tail.lost(10.0, 1.0, 0.0) == 0.0
 
 
 def test_steps_remember_no_more_than_they_need():

@@ -37,6 +37,7 @@ from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, s
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
 from skprivate.user_level._ranges import (
     FINE_SCALES,
+    LEAST_INDEX,
     SCALES,
     balanced_radius,
     n_bins,
@@ -223,6 +224,10 @@ CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 FEWEST = 32.0
 #: Part of the shares of selections where the number of users is private, because few users would decide none.
 PRIVATE_SHARES = 0.5
+#: Power of a distance in the exponent of a tail below which the tail may be heavy.
+LIGHT = 1.2
+#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
+MOST_BEYOND = 0.12
 #: Range of public radii and bounds.
 _LEAST, _MOST = 2.0**-900, 2.0**900
 
@@ -239,27 +244,70 @@ class MeanResult:
     winsorised: bool
     noise_level: float
     count_noise: float
+    spread: float = math.nan
+    lost: float = 0.0
 
     def confidence_radius(self, beta: float) -> float:
-        """Return a radius about ``mean`` that holds the expectation of a user's (winsorised) vector with chance 1 − β.
+        """Return a radius about ``mean`` that holds the expectation of a user's vector with chance 1 − β.
 
-        Each of three parts gets β/3. Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C
-        deviate by at most 2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with the least likely n where it is noisy; the
-        factor 2 covers that centre and radius come from the same users. A noisy number of users: its relative error
-        times what the sum may be without its noise. That is for the sum about the centre; ``mean`` is a part of the way
-        from it back to the centre. ``inf`` where there is no sum.
+        Gaussian noise, sampling error of variance ``spread``²/n, which is largest if it is all in one direction, and
+        ``lost``, what clipping may have taken. A noisy number of users is the least likely one, and its relative error
+        counts times the offset. NaN where users were too few for a sum or a tail.
         """
-        if not self.winsorised:
-            return math.inf
-        part = beta / 3.0
-        noise = self.noise_scale * math.sqrt(float(chi2.isf(part, len(self.mean))))
-        error = self.count_noise * float(norm.isf(part / 2.0)) / self.n_users
-        if error >= 1.0:
-            return math.inf
-        least = self.n_users * (1.0 - error)
-        sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / least)
-        counting = (self.offset + noise) * error / (1.0 - error)
-        return noise + sampling + counting + CENTRE_PART * self.offset
+        d, part = len(self.mean), 1.0 if self.count_noise == 0.0 else 0.5
+        error = self.count_noise * float(norm.isf(0.25 * beta)) / self.n_users
+        if not self.winsorised or error >= 1.0:
+            return math.nan
+        noise = self.noise_scale**2 * (1.0 - CENTRE_PART) * float(chi2.isf(part * beta, d))
+        sampling = self.spread**2 / (self.n_users * (1.0 - error)) * float(chi2.isf(part * beta, 1))
+        return math.sqrt(noise + sampling) + self.lost + self.offset * error / (1.0 - error)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Tail of the users by two released distances: the part `BEYOND` exceeds ``distance``, ``beyond`` ``upper``.
+
+    The part beyond t is exp(−(t/s)^k) through both. Where k shows that the tail may be heavy it is a power of t beyond
+    ``upper``, as in `balanced_radius`.
+    """
+
+    distance: float
+    upper: float
+    beyond: float
+
+    @property
+    def _ratio(self) -> float:
+        return math.log(self.upper / self.distance)
+
+    @property
+    def power(self) -> float:
+        """The power k."""
+        return math.log(math.log(self.beyond) / math.log(BEYOND)) / self._ratio
+
+    @property
+    def index(self) -> float:
+        """The index of a heavy tail."""
+        return max(LEAST_INDEX, math.log(BEYOND / self.beyond) / self._ratio)
+
+    def spread(self, radius: float) -> float:
+        """Return the root mean square distance of users clipped to a ball."""
+        t = np.linspace(0.0, radius, 2001)[1:]
+        share = np.exp(math.log(BEYOND) * (t / self.distance) ** self.power)
+        if self.power < LIGHT:
+            share = np.where(t > self.upper, self.beyond * (t / self.upper) ** -self.index, share)
+        return math.sqrt(float((2.0 * t * share).sum()) * radius / len(t))
+
+    def lost(self, radius: float, clip: float, shift: float) -> float:
+        """Return how far clipping to a ball moves a mean that is ``shift`` from the one with a smaller ``clip``.
+
+        What lies beyond t and is cut off falls as t^(1 − a) for a tail of index a. With index 2 it is the shift over
+        radius/clip − 1; a symmetric tail shifts nothing. Where the tail is light it explains no shift: then few users
+        far away do, of whom the ball may hold no more than it cuts off.
+        """
+        if self.power >= LIGHT:
+            return shift
+        cut = self.beyond * radius / (self.index - 1.0) * math.pow(radius / self.upper, -self.index)
+        return 2.0 * min(cut, shift / max(radius / clip - 1.0, 1.0))
 
 
 #: Rows and their users.
@@ -361,6 +409,8 @@ class UserMean(Mechanism):
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.distance, release)
+        early, early_clip = centre.w, LEAST_CLIP * centre.distance
+        early_noise = self.terms.sum_sensitivity * draw_multipliers(self.multiplier)[0] / n_users * early_clip
         tail = self._tail(users, centre, n_users, release)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
@@ -373,8 +423,18 @@ class UserMean(Mechanism):
             total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
             offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
             noise_scale = centre.noise / math.sqrt(n_left) * radius
+        found = centre.w + (1.0 - CENTRE_PART) * offset
+        spread, lost = (math.nan if self.tau is None else self.tau), 0.0
+        upper, beyond = tail
+        if beyond is not None and beyond <= MOST_BEYOND and upper > centre.distance:
+            users_tail = Tail(centre.distance, upper, beyond)
+            spread = users_tail.spread(radius)
+            # Shifts that noise and sampling explain are none.
+            usual = self.n_features * early_noise**2 + spread**2 / n_users
+            shift = math.sqrt(max(0.0, float(np.square(found - early).sum()) - usual))
+            lost = users_tail.lost(radius, early_clip, shift)
         return MeanResult(
-            mean=start + centre.w + (1.0 - CENTRE_PART) * offset,
+            mean=start + found,
             n_users=n_users,
             clip_radius=radius,
             noise_scale=noise_scale,
@@ -382,6 +442,8 @@ class UserMean(Mechanism):
             winsorised=sums,
             noise_level=split.level(n_users, self.n_features),
             count_noise=split.count_multiplier or 0.0,
+            spread=spread,
+            lost=lost,
         )
 
     def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
