@@ -25,7 +25,6 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate._validation import (
-    column_names,
     is_frame,
     public_labels,
     read_labels,
@@ -51,6 +50,7 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     in_one_order,
 )
+from skprivate.privacy.draws import CategoryDiscovery
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
 #: more than scales do.
@@ -264,7 +264,7 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     @property
     def _width(self) -> int:
-        return getattr(self.step, "columns_per_feature", 1)
+        return getattr(self.step, "_columns_per_feature", 1)
 
     def transform(self, X: Any) -> Any:
         return np.zeros((np.shape(X)[0], np.shape(X)[1] * self._width))
@@ -298,9 +298,12 @@ def states_budget(step: Any) -> bool:
 def _without_columns(before: list[Any], X: Any) -> list[str]:
     """List the parts of the first step that public names and types leave no column, so that they need no budget."""
     table = before[0][1] if before else None
+    typed = (
+        is_frame(X) or getattr(X, "ndim", 0) == 2
+    )  # what else there is is refused by the step, or declares nothing
     return [
         f"{before[0][0]}__{name}"
-        for name, _, columns in (table.transformers if isinstance(table, ColumnTransformer) else ())
+        for name, _, columns in (table.transformers if typed and isinstance(table, ColumnTransformer) else ())
         if type(columns).__module__.startswith("skprivate.") and not columns(X)
     ]
 
@@ -355,14 +358,19 @@ def shares_before(parts: list[Any]) -> list[float]:
     return [FOUND_SHARE / sum(find) if found else other for found in find]
 
 
-def finding_budget(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float]:
-    """Compute the (ε, δ) at which categories are found, alone or in a pipeline with one budget."""
-    if pipeline is None:
-        return step.epsilon, step.delta
-    parts = list(_private_parts(Pipeline(pipeline.steps[:-1])).values())
-    share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
-    epsilon, delta = pipeline._budget()
-    return share * epsilon, delta / 2 / len(parts)
+def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float, int | None]:
+    """Compute the (ε, δ) at which categories are found, alone or in a pipeline, and the units that one value needs.
+
+    With k columns it needs √k times as many; None without δ.
+    """
+    epsilon, delta = step.epsilon, step.delta
+    if pipeline is not None:
+        parts = list(_private_parts(Pipeline(pipeline.steps[:-1])).values())
+        share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
+        whole = pipeline._budget()
+        epsilon, delta = share * whole[0], whole[1] / 2 / len(parts)
+    found = CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
+    return epsilon, delta, found
 
 
 def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:

@@ -53,8 +53,6 @@ from skprivate.user_level.descent._rules import (
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
