@@ -85,7 +85,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     user (add-remove). The law of all attributes is covered; synthetic rows are post-processing and cost nothing. All
     draws are planned: magnitudes, quantiles, counts of all columns, tables with the target, selections and tables. A
     unit adds 1 to one cell of each table, so d tables side by side change by √d in ℓ2 and a score, the ℓ1 distance of a
-    table from a released one, by 1. Rows of a user with m rows weigh 1/m. Proof: docs/theory/metric.md, proposition 8.
+    table from a released one, by 1. Rows of a user with m rows weigh 1/m. Proof: docs/theory/metric.md, proposition 13.
 
     What the tables do not hold, rows do not have: dependence of four or more columns that no three show (parities), and
     that of columns whose tables have more noise than rows. Numbers in a magnitude of fewer rows than noise are moved to

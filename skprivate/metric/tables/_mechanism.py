@@ -115,7 +115,7 @@ class TableMechanism(Mechanism):
     target: int | None
     epsilon: float
     delta: float
-    theorem = "noisy tables of few columns, docs/theory/metric.md, proposition 8"
+    theorem = "noisy tables of few columns, docs/theory/metric.md, proposition 13"
 
     @property
     def stages(self) -> dict[str, Stage]:
