@@ -7,6 +7,7 @@ import functools
 import warnings
 from decimal import Decimal
 
+import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -30,6 +31,7 @@ from skprivate.metric.tables._cells import (
 )
 from skprivate.metric.tables._costs import events_of
 from skprivate.metric.tables._mechanism import TableMechanism, first_step, with_sum
+from skprivate.metric.tables._quality import table_quality
 from skprivate.privacy import Mechanism, compose_epsilon, public_generator
 from skprivate.privacy.draws import UNIT_WEIGHT
 from skprivate.utils._neighbours import EXTREMES
@@ -422,3 +424,29 @@ def test_users_weigh_one_together():
     )
     assert model.n_units_ == pytest.approx(1000, abs=100)
     assert model.privacy_guarantee_.unit == "user"
+
+
+# Quality --------------------------------------------------------------------------------------------------
+
+
+def test_quality_is_that_of_both_tables():
+    real = np.array([[0.0, 1.0, np.nan], [1.0, 0.0, 2.0], [1.0, 1.0, 4.0], [0.0, 0.0, 6.0]])
+    same = table_quality(("a", "b", "c"), (True, True, False), real, real[::-1], None, None)
+    assert not same.two_way.any()
+    assert same.distance[2] == 0 and np.isnan(same.distance[:2]).all()
+    other = real.copy()
+    other[:, 0] = 1.0
+    found = table_quality(("a", "b", "c"), (True, True, False), real, other, None, None)
+    assert found.two_way[0, 0] == 0.5 and found.two_way[0, 1] == 0.5 and found.two_way[1, 1] == 0
+    assert "not for publication" in str(found)
+
+
+def test_quality_of_a_model():
+    train, test = frame()[:2000], frame()[2000:]
+    quality = fitted().quality(train, test, random_state=0)
+    assert quality.score_of_real > 0.75 and quality.score > 0.7
+    assert np.diag(quality.two_way).mean() < 0.1
+    assert quality.plot() is not None
+    matplotlib.pyplot.close("all")
+    numbers = PrivateTableSynthesizer(20.0, target="temp", columns=SAID, random_state=0).fit(train)
+    assert numbers.quality(train, test, random_state=0).score < 0.5
