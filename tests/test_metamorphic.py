@@ -383,7 +383,8 @@ RELATIONS: dict[str, dict[str, Relation]] = {
         "int64": Relation(_typed(np.int64), lambda case: not hasattr(case.estimator, "sample")),
         "int8": Relation(_typed(np.int8), lambda case: not hasattr(case.estimator, "sample")),
         "nullable integers": Relation(_typed("Int64"), lambda case: not hasattr(case.estimator, "sample")),
-        "decimals": Relation(decimals),
+        # A hash of user and value, each of its kind, chooses the category for which a user counts.
+        "decimals": Relation(decimals, lambda case: not hasattr(case.estimator, "max_categories")),
     },
     "libraries": {
         "polars": Relation(in_polars),
@@ -395,10 +396,14 @@ RELATIONS: dict[str, dict[str, Relation]] = {
     "words": {
         "classes in another order": Relation(classes_in_another_order, _has("classes")),
         "classes as text": Relation(classes_as_text, _has("classes")),
-        # A search deals users by their names.
+        # A search deals users by their names, and a hash of them chooses categories.
         "identifiers as text": Relation(
             identifiers_as_text,
-            lambda case: "user_ids" in case.rows and case.road is not ROADS["private search"],
+            lambda case: (
+                "user_ids" in case.rows
+                and case.road is not ROADS["private search"]
+                and not hasattr(case.estimator, "max_categories")
+            ),
         ),
         "parameters through JSON": Relation(parameters_through_json),
         "numbers of NumPy": Relation(numbers_of_numpy),

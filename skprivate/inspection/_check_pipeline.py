@@ -9,6 +9,7 @@ from typing import Any
 
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import LABELS_ONLY, Place, Role, Step
+from skprivate.preprocessing import PrivateOneHotEncoder, finding_budget
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
     said = (*step.assumptions, *of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
         return StepReport(step.path, str(step.role), step.why, conditions=said)
+    if isinstance(step.model, PrivateOneHotEncoder) and not step.place.fitted:
+        said = (*said, _found(step))
     paid = step.model.privacy_guarantee_ if step.place.paid else None
     conditions = (*said, *(demand.text for demand in step.place.demands))
     return StepReport(
@@ -198,4 +201,16 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         times=step.place.times if step.place.copies is None else "",
         conditions=conditions,
         within=step.within,
+    )
+
+
+def _found(step: Step) -> str:
+    """Say what it costs to find categories, and which are found."""
+    epsilon, delta = finding_budget(step.model, step.place.payer)
+    if not delta:
+        return "categories are found only with a positive delta"
+    least = step.model.rows_needed(epsilon, delta)
+    return (
+        f"finds categories for ε = {epsilon:.3g}, δ = {delta:.3g}: values that about {least} rows (or users) have, "
+        "times the root of the number of columns"
     )

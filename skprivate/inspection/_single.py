@@ -35,6 +35,7 @@ from skprivate.partitions import is_estimator, is_known
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
+    PrivateOneHotEncoder,
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
@@ -75,9 +76,9 @@ def speaks_of_rows(encoder: Any) -> str:
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     **dict.fromkeys((
         Binarizer, MetricPrivatizer, PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer,
-        PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, PublicCalendar,
-        PublicNumbers, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow, UserLevelSGDClassifier,
-        UserLevelSGDRegressor,
+        PrivateOneHotEncoder, PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler,
+        PublicCalendar, PublicNumbers, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow,
+        UserLevelSGDClassifier, UserLevelSGDRegressor,
         feature_selection.GenericUnivariateSelect, feature_selection.SelectFdr, feature_selection.SelectFpr,
         feature_selection.SelectFromModel, feature_selection.SelectFwe, feature_selection.SelectKBest,
         feature_selection.SelectPercentile, feature_selection.VarianceThreshold, preprocessing.KBinsDiscretizer,

@@ -40,6 +40,8 @@ class Columns:
     missing: Any
     units: IntArray | None
     n_units: int
+    #: Identifiers of the users, where there are any.
+    users: Any = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -118,7 +120,7 @@ def _with_units(table: Any, user_ids: Any) -> Columns:
     if user_ids is None:
         return Columns(table, missing, None, len(table))
     codes, names = encode_identifiers(user_ids, len(table))
-    return Columns(table, missing, codes, len(names))
+    return Columns(table, missing, codes, len(names), names)
 
 
 def public_count(data: Rows, adjacency: str) -> int | None:

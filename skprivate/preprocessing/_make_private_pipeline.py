@@ -14,7 +14,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
@@ -31,6 +31,7 @@ from skprivate._validation import (
 )
 from skprivate.preprocessing._additive_pipeline import shared_parameters
 from skprivate.preprocessing._private_imputer import PrivateImputer
+from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
 from skprivate.preprocessing._private_pipeline import PrivatePipeline
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
@@ -143,9 +144,22 @@ class _OfType(_Rule):
         ]:
             raise TypeError(
                 f"columns must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
-                'that is known without looking, "number", or "drop" for free text and identifiers.'
+                'that is known without looking, "category" for values to be found privately, "number", or "drop" for '
+                "free text and identifiers."
             )
         return [name for name, word in words.items() if word in self.wanted]
+
+
+@dataclass(frozen=True)
+class _Categories(_Rule):
+    """Some columns, those whose types declare their values or the others."""
+
+    names: tuple[Any, ...]
+    declared: bool
+
+    def __call__(self, X: Any) -> list[Any]:
+        words = self._words(X)
+        return [name for name in self.names if (words.get(name) == _CATEGORY) == self.declared]
 
 
 @dataclass(frozen=True)
@@ -215,6 +229,15 @@ def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[A
     return [gaps] if scaler is None else [scaler, gaps]
 
 
+def _finder(model: Any, encoder: Any) -> Any:
+    """Make the encoder of columns whose values nobody has listed."""
+    if not getattr(model, "_only_labels", False):
+        return PrivateOneHotEncoder(**shared_parameters(model))
+    if encoder is PublicOneHotEncoder:  # features are public
+        return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
+
+
 def make_private_pipeline(
     model: Any,
     columns: Mapping[Any, Any] | None = None,
@@ -241,7 +264,8 @@ def make_private_pipeline(
         * a list of values: these, and one class for missing and all other values. Two numbers might be limits: write
           ``{"values": [0, 1]}``;
         * ``"category"``: the values that the type of the column declares (booleans, pandas' categories, polars'
-          enumerations);
+          enumerations); without such a type, values that many rows have are found privately, up to 20 a column, which
+          needs a δ (`~skprivate.preprocessing.PrivateOneHotEncoder`). A list costs nothing and finds rare values, too;
         * ``"drop"``: nothing that the model gets.
 
         All of it must be known without looking at the rows. By default types tell, never values: numbers, dates,
@@ -280,13 +304,15 @@ def make_private_pipeline(
     *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``columns`` or types say is taken
     as public.
 
-    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3 ε,
-    need no filling. The model gets the rest, or more where all steps together still compose to (ε, δ). Where only
-    labels are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by
-    limits, if all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for
-    the time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
-    which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find it.
-    Features are called after their columns; if two would have one name, all have a prefix such as ``numbers__``.
+    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at .3
+    ε, need no filling. Categories are found at .2 ε; a gap is a value of its own, what is not found is the rest.
+    The model gets what is left, or more where all steps together still compose to (ε, δ). Where only labels are
+    protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by limits, if
+    all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for the
+    time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
+    which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find
+    it. Features are called after their columns; if two would have one name, all have a prefix such as
+    ``numbers__``.
 
     Examples
     --------
@@ -333,9 +359,13 @@ def make_private_pipeline(
             ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
             ("calendar", PublicCalendar(), [name for name, each in said.items() if each == _DATE]),
             ("lists", encoder(list(listed.values())), list(listed)),
-            ("categories", encoder("declared"), [name for name, each in said.items() if each == _CATEGORY]),
         ]
         entries = [entry for entry in entries if entry[2]]
+        if unlisted := tuple(name for name, each in said.items() if each == _CATEGORY):
+            entries += [
+                ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
+                ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
+            ]
         kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
         known = {name: kinds.get(type(each), each) for name, each in said.items()}
         entries.insert(

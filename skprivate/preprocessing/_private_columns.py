@@ -52,9 +52,9 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         -------
         self : object
         """
-        data = read_columns(self, X, user_ids, self._read, self._check_types)
-        n_units, unit = public_count(data, self.adjacency), "row" if user_ids is None else "user"
-        mechanism = self._mechanism(n_units)
+        rows = read_columns(self, X, user_ids, self._read, self._check_types)
+        n_units, unit = public_count(rows, self.adjacency), "row" if user_ids is None else "user"
+        mechanism, data = self._mechanism(n_units), self._summarise(rows)
         public = {
             f"the number of {unit}s is public": n_units,
             "bounds are public": self.bounds,
@@ -90,6 +90,10 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     def _mechanism(self, n_units):
         """Make the mechanism from public numbers; ``n_units`` is None if it is private."""
         raise NotImplementedError
+
+    def _summarise(self, rows):
+        """Read what the mechanism takes, before it is paid for."""
+        return rows
 
     def _store(self, released, mechanism):
         """Set the fitted attributes from released numbers."""

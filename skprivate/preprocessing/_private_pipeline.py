@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -26,6 +27,7 @@ from skprivate._sklearn import listening, quoting_no_entries
 from skprivate._validation import public_labels, read_labels, read_numbers, refuse_no_table, validate_data
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
+from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._public_encoders import PublicOneHotEncoder
 from skprivate.preprocessing._public_numbers import PublicCalendar
@@ -42,8 +44,9 @@ from skprivate.privacy import (
     price_of_plan,
 )
 
-#: Share of ε of the steps before the model, together: knots of splines decide more than scales do.
-KNOTS_SHARE, PREPARED_SHARE = 0.3, 0.1
+#: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
+#: more than scales do.
+FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 #: Part of ε that these steps and Gaussian noise may compose to: the model also selects, which composes to a little
 #: more.
 COMPOSED_SHARE = 0.99
@@ -109,17 +112,17 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                     f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent."
                 )
         *before, (last, model) = copies.steps
-        parts = list(_private_parts(Pipeline(before)).values())
+        parts = list(_private_parts(Pipeline(before), _without_columns(before, X)).values())
         _check_adjacency(parts, model)
         first, rest = self._divide_metadata(given, parts)
         budget = self._budget() if parts or (self.epsilon, self.delta) != (None, None) else None
         for each in (*parts, model) if self.ledger is not None else ():
             _set(each, ledger=self.ledger)
         if parts and budget is not None:
-            share, (epsilon, delta) = _share_before(parts), budget
-            for each in parts:
-                _set(each, epsilon=share * epsilon / len(parts), delta=delta / 2 / len(parts))
-            _set(model, epsilon=(1.0 - share) * epsilon, delta=delta / 2)
+            shares, (epsilon, delta) = shares_before(parts), budget
+            for each, share in zip(parts, shares, strict=True):
+                _set(each, epsilon=share * epsilon, delta=delta / 2 / len(parts))
+            _set(model, epsilon=(1.0 - math.fsum(shares)) * epsilon, delta=delta / 2)
             _rehearse(copies.steps, X, y, first, rest)
         elif budget is not None:
             _set(model, epsilon=budget[0], delta=budget[1])
@@ -239,8 +242,20 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 self.step.fit(X, y, **asked)
         return self
 
+    @property
+    def _width(self) -> int:
+        return getattr(self.step, "columns_per_feature", 1)
+
     def transform(self, X: Any) -> Any:
-        return np.zeros(np.shape(X))
+        return np.zeros((np.shape(X)[0], np.shape(X)[1] * self._width))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        names = super().get_feature_names_out(input_features)
+        return (
+            names
+            if self._width == 1
+            else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
+        )
 
 
 def _name_columns(step: Any, X: Any) -> None:
@@ -260,10 +275,20 @@ def states_budget(step: Any) -> bool:
     return single and "epsilon" in step.get_params(deep=False)
 
 
-def _private_parts(pipeline: Pipeline) -> dict[str, Any]:
+def _without_columns(before: list[Any], X: Any) -> list[str]:
+    """List the parts of the first step that public names and types leave no column, so that they need no budget."""
+    table = before[0][1] if before else None
+    return [
+        f"{before[0][0]}__{name}"
+        for name, _, columns in (table.transformers if isinstance(table, ColumnTransformer) else ())
+        if type(columns).__module__.startswith("skprivate.") and not columns(X)
+    ]
+
+
+def _private_parts(pipeline: Pipeline, left_out: list[str] | tuple[()] = ()) -> dict[str, Any]:
     """Find private estimators that a pipeline fits, by the names of its parameters."""
     found: dict[str, Any] = {}
-    apart: list[str] = []
+    apart = list(left_out)
     for name, part in sorted(pipeline.get_params().items()):  # a part comes after what it is in
         if name.startswith(tuple(apart)) or not hasattr(part, "get_params"):
             continue
@@ -285,7 +310,7 @@ def _fitted_parts(step: Any) -> list[Any]:
         return [step]
     inside: list[Any] = []
     if isinstance(step, ColumnTransformer):
-        inside = [part for _, part, _ in step.transformers_]
+        inside = [part for _, part, columns in step.transformers_ if np.size(columns)]
     elif type(step) is Pipeline or isinstance(step, FeatureUnion):
         inside = [part for _, part in (step.steps if isinstance(step, Pipeline) else step.transformer_list)]
     return [found for part in inside for found in _fitted_parts(part)]
@@ -302,11 +327,22 @@ def _check_adjacency(parts: list[Any], model: Any) -> None:
             )
 
 
-def _share_before(parts: list[Any]) -> float:
-    """Choose the share of ε of the private steps before the last one."""
-    return (
-        KNOTS_SHARE if any(isinstance(each, PrivateSplineTransformer) for each in parts) else PREPARED_SHARE
-    )
+def shares_before(parts: list[Any]) -> list[float]:
+    """Choose the shares of ε of the private steps before the last one."""
+    find = [isinstance(each, PrivateOneHotEncoder) for each in parts]
+    knots = any(isinstance(each, PrivateSplineTransformer) for each in parts)
+    other = (KNOTS_SHARE if knots else PREPARED_SHARE) / max(len(parts) - sum(find), 1)
+    return [FOUND_SHARE / sum(find) if found else other for found in find]
+
+
+def finding_budget(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float]:
+    """Compute the (ε, δ) at which categories are found, alone or in a pipeline with one budget."""
+    if pipeline is None:
+        return step.epsilon, step.delta
+    parts = list(_private_parts(Pipeline(pipeline.steps[:-1])).values())
+    share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
+    epsilon, delta = pipeline._budget()
+    return share * epsilon, delta / 2 / len(parts)
 
 
 def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
@@ -332,7 +368,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
     if planned and not events:
         _set(part, epsilon=budget[0], delta=budget[1])
         return
-    share, (epsilon, delta) = 1.0 - _share_before(parts), budget
+    share, (epsilon, delta) = 1.0 - math.fsum(shares_before(parts)), budget
     if planned and nearly_gaussian(part):
         # Steps may have needed no δ; the total is stated at the sum.
         total_delta = min(delta, sum(guarantee.delta for guarantee in found) + delta / 2)
@@ -356,7 +392,8 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
         if not known[place]:
             continue  # not fitted
         last = each.steps[-1][1] if isinstance(each, Pipeline) else each
-        if isinstance(last, PublicOneHotEncoder | PublicCalendar):
+        found = last.step if isinstance(last, _Rehearsed) else last
+        if isinstance(found, PublicOneHotEncoder | PrivateOneHotEncoder | PublicCalendar):
             known[place] = ["unit"] * len(known[place])
         elif isinstance(last, PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]

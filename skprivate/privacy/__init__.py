@@ -43,6 +43,7 @@ from skprivate.privacy._identifiers import (
     KEEPS_IDENTIFIER,
     KEEPS_PLACE,
     N_KINDS,
+    chosen_keys,
     encode_identifiers,
     fingerprint,
     hash_identifiers,

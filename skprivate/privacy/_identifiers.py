@@ -196,6 +196,47 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     return tags
 
 
+def chosen_keys(
+    tags: npt.NDArray[np.uint64],
+    unit: npt.NDArray[np.int64],
+    keys: Sequence[Any],
+    key: npt.NDArray[np.int64],
+    *,
+    most: int,
+    salt: int,
+) -> npt.NDArray[np.bool_]:
+    """Choose up to ``most`` pairs of each unit by a keyed hash of its tag and its key, whatever other units do.
+
+    Pair i is of ``unit[i]``, whose tag is that row of ``tags``, and of ``keys[key[i]]``, a tuple of kinds and values.
+    """
+    names = np.empty(len(keys), dtype=object)
+    names[:] = [repr([(kind, _spelled(value)) for kind, value in each]) for each in keys]
+    mixed = _mixed(tags, salt)[unit] ^ _mixed(identifier_tags(names), salt + 1)[key]
+    order = np.lexsort((_mixed(mixed[:, None], salt + 2), unit))
+    sorted_units = unit[order]
+    kept = np.zeros(len(order), dtype=bool)
+    kept[order] = np.arange(len(order)) - np.searchsorted(sorted_units, sorted_units, side="left") < most
+    return kept
+
+
+def _spelled(value: Any) -> Any:
+    """Write integers in hexadecimal: Python refuses thousands of decimal digits."""
+    return hex(value) if type(value) is int else value
+
+
+def _mixed(tags: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
+    """Hash words of 64 bits together (the finaliser of SplitMix64 after each)."""
+    state = np.full(len(tags), salt % 2**64, dtype=np.uint64)
+    for word in tags.T:
+        state ^= word
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            state ^= state >> np.uint64(shift)
+            state *= np.uint64(factor)
+        state ^= state >> np.uint64(31)
+        state += np.uint64(0x9E3779B97F4A7C15)
+    return state
+
+
 def kinds_in_words(numbers: Iterable[int]) -> str:
     """Name kinds of identifiers by their numbers in `identifier_tags`."""
     names = [kind for kind, _ in KINDS] + ["datetime64"]

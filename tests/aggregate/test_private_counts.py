@@ -13,8 +13,9 @@ import pytest
 
 from skprivate import PrivacyLedger, private_counts
 from skprivate.aggregate.counts import _private_counts as module
-from skprivate.aggregate.counts._groups import bounded, read_groups
+from skprivate.aggregate.counts._groups import read_groups
 from skprivate.partitions import Blocks
+from skprivate.privacy import chosen_keys
 from skprivate.utils.estimator_checks import replay
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
@@ -123,13 +124,17 @@ def test_rows_are_units_without_users():
     assert not replay(run, X, [other]).failures
 
 
+def bounded(groups, most, salt):
+    return chosen_keys(groups.tags, groups.unit, groups.keys, groups.group, most=most, salt=salt)
+
+
 def test_which_groups_of_a_user_count_depends_on_nobody_else():
     X = frame(2000, 100)
     types = {name: X[name].dtype for name in ("place", "kind")}
     groups, fewer = (read_groups(rows, types, {}, "who") for rows in (X, without(X, 7)))
 
     def kept(found):
-        chosen = bounded(found, 2, salt=5)
+        chosen = bounded(found, 2, 5)
         names = found.tags[:, 0]
         return {
             (int(names[u]), found.keys[g])

@@ -30,6 +30,7 @@ from skprivate.partitions import Blocks
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
+    PrivateOneHotEncoder,
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
@@ -155,6 +156,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "imputer": (PrivateImputer(**FAST), "user_ids"),
     "scaler": (PrivateStandardScaler(**FAST), "user_ids"),
     "bins": (PrivateKBinsDiscretizer(**FAST), "user_ids"),
+    "categories": (PrivateOneHotEncoder(max_categories=64, **FAST), "user_ids"),
     "quantiles": (PrivateQuantileTransformer(n_quantiles=5, **FAST), "user_ids"),
     "splines": (PrivateSplineTransformer(**FAST), "user_ids"),
 }

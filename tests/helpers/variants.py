@@ -560,6 +560,11 @@ def _preprocessors():
         encode=("ordinal", "onehot"),
         adjacency=BOTH,
     )
+    categories = []
+    for make in (colours, rows_of_colours):
+        categories += modes(
+            sp.preprocessing.PrivateOneHotEncoder, (make,), max_categories=(1, 4), adjacency=BOTH
+        )
     splines = modes(
         sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5, 4), passthrough=(False, True), **ways
     )
@@ -574,6 +579,7 @@ def _preprocessors():
         sp.preprocessing.PrivateImputer: imputers,
         sp.preprocessing.PrivateStandardScaler: scalers,
         sp.preprocessing.PrivateKBinsDiscretizer: bins,
+        sp.preprocessing.PrivateOneHotEncoder: categories,
         sp.preprocessing.PrivateQuantileTransformer: modes(
             sp.preprocessing.PrivateQuantileTransformer, data, n_quantiles=(3, 33), **ways
         ),

@@ -19,6 +19,7 @@ from skprivate.partitions import Blocks, as_partitions
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
+    PrivateOneHotEncoder,
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
@@ -59,6 +60,7 @@ MODELS = {
     "medians": PrivateImputer(3.0),
     "medians, bounds": PrivateImputer(3.0, bounds=BOUNDS, adjacency="add-remove"),
     "means": PrivateImputer(3.0, strategy="mean"),
+    "categories": PrivateOneHotEncoder(3.0, delta=0.01),
     "modes": PrivateImputer(3.0, strategy="most_frequent", categories=[["a", "b", "z"], [0, 1, 2, 3]]),
 }
 
@@ -83,7 +85,7 @@ BACKENDS = {
 
 
 def rows_of(name):
-    return TEXTS if name == "modes" else ROWS
+    return TEXTS if name in ("categories", "modes") else ROWS
 
 
 def fitted(name, X, **parameters):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 import narwhals as nw
@@ -15,16 +13,11 @@ from numpy.typing import NDArray
 from skprivate._messages import must_be
 from skprivate._validation import column_array, entries
 from skprivate.privacy import encode_identifiers, identifier_tags
+from skprivate.privacy.draws import Entry, entry_of
 
 #: Steps of a contribution: a count of 1, or a value at the end of its limits.
 ONE = 2**20
-_KINDS = {bool, int, float, str, bytes, Decimal, datetime.date, datetime.datetime}
-#: A value of a group and its kind before it, so that 1 and True differ and a column of objects can be sorted.
-Entry = tuple[str, Any]
 Key = tuple[Entry, ...]
-#: After all kinds.
-MISSING: Entry = ("~", None)
-_EXACTLY = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 @dataclass(frozen=True)
@@ -83,18 +76,6 @@ def merge_groups(parts: list[Groups]) -> Groups:
     return _merged(keys, group, unit, numbers, tags)
 
 
-def bounded(groups: Groups, most: int, salt: int) -> NDArray[np.bool_]:
-    """Choose up to ``most`` lines of each user by a keyed hash of user and group, whatever the other users do."""
-    assert groups.tags is not None
-    mixed = _mixed(groups.tags, salt)[groups.unit] ^ _mixed(_key_tags(groups.keys), salt + 1)[groups.group]
-    order = np.lexsort((_mixed(mixed[:, None], salt + 2), groups.unit))
-    unit = groups.unit[order]
-    first = np.searchsorted(unit, unit, side="left")
-    kept = np.zeros(len(order), dtype=bool)
-    kept[order] = np.arange(len(order)) - first < most
-    return kept
-
-
 def contributions(groups: Groups) -> NDArray[np.int64]:
     """Compute what each line adds to its group: a count of `ONE`, and the mean of its values, rounded to 0."""
     sums, rows = groups.numbers[:, 1:], groups.numbers[:, :1]
@@ -134,19 +115,6 @@ def _entries(column: nw.Series[Any]) -> list[Entry]:
     return list(map(entry_of, found.tolist()))
 
 
-def entry_of(value: Any) -> Entry:
-    """Pair a value with its kind; equal ones are the same to the last bit, whichever row comes first."""
-    kind: Any = type(value)
-    if kind not in _KINDS or value != value:
-        return MISSING
-    if kind is Decimal:
-        value = _EXACTLY.normalize(value) or Decimal(0)  # 1.0 and 1.00, 0 and -0
-    if kind is float and value.is_integer():  # in pandas, one gap makes all integers of a column floats
-        value = int(value)
-    name = "number" if kind in (int, float) else kind.__name__
-    return (name + " in UTC" if getattr(value, "tzinfo", None) else name), value
-
-
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
     """Round values to steps between the ends of their limits, which are ± `ONE`; a gap is the middle."""
     numbers = np.array([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
@@ -155,27 +123,3 @@ def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
         scaled = np.clip((numbers - middle) / half, -1.0, 1.0)
     steps: NDArray[np.int64] = np.rint(np.where(np.isnan(scaled), 0.0, scaled) * ONE).astype(np.int64)
     return steps
-
-
-def _key_tags(keys: list[Key]) -> NDArray[np.uint64]:
-    names = np.empty(len(keys), dtype=object)
-    names[:] = [repr([(kind, _spelled(value)) for kind, value in key]) for key in keys]
-    return identifier_tags(names)
-
-
-def _spelled(value: Any) -> Any:
-    """Write integers in hexadecimal: Python refuses thousands of decimal digits."""
-    return hex(value) if type(value) is int else value
-
-
-def _mixed(tags: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:
-    """Hash words of 64 bits together (the finaliser of SplitMix64 after each)."""
-    state = np.full(len(tags), salt % 2**64, dtype=np.uint64)
-    for word in tags.T:
-        state ^= word
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            state ^= state >> np.uint64(shift)
-            state *= np.uint64(factor)
-        state ^= state >> np.uint64(31)
-        state += np.uint64(0x9E3779B97F4A7C15)
-    return state

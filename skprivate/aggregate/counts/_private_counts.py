@@ -23,13 +23,10 @@ from skprivate._validation import (
     refuse_other_kinds,
 )
 from skprivate.aggregate.counts._groups import (
-    MISSING,
     ONE,
     Groups,
     Key,
-    bounded,
     contributions,
-    entry_of,
     merge_groups,
     native_type,
     read_groups,
@@ -47,25 +44,29 @@ from skprivate.privacy import (
     PrivacyLedger,
     PureEvent,
     Release,
+    chosen_keys,
     gaussian_noise_multiplier,
     open_release,
     public_generator,
     refuse_other_index,
 )
 from skprivate.privacy.draws import (
+    MISSING,
     OCTAVES,
+    THRESHOLD_PART,
     UNIT_WEIGHT,
     count_events_of,
     count_lattice,
     count_threshold,
+    entry_of,
     private_reach,
     weigh,
 )
 
 #: Public bound on the groups of a unit: costs of the lattice are for so many.
 MOST_GROUPS = 2**20
-#: Part of δ of the threshold beside Gaussian noise; ε of the choice of ``max_groups`` times the noise multiplier.
-THRESHOLD_PART, REACH_PART = 0.1, 0.45
+#: ε of the choice of ``max_groups`` times the noise multiplier.
+REACH_PART = 0.45
 #: Noise of the lost share over that of the counts, and how many times ``max_groups`` it looks at.
 LOST_NOISE, LOOK = 7.0, 4
 #: Standard deviations above the threshold from which an interval is not conditioned on passing.
@@ -221,7 +222,8 @@ class GroupCounts(Mechanism):
                     release=release,
                 )
                 most = min(MOST_GROUPS, max(1, round(reach)))
-            lines = bounded(data, most, self.salt)
+            assert data.tags is not None
+            lines = chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
             if self._noise == "gaussian":
                 lost = self._lost(sizes.astype(np.int64), most, level, release)
         sums: dict[Any, NDArray[np.int64]] = {}

@@ -1,6 +1,15 @@
 """Draws: a statistic, its noise and its event in one call."""
 
 from skprivate.privacy._events import Draw, run_tape
+from skprivate.privacy.draws._categories import (
+    MISSING,
+    THRESHOLD_PART,
+    CategoryDiscovery,
+    Entry,
+    count_values,
+    entry_of,
+    merge_values,
+)
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
 from skprivate.privacy.draws._quantiles import (
