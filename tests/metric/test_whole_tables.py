@@ -32,6 +32,7 @@ from skprivate.metric.tables._cells import (
 from skprivate.metric.tables._costs import events_of
 from skprivate.metric.tables._mechanism import TableMechanism, first_step, with_sum
 from skprivate.metric.tables._quality import table_quality
+from skprivate.partitions import Blocks
 from skprivate.privacy import Mechanism, compose_epsilon, public_generator
 from skprivate.privacy.draws import UNIT_WEIGHT
 from skprivate.utils._neighbours import EXTREMES
@@ -375,7 +376,6 @@ def test_columns_are_left_out_and_limits_kept():
         ({"ward": [1, 2]}, None, "'ward'|ward.*numbers"),
         ({"ward": ["east", "east"]}, None, "different"),
         ({"ward": ["east", "west"]}, "house", "target must be a column"),
-        ({"ward": "category"}, None, "declares none"),
         ({**dict.fromkeys(["age", "ward"], "drop")}, None, "'drop'"),
     ],
 )
@@ -391,6 +391,41 @@ def test_plan_looks_at_types_alone():
     model = PrivateTableSynthesizer(columns=SAID, target="ok")
     assert model.plan(frame(), 5000) == model.plan(frame().iloc[:0], 5000)
     assert model.plan(frame(), 5000)["tables"] == 2 * 21 + 7
+
+
+def test_values_that_nobody_listed_are_found():
+    X = frame()[["age", "ward"]].copy()
+    X.loc[5, "ward"] = "attic"
+    for Y in (X, pl.from_pandas(X), Blocks([X[:1000], X[1000:]])):
+        model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(Y)
+        S = model.sample(2000, random_state=0)
+        shares = pd.Series(list(S["ward"])).value_counts(normalize=True)
+        assert set(shares.index) == {"east", "west"}
+        assert shares["east"] == pytest.approx(0.7, abs=0.05)
+    assert set(model.sample(20, condition={"ward": "west"})["ward"]) == {"west"}
+    users = np.arange(len(X)) // 3
+    model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(X, user_ids=users)
+    assert set(model.sample(200, random_state=0)["ward"].dropna()) == {"east", "west"}
+    X["ward"] = X["ward"].astype(object)
+    X.loc[5, "ward"] = 3
+    with pytest.raises(TypeError, match="'ward' of X must be of one kind"):
+        PrivateTableSynthesizer(columns={"ward": "category"}).fit(X)
+
+
+def test_draws_that_find_values_are_planned_and_within_their_sensitivities():
+    names = np.array(list("aabbbbabbaab"), dtype=object)
+    made = mechanism((ColumnSpec(n_values=5, found=True), *COLUMNS[1:]))
+
+    def around(data):
+        table, _, (texts,) = data
+        for value in ("a", "c", None):
+            more = np.empty(len(texts) + 1, dtype=object)
+            more[:] = [*texts, value]
+            yield np.concatenate([table, table[:1]]), None, (more,)
+        yield table[1:], None, (texts[1:],)
+
+    check_mechanism(made, [(rows(12), None, (names,))], neighbours=around, adjacency="add-remove")
+    assert 0.99 < compose_epsilon(made.events, 1e-6) <= 1.0
 
 
 # Few rows ---------------------------------------------------------------------------------------------------

@@ -35,11 +35,12 @@ _TAIL_SHARE, TARGET_BINS = 1 / 80, 8
 class ColumnSpec:
     """Public facts of a column: the number of listed values, or limits and the steps that numbers may have.
 
-    ``n_values`` is 0 for numbers. ``bounds`` is None where magnitudes are found privately. ``steps`` are sorted, the
-    widest first.
+    ``n_values`` is 0 for numbers, and the most that there may be where values are ``found`` privately. ``bounds`` is
+    None where magnitudes are. ``steps`` are sorted, the widest first.
     """
 
     n_values: int = 0
+    found: bool = False
     bounds: tuple[float, float] | None = None
     steps: tuple[float, ...] = ()
 

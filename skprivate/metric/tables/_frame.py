@@ -10,7 +10,7 @@ import datetime
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any
 
@@ -39,10 +39,13 @@ from skprivate._validation import (
 )
 from skprivate.metric._tables import decimals
 from skprivate.metric.tables._cells import Cells, ColumnSpec
+from skprivate.privacy.draws import MISSING, entry_of
 from skprivate.privacy.noise import FloatArray
 
 #: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
+#: Most values that are found in a column.
+_MOST_FOUND = 1000
 #: Replacements of types that list values.
 _LISTED, _ORDERED = "listed values", "ordered values"
 #: Steps that numbers, days and seconds may be on, the widest first.
@@ -63,9 +66,12 @@ class FrameColumn:
     kind: str
     values: tuple[Any, ...] | None = None
     bounds: tuple[float, float] | None = None
+    found: bool = False
 
     @property
     def spec(self) -> ColumnSpec:
+        if self.found:
+            return ColumnSpec(n_values=_MOST_FOUND, found=True)
         if self.values is not None:
             return ColumnSpec(n_values=len(self.values))
         return ColumnSpec(bounds=self.bounds, steps=_STEPS[self.kind])
@@ -76,6 +82,8 @@ class FrameColumn:
             codes = code_numbers(entries, list(self.values)).astype(np.float64)
             codes[codes == len(self.values)] = np.nan
             return codes
+        if self.found:
+            return np.full(len(entries), np.nan)
         if entries.dtype.kind in "biuf":
             found = entries.astype(np.float64)
         else:
@@ -129,6 +137,24 @@ class FrameSchema:
         """Convert the columns of a table that `validated` returns."""
         entries = list(X.T) if not is_frame(X) else frame_columns(X)
         return np.column_stack([own.read(entries[own.position]) for own in self.columns])
+
+    def texts(self, X: Any) -> tuple[NDArray[Any], ...]:
+        """Read the entries of columns whose values nobody listed; those of one column are of one kind."""
+        columns = [own for own in self.columns if own.found]
+        entries = (frame_columns(X) if is_frame(X) else list(X.T)) if columns else []
+        for own in columns:
+            kinds = sorted({entry_of(value)[0] for value in entries[own.position].tolist()} - {MISSING[0]})
+            if len(kinds) > 1:
+                got = " and ".join(kinds)
+                raise TypeError(
+                    must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it.")
+                )
+        return tuple(entries[own.position] for own in columns)
+
+    def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
+        """Put in released values."""
+        columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
+        return replace(self, columns=tuple(columns))
 
     def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
@@ -225,10 +251,8 @@ def _column(
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
     if isinstance(said, list):
         return FrameColumn(**made, kind=_CATEGORY, values=tuple(said))
-    if said == _CATEGORY and declared is None:
-        raise TypeError(
-            must_be(f"columns[{label}]", "a list of values: its type declares none", "'category'")
-        )
+    if said == _CATEGORY and declared is None and kind not in TIME_KINDS:
+        return FrameColumn(**made, kind=_CATEGORY, found=True)
     if declared is not None and said in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
@@ -248,7 +272,8 @@ def _column(
             f"columns[{label}]",
             "said where the type does not tell what a column holds",
             f"nothing for {kind or 'objects'}",
-            "List its values, known without looking at the rows, say 'number', or leave it out with 'drop'.",
+            "List its values, known without looking at the rows, say 'category' for values that are found privately, "
+            "'number', or leave it out with 'drop'.",
         )
     )
 
