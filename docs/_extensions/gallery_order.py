@@ -14,6 +14,7 @@ ORDER = [
     "kinds_of_bags",
     "shared_factors",
     "synthetic_table",
+    "whole_table",
     "synthetic_places",
     "hidden_places",
     "diagnosis_codes",

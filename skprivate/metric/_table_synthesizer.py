@@ -314,7 +314,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self._target_of(schema)  # is refused before a row is read
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
-                return schema, (table, None, texts)
+                return schema, _without_users(table, texts)
             units, names = encode_identifiers(user_ids, len(table))
             return schema, (table, units, texts, identifier_tags(names))
         if user_ids is not None:
@@ -326,8 +326,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         schema = FrameSchema.of(source.empty, self.columns)
         read = partial(_read_block, schema=schema, blank=blank, names=names)
         self._target_of(schema)
-        table, texts = source.gather(read, _together)
-        return schema, (table, None, texts)
+        return schema, _without_users(*source.gather(read, _together))
 
     def _mechanism(self, schema):
         return TableMechanism(
@@ -378,6 +377,10 @@ def _read_block(block, schema, blank, names):
         )
     block = validated(blank, block, reset=False)
     return schema.read(block), schema.texts(block)
+
+
+def _without_users(table, texts):
+    return table, None, texts
 
 
 def _together(parts):

@@ -10,8 +10,8 @@ from skprivate.metric.tables._cells import N_BINS, N_OCTAVES, ColumnSpec
 from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon
 from skprivate.privacy.draws import THRESHOLD_PART, count_events_of, quantile_levels
 
-#: Shares of the squared noise precision: values that nobody listed, magnitudes, quantiles, fine counts, tables with the target, selections, the
-#: tables of the tree and those of the rounds.
+#: Shares of the squared noise precision: values that nobody listed, magnitudes, quantiles, fine counts, tables with
+#: the target, selections, the tables of the tree and those of the rounds.
 _SHARES = {
     "values": 0.06,
     "ranges": 0.015,
