@@ -9,7 +9,7 @@ from typing import Any
 
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import LABELS_ONLY, Place, Role, Step
-from skprivate.preprocessing import PrivateOneHotEncoder, finding_budget
+from skprivate.preprocessing import PrivateOneHotEncoder, cost_of_finding
 
 
 @dataclass(frozen=True)
@@ -206,10 +206,9 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
 
 def _found(step: Step) -> str:
     """Say what it costs to find categories, and which are found."""
-    epsilon, delta = finding_budget(step.model, step.place.payer)
-    if not delta:
+    epsilon, delta, least = cost_of_finding(step.model, step.place.payer)
+    if least is None:
         return "categories are found only with a positive delta"
-    least = step.model.rows_needed(epsilon, delta)
     return (
         f"finds categories for ε = {epsilon:.3g}, δ = {delta:.3g}: values that about {least} rows (or users) have, "
         "times the root of the number of columns"

@@ -6,7 +6,7 @@ from skprivate.preprocessing._make_private_pipeline import make_private_pipeline
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
 from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
-from skprivate.preprocessing._private_pipeline import PrivatePipeline, finding_budget, states_budget
+from skprivate.preprocessing._private_pipeline import PrivatePipeline, cost_of_finding, states_budget
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler

@@ -125,8 +125,8 @@ class PrivateOneHotEncoder(PrivateColumns):
         """
         check_is_fitted(self)
         table = any_table(self, X, reset=False)
-        encoded = np.zeros((len(table), self.n_features_in_, self.columns_per_feature))
-        rows, behind = np.arange(len(table)), self.columns_per_feature - 2
+        encoded = np.zeros((len(table), self.n_features_in_, self._columns_per_feature))
+        rows, behind = np.arange(len(table)), self._columns_per_feature - 2
         for j, found in enumerate(self.categories_):
             codes = code_numbers(table[:, j], [*found, None])
             codes[codes >= len(found)] += behind - len(found)
@@ -134,13 +134,9 @@ class PrivateOneHotEncoder(PrivateColumns):
         return encoded.reshape(len(table), -1)
 
     @property
-    def columns_per_feature(self) -> int:
-        """Number of columns of each feature: categories, gaps, the rest."""
+    def _columns_per_feature(self) -> int:
+        """Categories, gaps, the rest."""
         return self.max_categories + 2
-
-    def rows_needed(self, epsilon: float, delta: float) -> int:
-        """Compute the number of units that find a value of a single feature; of k, √k times as many."""
-        return CategoryDiscovery.within(1, epsilon, delta, self.adjacency).least_units
 
     def _mechanism(self, n_units):
         if self.delta == 0:

@@ -43,6 +43,7 @@ from skprivate.privacy import (
     in_one_order,
     price_of_plan,
 )
+from skprivate.privacy.draws import CategoryDiscovery
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
 #: more than scales do.
@@ -244,7 +245,7 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     @property
     def _width(self) -> int:
-        return getattr(self.step, "columns_per_feature", 1)
+        return getattr(self.step, "_columns_per_feature", 1)
 
     def transform(self, X: Any) -> Any:
         return np.zeros((np.shape(X)[0], np.shape(X)[1] * self._width))
@@ -335,14 +336,19 @@ def shares_before(parts: list[Any]) -> list[float]:
     return [FOUND_SHARE / sum(find) if found else other for found in find]
 
 
-def finding_budget(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float]:
-    """Compute the (ε, δ) at which categories are found, alone or in a pipeline with one budget."""
-    if pipeline is None:
-        return step.epsilon, step.delta
-    parts = list(_private_parts(Pipeline(pipeline.steps[:-1])).values())
-    share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
-    epsilon, delta = pipeline._budget()
-    return share * epsilon, delta / 2 / len(parts)
+def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float, int | None]:
+    """Compute the (ε, δ) at which categories are found, alone or in a pipeline, and the units that one value needs.
+
+    With k columns it needs √k times as many; None without δ.
+    """
+    epsilon, delta = step.epsilon, step.delta
+    if pipeline is not None:
+        parts = list(_private_parts(Pipeline(pipeline.steps[:-1])).values())
+        share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
+        whole = pipeline._budget()
+        epsilon, delta = share * whole[0], whole[1] / 2 / len(parts)
+    found = CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
+    return epsilon, delta, found
 
 
 def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
