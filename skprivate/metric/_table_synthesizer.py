@@ -180,10 +180,11 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with self._releasing(
             mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
         ) as release:
-            self.model_ = mechanism.run(data, release)
-        self.n_units_ = self.model_.n_units
-        self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in self.model_.counts])
-        self._schema = schema.with_values(self.model_.found)
+            model = mechanism.run(data, release)
+        self.model_ = model
+        self.n_units_ = model.n_units
+        self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in model.counts])
+        self._schema = schema.with_values(model.found)
         self._warn(mechanism, unit)
         return self
 
