@@ -197,7 +197,6 @@ def test_cells_of_tails_that_noise_explains_are_empty():
     counts = np.where(cells.tail == 0, 100.0, 5.0)
     found = empty_tails(cells, counts, 10.0, 4.0)
     beyond = np.flatnonzero(cells.tail == 1)
-    assert found[-1] == 100.0  # gaps
     assert (found[cells.tail == 0] == 100.0).all()
     assert found[beyond].sum() <= counts[beyond].sum() + 1e-9
     counts[beyond[-1]] = 4000.0
@@ -438,7 +437,7 @@ def test_no_magnitude_comes_from_nowhere(n, n_columns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         S = PrivateTableSynthesizer(random_state=0).fit(X).sample(n, random_state=0)
-    assert np.nanmax(np.abs(S)) <= 120
+    assert np.max(np.abs(S)) <= 120  # and no gap
     few = [str(item.message) for item in caught if item.category is TooFewUnitsWarning]
     if (S == 0).all(axis=0).any():
         assert few and "columns={" in few[0] and "saw no magnitude of column" in few[0]

@@ -200,7 +200,7 @@ def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: flo
 
 
 def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: float) -> FloatArray:
-    """Empty the cells of tails, and of gaps, that noise explains: counts below some deviations.
+    """Empty the cells of tails that noise explains: counts below some deviations.
 
     Cells between two that stay are taken together, from the middle outwards, until noise does not explain their sum,
     which they share.
@@ -216,8 +216,6 @@ def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: floa
                 waiting = []
             elif not alone:
                 found[k] = 0.0
-    if counts[-1] < deviations * noise:
-        found[-1] = 0.0
     return found
 
 

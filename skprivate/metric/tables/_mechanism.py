@@ -45,6 +45,8 @@ from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Expected number of magnitudes that noise alone makes up in all columns, and of cells of tails that it fills.
 _FALSE_RANGES, _FALSE_CELLS = 1e-5, 1.0
+#: Standard deviations of noise that a cell exceeds at least, of however few.
+_LEAST_DEVIATIONS = 3.0
 #: A bin holds this many standard deviations of noise of released rows at least.
 _BIN_NOISE = 4.0
 #: L1 norm of noise, in standard deviations for each cell: what a score gains if its table is measured.
@@ -272,6 +274,7 @@ class TableMechanism(Mechanism):
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
             found = empty_tails(own, found, noise, deviations)
+            found[-1] *= found[-1] >= least  # no gaps where there are none
             bins = merge_rare(own, found, n_units, least, target=j == self.target)
             kept = with_sum(found, n_units)
             for k in np.flatnonzero(np.bincount(bins.bins, kept) <= 0):  # its cell nearest to the middle
@@ -435,7 +438,7 @@ class _Tables:
 
 def _deviations(expected: float, n_cells: int) -> float:
     """Find the standard deviations that noise exceeds in an expected number of cells."""
-    return float(norm.isf(min(expected / max(n_cells, 1), 0.5)))
+    return max(float(norm.isf(min(expected / max(n_cells, 1), 0.5))), _LEAST_DEVIATIONS)
 
 
 def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
