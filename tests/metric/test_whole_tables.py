@@ -33,10 +33,10 @@ from skprivate.metric.tables._costs import events_of
 from skprivate.metric.tables._mechanism import TableMechanism, first_step, with_sum
 from skprivate.metric.tables._quality import table_quality
 from skprivate.partitions import Blocks
-from skprivate.privacy import Mechanism, compose_epsilon, public_generator
+from skprivate.privacy import Mechanism, compose_epsilon, open_release, public_generator
 from skprivate.privacy.draws import UNIT_WEIGHT
 from skprivate.utils._neighbours import EXTREMES
-from skprivate.utils.estimator_checks import check_mechanism
+from skprivate.utils.estimator_checks import check_epsilon_lower_bound, check_mechanism
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(too few|simulated|[Ss]imulat).*")
 STEPS = (1.0, 0.1)
@@ -484,3 +484,23 @@ def test_quality_of_a_model():
     matplotlib.pyplot.close("all")
     numbers = PrivateTableSynthesizer(20.0, target="temp", columns=SAID, random_state=0).fit(train)
     assert numbers.quality(train, test, random_state=0).score < 0.5
+
+
+# Attack ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_one_row_is_not_told_from_none():
+    """The row of a value that nobody else has, by the count of that value."""
+    made = TableMechanism(columns=(ColumnSpec(n_values=2),), target=None, epsilon=1.0, delta=0.05)
+    terms = {"epsilon": 1.0, "delta": 0.05, "unit": "row", "adjacency": "add-remove", "plan": made.events}
+
+    def draw(table):
+        with open_release(**terms) as release:
+            model = made.run(table, release)
+        return float(model.counts[0][1])
+
+    without = np.zeros((20, 1))
+    check_epsilon_lower_bound(
+        draw, (np.append(without, [[1.0]], axis=0), without), epsilon=1.0, delta=0.05, n_runs=2000
+    )
