@@ -315,9 +315,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             self._target_of(schema)  # is refused before a row is read
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
-                return schema, _without_users(table, texts)
-            units, names = encode_identifiers(user_ids, len(table))
-            return schema, (table, units, texts, identifier_tags(names))
+                return schema, (table, None, texts)
+            units, users = encode_identifiers(user_ids, len(table))
+            return schema, (table, units, texts, identifier_tags(users))
         if user_ids is not None:
             raise ValueError(
                 must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
@@ -327,7 +327,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         schema = FrameSchema.of(source.empty, self.columns)
         read = partial(_read_block, schema=schema, blank=blank, names=names)
         self._target_of(schema)
-        return schema, _without_users(*source.gather(read, _together))
+        table, texts = source.gather(read, _together)
+        return schema, (table, None, texts)
 
     def _mechanism(self, schema):
         return TableMechanism(
@@ -378,10 +379,6 @@ def _read_block(block, schema, blank, names):
         )
     block = validated(blank, block, reset=False)
     return schema.read(block), schema.texts(block)
-
-
-def _without_users(table, texts):
-    return table, None, texts
 
 
 def _together(parts):
