@@ -161,6 +161,7 @@ ANY_TYPE = {
     "CuratedBagGAMClassifier",
     "CuratedBagGAMRegressor",
     "MembershipInferenceAuditor",
+    "PrivateOneHotEncoder",
     "PrivateTableSynthesizer",
     "PublicOneHotEncoder",
     "PublicOrdinalEncoder",

@@ -61,6 +61,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
+    PrivateOneHotEncoder,
     PrivateQuantileTransformer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
@@ -131,6 +132,7 @@ SHOWN = [
             PrivateImputer(1.0, bounds=(-100, 100), random_state=0),
             PrivateStandardScaler(1.0, random_state=0),
             PrivateKBinsDiscretizer(1.0, random_state=0),
+            PrivateOneHotEncoder(9.0, delta=0.1, max_categories=5, random_state=0),
             PrivateQuantileTransformer(1.0, random_state=0),
             PrivateSplineTransformer(1.0, n_knots=4, random_state=0),
             UserLevelSGDRegressor(1.0, max_iter=2, random_state=0),
