@@ -327,12 +327,15 @@ def test_types_of_dates_decimals_and_zones_come_back():
 
 
 def test_a_gap_of_one_row_changes_no_type():
-    X = frame()[["age", "temp"]]
+    X = frame()[["age", "temp"]].assign(ward=np.arange(3000) % 3)
     Y = X.copy()
-    Y.loc[3, "age"] = np.nan  # pandas makes floats of all
-    assert Y["age"].dtype == float
-    one, two = (PrivateTableSynthesizer(random_state=0).fit(Z).sample(99, random_state=0) for Z in (X, Y))
-    assert one.dtypes.tolist() == two.dtypes.tolist() == [np.dtype("int64"), np.dtype("float64")]
+    Y.loc[3, ["age", "ward"]] = np.nan  # pandas makes floats of all
+    assert Y["age"].dtype == Y["ward"].dtype == float
+    for said in ([0, 1, 2], "category"):
+        model = PrivateTableSynthesizer(columns={"ward": said}, random_state=0)
+        one, two = (model.fit(Z).sample(99, random_state=0) for Z in (X, Y))
+        assert one.dtypes.astype(str).tolist() == ["int64", "float64", "int64"]
+        assert two.dtypes.tolist() == one.dtypes.tolist()
 
 
 def test_arrays_come_back():

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Number
+from numbers import Number, Real
 from typing import Any
 
 import narwhals as nw
@@ -75,6 +75,12 @@ class FrameColumn:
         if self.values is not None:
             return ColumnSpec(n_values=len(self.values))
         return ColumnSpec(bounds=self.bounds, steps=_STEPS[self.kind])
+
+    @property
+    def lists_integers(self) -> bool:
+        """Tell if all listed values are whole numbers."""
+        listed = self.values or ("",)
+        return all(isinstance(value, Real) and float(value).is_integer() for value in listed)
 
     def read(self, entries: NDArray[Any]) -> FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
@@ -159,7 +165,7 @@ class FrameSchema:
     def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
         made = [
-            _entries(own, values, whole=cell.step >= 1 and not gap)
+            _entries(own, values, whole=not gap and (cell.step >= 1 or own.lists_integers))
             for own, values, cell, gap in zip(self.columns, columns, cells, gaps, strict=True)
         ]
         names = [self.names[own.position] for own in self.columns]
@@ -302,15 +308,20 @@ def _number(value: Any) -> float:
 def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
     """Make entries of a column: an array for numbers of NumPy's types, else a list with None for gaps."""
     gap = np.isnan(values)
+    plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
     if own.values is not None:
+        if plain and all(isinstance(value, Real) for value in own.values):
+            numbers = np.array([*own.values, np.nan], dtype=np.float64)
+            numbers = numbers[np.where(gap, len(own.values), values).astype(np.int64)]
+            return numbers.astype(np.int64) if whole else numbers
         listed = [*own.values, None]
         return [listed[k] for k in np.where(gap, len(own.values), values).astype(np.int64).tolist()]
     safe = np.where(gap, 0.0, values)
     if own.kind == _NUMBER:
         kind = str(own.dtype).lower()
-        if isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf" and kind not in ("float32", "float16"):
+        if plain and kind not in ("float32", "float16"):
             return values.clip(-(2.0**62), 2.0**62).astype(np.int64) if whole else values
-        if isinstance(own.dtype, np.dtype) and own.dtype.kind == "f":
+        if plain:
             return values.astype(own.dtype)
         if kind.startswith("decimal"):
             found: list[Any] = decimals(safe, own.dtype)
