@@ -261,7 +261,7 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = self._alpha()
-        if self.loss == "squared" or self.loss == "debiased":
+        if self.loss in {"squared", "debiased"}:
             fit = fit_quadratic(
                 bags,
                 X,

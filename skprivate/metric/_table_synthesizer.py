@@ -24,6 +24,7 @@ from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.privacy import (
     PrivacyLedger,
     encode_identifiers,
+    identifier_tags,
     public_generator,
     refuse_other_index,
     warn_caller,
@@ -52,8 +53,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     columns : dict of {int or str: object}, default=None
         What columns hold, by name or position, where types do not tell, in the words of `make_private_pipeline`: a pair
         of public limits ``(low, high)``, a list of public values, ``"number"``, ``"date"``, ``"category"`` (the values
-        that the type declares), or ``"drop"``. Limits save what finding magnitudes takes. Values that are not listed
-        are gaps. Columns of text must have a list, or be left out.
+        that the type declares, or else up to 1000 that many rows have, found privately), or ``"drop"``. Limits save
+        what finding magnitudes takes. Values that are not listed, or not found, are gaps. Columns of text must be said.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
     ledger : PrivacyLedger, optional
@@ -85,7 +86,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     user (add-remove). The law of all attributes is covered; synthetic rows are post-processing and cost nothing. All
     draws are planned: magnitudes, quantiles, counts of all columns, tables with the target, selections and tables. A
     unit adds 1 to one cell of each table, so d tables side by side change by √d in ℓ2 and a score, the ℓ1 distance of a
-    table from a released one, by 1. Rows of a user with m rows weigh 1/m. Proof: docs/theory/metric.md, proposition 8.
+    table from a released one, by 1. Rows of a user with m rows weigh 1/m. Proof: docs/theory/metric.md, proposition 13.
 
     What the tables do not hold, rows do not have: dependence of four or more columns that no three show (parities), and
     that of columns whose tables have more noise than rows. Numbers in a magnitude of fewer rows than noise are moved to
@@ -179,10 +180,11 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         with self._releasing(
             mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
         ) as release:
-            self.model_ = mechanism.run(data, release)
-        self.n_units_ = self.model_.n_units
-        self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in self.model_.counts])
-        self._schema = schema
+            model = mechanism.run(data, release)
+        self.model_ = model
+        self.n_units_ = model.n_units
+        self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in model.counts])
+        self._schema = schema.with_values(model.found)
         self._warn(mechanism, unit)
         return self
 
@@ -310,10 +312,12 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if not is_partitioned(X):
             X = validated(self, X, reset=True)
             schema = FrameSchema.of(X, self.columns)
-            table = schema.read(X)
+            self._target_of(schema)  # is refused before a row is read
+            table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
-                return schema, table
-            return schema, (table, encode_identifiers(user_ids, len(table))[0])
+                return schema, (table, None, texts)
+            units, users = encode_identifiers(user_ids, len(table))
+            return schema, (table, units, texts, identifier_tags(users))
         if user_ids is not None:
             raise ValueError(
                 must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
@@ -322,7 +326,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         blank, names = learn_columns(self, source.empty)
         schema = FrameSchema.of(source.empty, self.columns)
         read = partial(_read_block, schema=schema, blank=blank, names=names)
-        return schema, source.gather(read, np.concatenate)
+        self._target_of(schema)
+        table, texts = source.gather(read, _together)
+        return schema, (table, None, texts)
 
     def _mechanism(self, schema):
         return TableMechanism(
@@ -368,5 +374,13 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 def _read_block(block, schema, blank, names):
     refuse_other_columns(block, names)
     if not len(block):
-        return np.empty((0, len(schema.columns)))
-    return schema.read(validated(blank, block, reset=False))
+        return np.empty((0, len(schema.columns))), (np.empty(0, dtype=object),) * sum(
+            own.found for own in schema.columns
+        )
+    block = validated(blank, block, reset=False)
+    return schema.read(block), schema.texts(block)
+
+
+def _together(parts):
+    tables, texts = zip(*parts, strict=True)
+    return np.concatenate(tables), tuple(map(np.concatenate, zip(*texts, strict=True)))

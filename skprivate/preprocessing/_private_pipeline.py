@@ -25,6 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate._validation import (
+    column_names,
     is_frame,
     public_labels,
     read_labels,

@@ -438,6 +438,13 @@ def _halfspaces():
     return plain + calibrated + descents + weighted + balanced
 
 
+def _whole_tables():
+    kind = sp.PrivateTableSynthesizer
+    return modes(
+        kind, (default_data, one_column, far_rows, missing_values), target=(None, 0), epsilon=(0.5, 20.0)
+    )
+
+
 def _synthesizers():
     kind, norms, data = sp.MetricPrivateSynthesizer, ("l1", "l2", "linf"), (default_data, one_column)
     names = ["a", "b", "c"]
@@ -689,6 +696,7 @@ VARIANTS = {
     **_random_bags(),
     sp.PPMHalfspaceClassifier: _halfspaces(),
     sp.MetricPrivateSynthesizer: _synthesizers(),
+    sp.PrivateTableSynthesizer: _whole_tables(),
     sp.MetricPrivatizer: _privatizers(),
     **_preprocessors(),
     sp.model_selection.PrivateSearchCV: _searches(),

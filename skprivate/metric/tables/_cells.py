@@ -35,11 +35,12 @@ _TAIL_SHARE, TARGET_BINS = 1 / 80, 8
 class ColumnSpec:
     """Public facts of a column: the number of listed values, or limits and the steps that numbers may have.
 
-    ``n_values`` is 0 for numbers. ``bounds`` is None where magnitudes are found privately. ``steps`` are sorted, the
-    widest first.
+    ``n_values`` is 0 for numbers, and the most that there may be where values are ``found`` privately. ``bounds`` is
+    None where magnitudes are. ``steps`` are sorted, the widest first.
     """
 
     n_values: int = 0
+    found: bool = False
     bounds: tuple[float, float] | None = None
     steps: tuple[float, ...] = ()
 
@@ -199,7 +200,7 @@ def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: flo
 
 
 def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: float) -> FloatArray:
-    """Empty the cells of tails, and of gaps, that noise explains: counts below some deviations.
+    """Empty the cells of tails that noise explains: counts below some deviations.
 
     Cells between two that stay are taken together, from the middle outwards, until noise does not explain their sum,
     which they share.
@@ -215,8 +216,6 @@ def empty_tails(cells: Cells, counts: FloatArray, noise: float, deviations: floa
                 waiting = []
             elif not alone:
                 found[k] = 0.0
-    if counts[-1] < deviations * noise:
-        found[-1] = 0.0
     return found
 
 

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 from skprivate.metric.tables._cells import N_BINS, N_OCTAVES, ColumnSpec
 from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon
-from skprivate.privacy.draws import quantile_levels
+from skprivate.privacy.draws import THRESHOLD_PART, count_events_of, quantile_levels
 
-#: Shares of the squared noise precision: magnitudes, quantiles, fine counts, tables with the target, selections, the
-#: tables of the tree and those of the rounds.
+#: Shares of the squared noise precision: values that nobody listed, magnitudes, quantiles, fine counts, tables with
+#: the target, selections, the tables of the tree and those of the rounds.
 _SHARES = {
+    "values": 0.06,
     "ranges": 0.015,
     "bins": 0.04,
     "cells": 0.14,
@@ -28,16 +29,25 @@ _LEVELS = quantile_levels(N_BINS)
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Equal draws: how many, how many numbers each has at most, ε of a selection or the multiplier of noise."""
+    """Equal draws: how many, how many numbers each has at most, ε of a selection or the multiplier of noise.
+
+    ``threshold_delta`` is that of a draw that finds values.
+    """
 
     times: int
     size: int
     level: float
+    threshold_delta: float | None = None
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if not self.times:
             return []
+        if self.threshold_delta is not None:
+            hidden = self.threshold_delta
+            return list(
+                count_events_of("gaussian", self.level, size=self.size, threshold_delta=hidden).items()
+            )
         return [
             (GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)
         ]
@@ -53,7 +63,9 @@ def stages_of(
     pairs = others * (others - 1) // 2
     n_tables = pairs if target is None else 2 * pairs + others
     n_tree, n_rounds = max(others - 1, 0), min(MOST_ROUNDS, n_tables)
+    n_found = sum(column.found for column in columns)
     shapes = {
+        "values": (min(n_found, 1), 2 * n_found),
         "ranges": (min(len(numbers), 1), sum(map(range_cells, columns))),
         "bins": (len(numbers) * _LEVELS, 0),
         "cells": (1, sum(column.most_cells for column in columns)),
@@ -70,9 +82,9 @@ def stages_of(
         for name, (times, size) in shapes.items():
             each = scale * math.sqrt(shares.get(name, 0.0) / whole / max(times, 1))
             # A selection of ε composes like noise of the multiplier 2/ε.
-            found[name] = Stage(
-                times=times, size=size, level=0.0 if not each else 1 / each if size else 2 * each
-            )
+            level = 0.0 if not each else 1 / each if size else 2 * each
+            hidden = THRESHOLD_PART * delta if name == "values" else None
+            found[name] = Stage(times=times, size=size, level=level, threshold_delta=hidden)
         return found
 
     low, high = 1e-9, 2.0 * (1.0 + epsilon)

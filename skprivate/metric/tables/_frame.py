@@ -10,8 +10,8 @@ import datetime
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from numbers import Number
+from dataclasses import dataclass, replace
+from numbers import Number, Real
 from typing import Any
 
 import narwhals as nw
@@ -39,10 +39,13 @@ from skprivate._validation import (
 )
 from skprivate.metric._tables import decimals
 from skprivate.metric.tables._cells import Cells, ColumnSpec
+from skprivate.privacy.draws import MISSING, entry_of
 from skprivate.privacy.noise import FloatArray
 
 #: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
+#: Most values that are found in a column.
+_MOST_FOUND = 1000
 #: Replacements of types that list values.
 _LISTED, _ORDERED = "listed values", "ordered values"
 #: Steps that numbers, days and seconds may be on, the widest first.
@@ -63,12 +66,21 @@ class FrameColumn:
     kind: str
     values: tuple[Any, ...] | None = None
     bounds: tuple[float, float] | None = None
+    found: bool = False
 
     @property
     def spec(self) -> ColumnSpec:
+        if self.found:
+            return ColumnSpec(n_values=_MOST_FOUND, found=True)
         if self.values is not None:
             return ColumnSpec(n_values=len(self.values))
         return ColumnSpec(bounds=self.bounds, steps=_STEPS[self.kind])
+
+    @property
+    def lists_integers(self) -> bool:
+        """Tell if all listed values are whole numbers."""
+        listed = self.values or ("",)
+        return all(isinstance(value, Real) and float(value).is_integer() for value in listed)
 
     def read(self, entries: NDArray[Any]) -> FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
@@ -76,6 +88,8 @@ class FrameColumn:
             codes = code_numbers(entries, list(self.values)).astype(np.float64)
             codes[codes == len(self.values)] = np.nan
             return codes
+        if self.found:
+            return np.full(len(entries), np.nan)
         if entries.dtype.kind in "biuf":
             found = entries.astype(np.float64)
         else:
@@ -130,10 +144,28 @@ class FrameSchema:
         entries = list(X.T) if not is_frame(X) else frame_columns(X)
         return np.column_stack([own.read(entries[own.position]) for own in self.columns])
 
+    def texts(self, X: Any) -> tuple[NDArray[Any], ...]:
+        """Read the entries of columns whose values nobody listed; those of one column are of one kind."""
+        columns = [own for own in self.columns if own.found]
+        entries = (frame_columns(X) if is_frame(X) else list(X.T)) if columns else []
+        for own in columns:
+            kinds = sorted({entry_of(value)[0] for value in entries[own.position].tolist()} - {MISSING[0]})
+            if len(kinds) > 1:
+                got = " and ".join(kinds)
+                raise TypeError(
+                    must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it.")
+                )
+        return tuple(entries[own.position] for own in columns)
+
+    def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
+        """Put in released values."""
+        columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
+        return replace(self, columns=tuple(columns))
+
     def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
         made = [
-            _entries(own, values, whole=cell.step >= 1 and not gap)
+            _entries(own, values, whole=not gap and (cell.step >= 1 or own.lists_integers))
             for own, values, cell, gap in zip(self.columns, columns, cells, gaps, strict=True)
         ]
         names = [self.names[own.position] for own in self.columns]
@@ -225,10 +257,8 @@ def _column(
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
     if isinstance(said, list):
         return FrameColumn(**made, kind=_CATEGORY, values=tuple(said))
-    if said == _CATEGORY and declared is None:
-        raise TypeError(
-            must_be(f"columns[{label}]", "a list of values: its type declares none", "'category'")
-        )
+    if said == _CATEGORY and declared is None and kind not in TIME_KINDS:
+        return FrameColumn(**made, kind=_CATEGORY, found=True)
     if declared is not None and said in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
@@ -248,7 +278,8 @@ def _column(
             f"columns[{label}]",
             "said where the type does not tell what a column holds",
             f"nothing for {kind or 'objects'}",
-            "List its values, known without looking at the rows, say 'number', or leave it out with 'drop'.",
+            "List its values, known without looking at the rows, say 'category' for values that are found privately, "
+            "'number', or leave it out with 'drop'.",
         )
     )
 
@@ -277,15 +308,20 @@ def _number(value: Any) -> float:
 def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
     """Make entries of a column: an array for numbers of NumPy's types, else a list with None for gaps."""
     gap = np.isnan(values)
+    plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
     if own.values is not None:
+        if plain and all(isinstance(value, Real) for value in own.values):
+            numbers = np.array([*own.values, np.nan], dtype=np.float64)
+            numbers = numbers[np.where(gap, len(own.values), values).astype(np.int64)]
+            return numbers.astype(np.int64) if whole else numbers
         listed = [*own.values, None]
         return [listed[k] for k in np.where(gap, len(own.values), values).astype(np.int64).tolist()]
     safe = np.where(gap, 0.0, values)
     if own.kind == _NUMBER:
         kind = str(own.dtype).lower()
-        if isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf" and kind not in ("float32", "float16"):
+        if plain and kind not in ("float32", "float16"):
             return values.clip(-(2.0**62), 2.0**62).astype(np.int64) if whole else values
-        if isinstance(own.dtype, np.dtype) and own.dtype.kind == "f":
+        if plain:
             return values.astype(own.dtype)
         if kind.startswith("decimal"):
             found: list[Any] = decimals(safe, own.dtype)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from skprivate._validation import code_numbers
 from skprivate.metric.tables._candidates import Candidates, Clique, Laws, Released, place, posterior
 from skprivate.metric.tables._cells import (
     N_BINS,
@@ -34,6 +35,8 @@ from skprivate.privacy.draws import (
     ROW_WEIGHT,
     UNIT_WEIGHT,
     USER_WEIGHT,
+    CategoryDiscovery,
+    count_values,
     private_centre,
     private_quantiles,
     weigh,
@@ -42,6 +45,8 @@ from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Expected number of magnitudes that noise alone makes up in all columns, and of cells of tails that it fills.
 _FALSE_RANGES, _FALSE_CELLS = 1e-5, 1.0
+#: Standard deviations of noise that a cell exceeds at least, of however few.
+_LEAST_DEVIATIONS = 3.0
 #: A bin holds this many standard deviations of noise of released rows at least.
 _BIN_NOISE = 4.0
 #: L1 norm of noise, in standard deviations for each cell: what a score gains if its table is measured.
@@ -60,23 +65,27 @@ _SECONDS_PER_STEP = 4e-9
 class Rows:
     """Private rows: numbers, or codes of listed values, NaN for gaps; and the weight of each, of 1/``one``.
 
-    The rows of a user weigh ⌊one/m⌋ each, whatever other users do.
+    The rows of a user weigh ⌊one/m⌋ each, whatever other users do. ``texts`` are the entries of columns whose values
+    nobody listed, and ``tags`` are those of users.
     """
 
     table: FloatArray
-    units: IntArray | None
-    weights: FloatArray | None
-    one: int
+    units: IntArray | None = None
+    weights: FloatArray | None = None
+    one: int = 1
+    texts: tuple[NDArray[Any], ...] = ()
+    tags: NDArray[np.uint64] | None = None
 
     @classmethod
     def of(cls, data: Any) -> Rows:
-        """Read a table, or a pair of a table and the number of the user of each row."""
+        """Read a table; or a table, the user of each row or None, and maybe entries to be found and tags of users."""
         if not isinstance(data, tuple):
-            return cls(np.asarray(data, np.float64), None, None, 1)
-        table, units = data
-        return cls(
-            table, units, (UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(float), UNIT_WEIGHT
-        )
+            return cls(np.asarray(data, np.float64))
+        table, units, *more = data
+        if units is None:
+            return cls(table, None, None, 1, *more)
+        weights = (UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(np.float64)
+        return cls(table, units, weights, UNIT_WEIGHT, *more)
 
     def count(self, cells: IntArray, n_cells: int) -> IntArray:
         """Sum weights by cells: integers, which float64 adds exactly."""
@@ -99,6 +108,7 @@ class TableModel:
     weights: NDArray[np.float32]
     n_units: float
     unseen: tuple[int, ...]
+    found: dict[int, tuple[Any, ...]]
     tables: tuple[Clique, ...]
 
 
@@ -115,7 +125,7 @@ class TableMechanism(Mechanism):
     target: int | None
     epsilon: float
     delta: float
-    theorem = "noisy tables of few columns, docs/theory/metric.md, proposition 8"
+    theorem = "noisy tables of few columns, docs/theory/metric.md, proposition 13"
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -146,7 +156,8 @@ class TableMechanism(Mechanism):
             return self._run(Rows.of(data), release)
 
     def _run(self, rows: Rows, release: Release) -> TableModel:
-        cells, unseen = self._cells(rows, release)
+        rows, values = self._values(rows, release)
+        cells, unseen = self._cells(rows, values, release)
         cells, counts, n_units = self._counts(rows, cells, release)
         codes = np.stack(
             [own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]
@@ -163,14 +174,41 @@ class TableMechanism(Mechanism):
             weights=candidates.weights.astype(np.float32),
             n_units=n_units,
             unseen=unseen,
+            found=values,
             tables=tuple(released),
         )
 
     # --- columns ----------------------------------------------------------------------------------------------------
 
-    def _cells(self, rows: Rows, release: Release) -> tuple[list[Cells], tuple[int, ...]]:
+    def _values(self, rows: Rows, release: Release) -> tuple[Rows, dict[int, tuple[Any, ...]]]:
+        """Find values that nobody listed, and the codes of all rows."""
+        unlisted = [j for j, column in enumerate(self.columns) if column.found]
+        if not unlisted:
+            return rows, {}
+        stage = self.stages["values"]
+        draw = CategoryDiscovery(
+            n_columns=len(unlisted),
+            noise_multiplier=stage.level,
+            threshold_delta=stage.threshold_delta or 0.0,
+            adjacency=Adjacency.ADD_REMOVE,
+        )
+        released = draw.run(count_values(rows.texts, rows.units, rows.tags), release)
+        table, values = rows.table.copy(), {}
+        for j, texts, counts in zip(unlisted, rows.texts, released, strict=True):
+            common = set(sorted(counts, key=counts.__getitem__, reverse=True)[: self.columns[j].n_values])
+            values[j] = tuple(value for value in counts if value in common)
+            codes = code_numbers(texts, values[j])
+            table[:, j] = np.where(codes == len(values[j]), np.nan, codes)
+        return replace(rows, table=table), values
+
+    def _cells(
+        self, rows: Rows, values: dict[int, tuple[Any, ...]], release: Release
+    ) -> tuple[list[Cells], tuple[int, ...]]:
         """Find the fine cells of every column, and the columns of numbers without a magnitude that is seen."""
-        found = [list_cells(column.n_values) for column in self.columns]
+        found = [
+            list_cells(max(len(values[j]), 1) if j in values else column.n_values)
+            for j, column in enumerate(self.columns)
+        ]
         numbers = [j for j, column in enumerate(self.columns) if column.is_number]
         unseen = []
         for j, (within, step) in zip(numbers, self._ranges(rows, numbers, release), strict=True):
@@ -236,6 +274,7 @@ class TableMechanism(Mechanism):
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
             found = empty_tails(own, found, noise, deviations)
+            found[-1] *= found[-1] >= least  # no gaps where there are none
             bins = merge_rare(own, found, n_units, least, target=j == self.target)
             kept = with_sum(found, n_units)
             for k in np.flatnonzero(np.bincount(bins.bins, kept) <= 0):  # its cell nearest to the middle
@@ -399,7 +438,7 @@ class _Tables:
 
 def _deviations(expected: float, n_cells: int) -> float:
     """Find the standard deviations that noise exceeds in an expected number of cells."""
-    return float(norm.isf(min(expected / max(n_cells, 1), 0.5)))
+    return max(float(norm.isf(min(expected / max(n_cells, 1), 0.5))), _LEAST_DEVIATIONS)
 
 
 def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
