@@ -373,14 +373,13 @@ class Draws(MetricDraws, CountDraws):
         if self.delta == 0:
             raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")
 
-    def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
-        return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
-
     def _noisy_counts(self, draw: Draw, scale: Fraction) -> IntArray:
         kind, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
         noisy: IntArray = self._perform(
             draw,
-            lambda counts: _contributions.add_exactly(counts, self._integer_noise(kind, scale, counts.shape)),
+            lambda counts: _contributions.add_exactly(
+                counts, _samplers.integer_noise(kind, scale, counts.shape, self._source)
+            ),
         )
         return noisy
 
@@ -392,9 +391,8 @@ class Draws(MetricDraws, CountDraws):
         scale = _samplers.drawable(lattice.scale)
 
         def sample(sums: NDArray[Any]) -> Any:
-            total = _contributions.add_exactly(
-                lattice.place(sums), self._integer_noise(draw.kind, scale, sums.shape)
-            )
+            noise = _samplers.integer_noise(draw.kind, scale, sums.shape, self._source)
+            total = _contributions.add_exactly(lattice.place(sums), noise)
             noisy = lattice.to_steps(total) * step
             return float(noisy) if sums.ndim == 0 else noisy
 
@@ -407,7 +405,7 @@ class Draws(MetricDraws, CountDraws):
             # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
             # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
-            noise = self._integer_noise(draw.kind, scale, array.shape)
+            noise = _samplers.integer_noise(draw.kind, scale, array.shape, self._source)
             noisy = _contributions.snap(array, lattice.step) + noise.astype(np.float64) * lattice.step
             return float(noisy) if array.ndim == 0 else noisy
 

@@ -100,7 +100,7 @@ def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource)
     For "l2" with d > 1 the scale is from 8 to 2^49.
     """
     if norm == "l1" or d == 1:
-        return _samplers.integer_noise("laplace", scale, n * d, source).reshape(n, d)
+        return _samplers.integer_noise("laplace", scale, (n, d), source)
     return _cube_noise(n, d, scale, source) if norm == "linf" else _ball_noise(n, d, scale, source)
 
 
@@ -130,7 +130,7 @@ def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource)
     """
     t = _root_above(Fraction(mode * mode, d))
     curvature = Fraction(d, mode * mode) - Fraction(1, t * t)
-    k = _samplers.discrete_gaussian(t, size, source)
+    k = _samplers.integer_noise("gaussian", t, size, source)
     k = k[k >= least - mode]
     x = k.astype(np.float64) * (1.0 / mode)
     log = np.log1p(x)
