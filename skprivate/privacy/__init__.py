@@ -58,7 +58,7 @@ from skprivate.privacy._release import (
     PaymentIsNext,
     Rehearsal,
     Release,
-    Whole,
+    SharedBudget,
     cost_of_plan,
     open_branches,
     open_release,

@@ -24,12 +24,12 @@ from sklearn.base import BaseEstimator
 
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
-from skprivate.privacy._contributions import ROUNDING
+from skprivate.privacy import _contributions
 from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
 from skprivate.privacy.accounting import _composition
 from skprivate.privacy.draws._draws import Draws
-from skprivate.privacy.ledger._entries import require_noise
+from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import bit_source, public_generator
 
@@ -50,12 +50,12 @@ def cost_of_plan(
     counts = count_events(events)
     pure = _composition.compose_epsilon(counts)
     needed = _composition.compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
-    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
+    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + _contributions.ROUNDING)):
         return pure, 0.0
     return needed, delta
 
 
-class Whole(NamedTuple):
+class SharedBudget(NamedTuple):
     """A larger budget that a fit shares with what others draw, by public numbers, whatever it releases."""
 
     epsilon: float
@@ -221,7 +221,7 @@ class Release(Draws):
             raise ValueError(
                 f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
             )
-        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        limit, delta = self.epsilon * (1 + _contributions.ROUNDING), self._accounted_delta
         if not self._paid:
             # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
             # filter on every path, that of stopping after it included.
@@ -283,7 +283,7 @@ class Release(Draws):
 
     def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
         """Compose ``events`` to (ε, δ): all paths through the release together fail with probability δ at most."""
-        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        limit, delta = self.epsilon * (1 + _contributions.ROUNDING), self._accounted_delta
         if events == self._plan:
             epsilon, delta = cost_of_plan(events, self.epsilon, self.delta, delta)
         elif self._plan:
@@ -521,7 +521,7 @@ class Rehearsal:
         if ledger is not None:
             seeded = getattr(estimator, "random_state", None) is not None
             book = ledger._book
-            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
+            _entries.require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
         if ledger not in self._books:
             endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
             self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()

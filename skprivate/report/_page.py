@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
-from skprivate.report import _style
+from skprivate.report import _other_facts, _style
 from skprivate.report._facts import QUESTIONS, event_in_words, percent
-from skprivate.report._other_facts import audit_in_words, audit_verdict
 from skprivate.report._style import items
 
 #: With more entries the table is folded on the screen.
@@ -275,8 +274,9 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    verdict, rest = audit_verdict(audit)
-    shown = f"<p>{_style.text(audit_in_words(audit))} The claim is <strong>{verdict}</strong>{_style.text(rest)}.</p>"
+    verdict, rest = _other_facts.audit_verdict(audit)
+    shown = f"<p>{_style.text(_other_facts.audit_in_words(audit))} "
+    shown += f"The claim is <strong>{verdict}</strong>{_style.text(rest)}.</p>"
     if found is not None and claimed is not None:
         shown += f"<figure>{_style.audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:

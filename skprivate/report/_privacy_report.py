@@ -15,10 +15,9 @@ from skprivate._messages import must_be, one_of, rounded_up, small
 from skprivate.inspection import Role, count, releases_when_transforming
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
 from skprivate.privacy.ledger import today
+from skprivate.report import _page, _style
 from skprivate.report._facts import LEVELS, QUESTIONS, Finding, guarantee_facts, guarantee_findings, versions
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
-from skprivate.report._page import page
-from skprivate.report._style import framed, written
 
 #: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
 FORMAT_VERSION = "1.0"
@@ -86,7 +85,7 @@ class PrivacyReport:
         -------
         str
         """
-        return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
+        return _style.written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the page, and write it to a file if ``path`` is given.
@@ -101,7 +100,7 @@ class PrivacyReport:
         -------
         str
         """
-        return written(page(self._facts), path)
+        return _style.written(_page.page(self._facts), path)
 
     def __str__(self) -> str:
         strength, protection = self._facts["strength"], self._facts["protection"]
@@ -126,7 +125,7 @@ class PrivacyReport:
         return f"<PrivacyReport {self}>"
 
     def _repr_html_(self) -> str:
-        return framed(page(self._facts))
+        return _style.framed(_page.page(self._facts))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from skprivate.privacy import (
     N_KINDS,
     Adjacency,
     PrivacyUnit,
-    Whole,
+    SharedBudget,
     encode_identifiers,
     identifier_tags,
     kinds_in_words,
@@ -70,7 +70,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     #: a feature (with a deviation). Set by the pipeline for one fit.
     _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
-    _whole: Whole | None = None
+    _whole: SharedBudget | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,

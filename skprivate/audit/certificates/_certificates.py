@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
-from skprivate.audit.certificates import _concentration, _variation
-from skprivate.audit.certificates._halfspaces import fit_halfspaces
+from skprivate.audit.certificates import _concentration, _halfspaces, _variation
 
 Array = npt.NDArray[np.float64]
 #: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
@@ -128,7 +127,7 @@ def certify_representation(
             points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
         )
     boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
-    fit = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)
+    fit = _halfspaces.fit_halfspaces(points, s, variation, rng, max_nodes=boxes)
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
     apart = fit.loss - fit.lower_bound
     caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()

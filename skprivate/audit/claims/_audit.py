@@ -12,9 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skprivate._messages import at_least, must_be, number, positive
-from skprivate.audit.claims._bets import Game, units_apart
-from skprivate.audit.claims._neighbours import group_size, opposite_pairs, probes_of
-from skprivate.audit.claims._replay import ReplayEvidence, audit_by_replay
+from skprivate.audit.claims import _bets, _neighbours, _replay
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
 from skprivate.utils import CheckData, Neighbour, Recording, Replay, changes, evenly
@@ -105,7 +103,7 @@ class EstimatorAudit:
     epsilon_lower_bound: float
     p_value: float
     confidence: float
-    evidence: ReplayEvidence | BlackBoxEvidence = field(repr=False)
+    evidence: _replay.ReplayEvidence | BlackBoxEvidence = field(repr=False)
 
     @property
     def violated(self) -> bool:
@@ -276,14 +274,14 @@ def audit_estimator(
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     own = guarantee is None or epsilon is not None
-    evidence: ReplayEvidence | BlackBoxEvidence
+    evidence: _replay.ReplayEvidence | BlackBoxEvidence
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
         bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
         given = given or _built(estimator, data, _relation(claim, source), n_neighbours, rng)
-        bound, p_value, evidence = audit_by_replay(
+        bound, p_value, evidence = _replay.audit_by_replay(
             run,
             data,
             recording,
@@ -444,8 +442,8 @@ def _audit_by_bets(
             raise ValueError(
                 must_be("neighbours", "given under adjacency 'metric', with their distance", None)
             )
-        size = group_size(data, claim.unit, units_apart(claim))
-        groups = {n: opposite_pairs(data, claim.unit, claim.adjacency, n) for n in (size, 1)}
+        size = _neighbours.group_size(data, claim.unit, _bets.units_apart(claim))
+        groups = {n: _neighbours.opposite_pairs(data, claim.unit, claim.adjacency, n) for n in (size, 1)}
     best, failures = None, []
     growth = -math.inf
     for n_units, pairs_of_size in groups.items():
@@ -457,8 +455,8 @@ def _audit_by_bets(
             allowed = (_PRACTICE_SHARE * runs.n_runs - runs.made) / waiting
             if best is not None and min(seconds, allowed) <= 0.0:
                 break  # the later ones are not known to be better
-            sample = runs.sampler(*pair, {}, probes_of(pair[1]))
-            game = Game(runs, sample, claim, n_units, rng)
+            sample = runs.sampler(*pair, {}, _neighbours.probes_of(pair[1]))
+            game = _bets.Game(runs, sample, claim, n_units, rng)
             fewest, most = _PRACTICE
             n = int(max(_BLOCK, min(most, max(fewest, runs.n_runs // 10), allowed)))
             try:

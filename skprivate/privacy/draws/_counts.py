@@ -23,8 +23,7 @@ from skprivate.privacy._events import (
     PrivacyEvent,
     PureEvent,
 )
-from skprivate.privacy.noise import _samplers
-from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.noise import _bits, _samplers
 
 CountNoise = Literal["gaussian", "laplace"]
 #: Relative margin for the rounding of tails in float64.
@@ -91,7 +90,7 @@ class CountDraws:
 
     if TYPE_CHECKING:
         dry_run: bool
-        _source: BitSource
+        _source: _bits.BitSource
 
         def _require_delta(self, what: str) -> None: ...
         def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...

@@ -22,15 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate.privacy import _contributions, _events
 from skprivate.privacy._contributions import FloatArray, IntArray, IntegerLattice, Lattice
 from skprivate.privacy._events import BoundedRangeEvent, Draw, LaplaceEvent, PrivacyEvent, PureEvent, Tape
-from skprivate.privacy.draws._counts import CountDraws
-from skprivate.privacy.draws._metric import MetricDraws
-from skprivate.privacy.noise import _samplers, _selection
-from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.draws import _counts, _metric
+from skprivate.privacy.noise import _bits, _samplers, _selection
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
 
-class Draws(MetricDraws, CountDraws):
+class Draws(_metric.MetricDraws, _counts.CountDraws):
     """All draws on private data."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
@@ -39,7 +37,7 @@ class Draws(MetricDraws, CountDraws):
     delta: float
     #: Whether draws are made for the sake of their costs: no private statistic is looked at, all are zeros.
     dry_run: bool
-    _source: BitSource
+    _source: _bits.BitSource
     _tape: Tape | None
 
     def _charge(self, events: dict[PrivacyEvent, int]) -> None:
