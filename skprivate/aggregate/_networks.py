@@ -29,7 +29,7 @@ from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.additive import _constant, _design
 from skprivate.aggregate.random._bags import BagSums
 from skprivate.aggregate.tables._cells import CellIndex
-from skprivate.privacy import public_generator
+from skprivate.privacy import RandomStateLike, public_generator
 
 CURATED_DEFAULTS: dict[str, Any] = {
     "hidden": (16,),
@@ -233,7 +233,7 @@ def tried_submodels(
     n_outputs: int,
     submodel: object,
     options: dict[str, Any] | None,
-    random_state: int | None,
+    random_state: RandomStateLike,
 ) -> Any:
     """Make the networks before they learn, and try each; all of it is public."""
     chosen = check_options(options, CURATED_DEFAULTS)
@@ -374,7 +374,7 @@ def fit_network(
     *,
     submodel: object,
     options: dict[str, Any] | None,
-    random_state: int | None,
+    random_state: RandomStateLike,
 ) -> NetworkFit:
     """Train one module for each fold of bags, and rate them by the bags of their fold.
 

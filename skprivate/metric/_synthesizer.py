@@ -23,7 +23,7 @@ from skprivate.metric import _domains, _tables
 from skprivate.metric.grid import _bounds, _flows, _hierarchy, _mixed
 from skprivate.metric.grid._measure import MOST_NUMBERS, GridMeasure, distance_to_rows
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 _DECLARED = "the categories that types of columns declare are public, not found in private rows"
@@ -326,7 +326,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         return resolution
 
-    def sample(self, n_samples: int = 1, *, random_state: int | None = None) -> Any:
+    def sample(self, n_samples: int = 1, *, random_state: RandomStateLike = None) -> Any:
         """Draw synthetic rows: post-processing of the released measure, at no further cost.
 
         Every row has the law of `measure_`; together they spread over it evenly (systematic sampling).
@@ -347,7 +347,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return rows
 
     def sample_blocks(
-        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: int | None = None
+        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: RandomStateLike = None
     ) -> Iterator[Any]:
         """Draw synthetic rows in blocks, for tables that do not fit into memory.
 

@@ -21,7 +21,7 @@ from skprivate.inspection import guarantee_of, is_private
 from skprivate.model_selection import _candidates, _inside, _search_mechanism
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.partitions import is_partitioned
-from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, plan_search
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, SearchPlan, plan_search
 
 
 class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
@@ -336,12 +336,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             made_up=np.zeros(2) if candidate_costs.labels is None else candidate_costs.labels[[0, -1]],
         )
 
-        while True:
-            plan = plan_search(
-                candidate_costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter
-            )
-            if candidate_costs.confirmed(plan.each_epsilon, plan.each_delta):
-                break
+        plan = _confirmed_plan(candidate_costs, epsilon, delta, self.n_iter)
         scores = score.plan(epsilon, plan.repetitions)
         # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its cost.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
@@ -369,6 +364,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         if models and hasattr(models[0], "fit"):
             tags.input_tags = get_tags(models[0]).input_tags
         return tags
+
+
+def _confirmed_plan(
+    costs: _inside.CandidateCosts, epsilon: float, delta: float, mean_repetitions: float
+) -> SearchPlan:
+    """Plan a search until the costs that it rests on are those of its budget."""
+    while True:
+        plan = plan_search(costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=mean_repetitions)
+        if costs.confirmed(plan.each_epsilon, plan.each_delta):
+            return plan
 
 
 def _public_set(models: list[Any], y: Any) -> Any:

@@ -31,7 +31,7 @@ from skprivate.privacy.accounting import _composition
 from skprivate.privacy.draws._draws import Draws
 from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._ledger import PrivacyLedger
-from skprivate.privacy.noise._bits import bit_source, public_generator
+from skprivate.privacy.noise._bits import RandomStateLike, bit_source, public_generator
 
 #: Noise of a draw of less than ε = 2⁻³² is wider than what is drawn exactly.
 _LEAST_RHO = 2.0**-65
@@ -87,7 +87,7 @@ class Release(Draws):
         unit: PrivacyUnit,
         adjacency: Adjacency,
         metric: str | None,
-        random_state: int | None,
+        random_state: RandomStateLike,
         ledger: PrivacyLedger | None,
         label: str,
         theorem: str,
@@ -316,7 +316,7 @@ def open_release(
     unit: PrivacyUnit | str,
     adjacency: Adjacency | str,
     metric: str | None = None,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
     label: str = "",
     theorem: str = "",

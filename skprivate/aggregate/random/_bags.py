@@ -17,7 +17,7 @@ from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables import _blocks, _curated_bags, _labels, _sums
 from skprivate.aggregate.tables._sums import ClassSums, Further, Labelled, NumberSums, ReleasedSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Versioned
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike, Versioned
 
 IntArray = NDArray[np.int64]
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
@@ -440,7 +440,7 @@ def make_random_bags(
     numbers: bool = False,
     label_bounds: tuple[float, float] | None = None,
     row_keys: object = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> RandomBags:
     """Draw bags of rows at random and release their labels in aggregate.

@@ -14,7 +14,14 @@ from skprivate._validation import plain_entry
 from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _cells, _columns, _curated_bags, _group_tables, _labels, _sums
 from skprivate.aggregate.tables._group_tables import CodedGroups, GroupTable, SumColumns
-from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    RandomStateLike,
+    Release,
+)
 
 #: Sums and noise stay within int64.
 _LARGEST_SUM = 1 << 61
@@ -57,7 +64,7 @@ def release_frames(
     rare: str | None = None,
     columns: Sequence[_columns.Column] | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> _curated_bags.CuratedBags:
     """Add noise to the label sums of exact GROUP BY tables, all in one release.

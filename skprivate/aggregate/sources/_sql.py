@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes
 from skprivate.aggregate.sources import _release_frames
 from skprivate.aggregate.tables import _blocks, _cells, _columns, _curated_bags, _group_tables, _labels
-from skprivate.privacy import PrivacyLedger
+from skprivate.privacy import PrivacyLedger, RandomStateLike
 
 #: Types of columns in DuckDB that are cut into bins.
 _WHOLE = (
@@ -150,7 +150,7 @@ def bags_from_sql(
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
     mechanism: _labels.NoiseName = "auto",
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> _curated_bags.CuratedBags:
     """Group and add up in DuckDB, and release the sums with noise: `make_curated_bags` of a table of any size.

@@ -21,7 +21,7 @@ from skprivate.aggregate.tables._columns import CodeArray, Column, encode_column
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._sums import ClassSums, Further, Integers, Labelled, NumberSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, refuse_other_index
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike, refuse_other_index
 
 FeatureSet = tuple[int, ...]
 
@@ -347,7 +347,7 @@ def make_curated_bags(
     categorical_features: object = "from_dtype",
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
     """Group rows by feature values and release labels as sums per group (Algorithms 1 and 2).

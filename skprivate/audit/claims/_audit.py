@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from skprivate._messages import at_least, must_be, number, positive
 from skprivate.audit.claims import _bets, _neighbours, _replay
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, RandomStateLike, public_generator
 from skprivate.utils import CheckData, Neighbour, Recording, Replay, changes, evenly
 
 #: Runs of a pair from which is learned before the first bet, at least and at most, and runs between two looks.
@@ -144,7 +144,7 @@ def audit_estimator(
     max_seconds: float | None = None,
     confidence: float | None = None,
     simulate: bool = False,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     n_jobs: int | None = None,
 ) -> EstimatorAudit:
     """Audit the claimed guarantee of an estimator.
@@ -251,15 +251,8 @@ def audit_estimator(
     >>> audit_estimator(GeometricCount(share=0.5), X, simulate=True, random_state=0).violated  # half the noise
     True
     """
-    _check_options(
-        method,
-        observable,
-        distance,
-        n_neighbours=n_neighbours,
-        n_runs=n_runs,
-        seconds=max_seconds,
-        confidence=confidence,
-    )
+    _check_options(method, observable, distance)
+    _check_numbers(n_neighbours, n_runs, max_seconds, confidence)
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
@@ -269,8 +262,7 @@ def audit_estimator(
     overrides = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
     # A replay compares draws with what this fit states, whoever makes the claim.
     stated = subject.guarantee(data, {}, overrides if recording is None else dict.fromkeys(overrides), seed)
-    source = _source(guarantee, stated, overrides)
-    claim = _stated_claim(subject, source, overrides)
+    source, claim = _stated_claim(subject, guarantee, stated, overrides)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     own = guarantee is None or epsilon is not None
@@ -281,17 +273,9 @@ def audit_estimator(
         bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
         given = given or _built(estimator, data, _relation(claim, source), n_neighbours, rng)
+        secure = random_state is None
         bound, p_value, evidence = _replay.audit_by_replay(
-            run,
-            data,
-            recording,
-            neighbours=given,
-            claim=claim,
-            stated=stated,
-            own=own,
-            level=1.0 - sure,
-            secure=random_state is None,
-            rng=rng,
+            run, data, recording, given, claim, stated, own=own, level=1.0 - sure, secure=secure, rng=rng
         )
     return EstimatorAudit(
         name=subject.name,
@@ -307,25 +291,20 @@ def audit_estimator(
     )
 
 
-def _check_options(
-    method: object,
-    observable: object,
-    distance: object,
-    n_neighbours: object,
-    n_runs: object,
-    seconds: Any,
-    confidence: object,
-) -> None:
+def _check_options(method: object, observable: object, distance: object) -> None:
     if method not in ("auto", "replay", "black-box"):
         raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
     if observable is not None and not callable(observable):
         raise ValueError(must_be("observable", "a callable or None", observable))
     if observable is not None and method == "replay":
         raise ValueError(must_be("observable", "None for the replay, which looks at all draws", observable))
-    at_least("n_neighbours", n_neighbours, 1)
-    at_least("n_runs", n_runs, _PRACTICE[0])
     if distance is not None:
         positive("distance", distance)
+
+
+def _check_numbers(n_neighbours: object, n_runs: object, seconds: Any, confidence: object) -> None:
+    at_least("n_neighbours", n_neighbours, 1)
+    at_least("n_runs", n_runs, _PRACTICE[0])
     if seconds is not None and not seconds > 0.0:
         raise ValueError(must_be("max_seconds", "positive or None", seconds))
     if confidence is not None:
@@ -346,15 +325,18 @@ def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recordin
     return None if wrong else recording
 
 
-def _stated_claim(subject: Subject, source: object, overrides: dict[str, Any]) -> Claim:
-    """Read a claim with a positive finite ε."""
+def _stated_claim(
+    subject: Subject, guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]
+) -> tuple[Any, Claim]:
+    """Choose the guarantee that makes the claim, and read a claim with a positive finite ε."""
+    source = _source(guarantee, stated, overrides)
     claim = subject.claim(source, {}, overrides)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
         raise ValueError(
             f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
             "epsilon= to audit a claim."
         )
-    return claim
+    return source, claim
 
 
 def _source(guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]) -> Any:

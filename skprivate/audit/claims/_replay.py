@@ -69,6 +69,7 @@ def audit_by_replay(
     neighbours: Sequence[Neighbour],
     claim: Claim,
     stated: PrivacyGuarantee | None,
+    *,
     own: bool,
     level: float,
     secure: bool,

@@ -17,7 +17,7 @@ from skprivate._messages import must_be
 from skprivate.audit.claims import _bets, _neighbours, _recipes, _runs
 from skprivate.audit.claims._neighbours import Pair, Surroundings
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
-from skprivate.privacy import public_generator
+from skprivate.privacy import RandomStateLike, public_generator
 from skprivate.utils import Recording, Replay, excess
 
 Array = npt.NDArray[np.float64]
@@ -153,7 +153,7 @@ def find_violation(
     max_pairs: int | None = None,
     confidence: float = 0.999,
     simulate: bool = False,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
 ) -> ViolationReport:
     """Search for neighbouring inputs on which a claimed guarantee fails.
 
