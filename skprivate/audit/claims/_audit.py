@@ -260,7 +260,6 @@ def audit_estimator(
     recording = _recorded(subject, run, data, method)
     method = "black-box" if recording is None else "replay"
     overrides = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-    # A replay compares draws with what this fit states, whoever makes the claim.
     stated = subject.guarantee(data, {}, overrides if recording is None else dict.fromkeys(overrides), seed)
     source, claim = _stated_claim(subject, guarantee, stated, overrides)
     given = _given(neighbours, data, claim, distance)
@@ -328,7 +327,10 @@ def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recordin
 def _stated_claim(
     subject: Subject, guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]
 ) -> tuple[Any, Claim]:
-    """Choose the guarantee that makes the claim, and read a claim with a positive finite ε."""
+    """Choose the guarantee that makes the claim, and read a claim with a positive finite ε.
+
+    A replay compares draws with what its own fit has ``stated``, whoever makes the claim.
+    """
     source = _source(guarantee, stated, overrides)
     claim = subject.claim(source, {}, overrides)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
