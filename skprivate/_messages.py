@@ -20,17 +20,6 @@ import numpy as np
 import skprivate
 
 Member = TypeVar("Member", bound=StrEnum)
-#: From here on a budget can be divided among draws, without a distance to divide it by.
-LEAST_EPSILON = 1e-12
-#: Frames of these packages are not the caller's.
-_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-#: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
-FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
-#: The blocks that are running, in any thread: ensembles fit their members in others.
-_FORBIDDING: list[object] = []
-_KEY = "_skprivate_version"
 
 
 def must_be(name: str, allowed: str, got: Any, advice: str = "") -> str:
@@ -84,6 +73,10 @@ def positive(name: str, value: Any) -> float:
     return number(name, value, "a positive finite number", lambda result: result > 0)
 
 
+#: From here on a budget can be divided among draws, without a distance to divide it by.
+LEAST_EPSILON = 1e-12
+
+
 def epsilon_number(value: Any) -> float:
     """Convert ε of an estimator to a number that can be divided."""
     allowed = f"a positive finite number, at least {LEAST_EPSILON:g}"
@@ -104,6 +97,10 @@ def rounded_up(value: float, digits: int = 6) -> str:
     return f"{float(shown):.{digits}g}" if float(shown) > 1e-300 or shown == 0 else f"{shown:g}"
 
 
+#: Frames of these packages are not the caller's.
+_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
+
+
 def small(value: float, rounded: Callable[[float, int], str] = rounded_up) -> str:
     """Show a δ in three digits, as people write it."""
     shown = rounded(value, 3)
@@ -112,6 +109,9 @@ def small(value: float, rounded: Callable[[float, int], str] = rounded_up) -> st
         return shown
     power = str(int(exponent)).translate(_RAISED)
     return f"10{power}" if mantissa == "1" else f"{mantissa}·10{power}"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def rounded_down(value: float, digits: int = 6) -> str:
@@ -125,6 +125,9 @@ def rounded_down(value: float, digits: int = 6) -> str:
 def visible(text: str) -> str:
     """Replace control characters, such as marks of the direction of text, by their numbers."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class LargeDeltaWarning(UserWarning):
@@ -234,6 +237,13 @@ class BudgetExceededError(ValueError):
         self.remaining = remaining
 
 
+#: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
+FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
+
+#: The blocks that are running, in any thread: ensembles fit their members in others.
+_FORBIDDING: list[object] = []
+
+
 class SimulatedNoiseWarning(UserWarning):
     """A seed was given: the release carries simulated noise and protects nobody.
 
@@ -308,6 +318,9 @@ def announce_simulation(label: str, *, dry_run: bool = False) -> None:
         "anyone can reproduce. Use random_state=None before anything is released.",
         SimulatedNoiseWarning,
     )
+
+
+_KEY = "_skprivate_version"
 
 
 class OtherVersionWarning(UserWarning):
