@@ -164,6 +164,17 @@ def test_what_is_private_to_a_package_is_not_imported_elsewhere(path):
                     module in MODULES and alias.name.startswith("_") and f"skprivate.{part}" in PACKAGES
                 )
                 assert not private, f"{path} imports {module}, which is private to skprivate.{part}."
+    packages = {
+        alias.asname or alias.name: alias.name
+        for node in nodes(SOURCES[path], ast.ImportFrom)
+        for alias in node.names
+        if f"{node.module}.{alias.name}" in PACKAGES and node.module == "skprivate"
+    }
+    for node in nodes(SOURCES[path], ast.Attribute):
+        if isinstance(node.value, ast.Name) and packages.get(node.value.id, part_of(path)) != part_of(path):
+            assert f"skprivate.{packages[node.value.id]}.{node.attr}" not in MODULES, (
+                f"{path}:{node.lineno} uses {node.value.id}.{node.attr}, which is private to {node.value.id}."
+            )
 
 
 @for_every([path for path in SOURCES if path != "skprivate/privacy/noise/_bits.py"])

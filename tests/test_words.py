@@ -41,6 +41,12 @@ BEGINNINGS = (
 )  # fmt: skip
 #: Beginnings of a summary line of a function, which names what it does.
 NOUNS = ("A", "An", "The", "Its", "Their", "All", "Every", "Each", "Two", "One", "No", "Nothing")
+#: Parts of names that are not used: cost, diameter or bound, text, largest say what a thing is.
+OLD_NAME = re.compile(
+    r"(?:^|_)(?:prices?|priced|reach|reaches|said|told|dear|farthest)(?:_|$)", re.IGNORECASE
+)
+#: Packages whose names are still to be changed.
+OLD_NAMES_LEFT = ("user_level", "preprocessing", "utils", "papers", "counts")
 WORD = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b", re.IGNORECASE)
 CODE = re.compile(r"```.*?```|`[^`]*`|\{[^}]*\}|\]\([^)]*\)|https?:\S+", re.DOTALL)
 
@@ -77,6 +83,17 @@ def messages(tree):
                     yield part, part.value
 
 
+def names(tree):
+    """Nodes that define a name, and the name."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node, node.name
+        elif isinstance(node, ast.arg):
+            yield node, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node, node.id
+
+
 def problems(path):
     """What a file says in other words."""
     text = path.read_text("utf-8")
@@ -97,6 +114,10 @@ def problems(path):
         for part, said in messages(tree)
         for word in unusual(said)
     ]
+    if not set(OLD_NAMES_LEFT) & set(path.parts):
+        found += [
+            f"{path}:{node.lineno}: name {name!r}" for node, name in names(tree) if OLD_NAME.search(name)
+        ]
     return found
 
 
@@ -116,6 +137,8 @@ def test_unusual_words_are_seen(tmp_path):
     assert len(problems(path)) == 4
     path.write_text('def f():\n    """The rows."""\n')
     assert len(problems(path)) == 1
+    path.write_text("def price(said):\n    reach = 1\n    return reach + said\n")
+    assert len(problems(path)) == 3
     path.write_text('def f():\n    """Clip rows."""\n')
     assert not problems(path)
 

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import check_class_labels
-from skprivate._validation._arrays import DATES, TIMES
-from skprivate._validation._tables import code_numbers, in_own_type
+from skprivate._validation import _arrays, _tables
 
 Labels = npt.NDArray[Any]
 #: For guarantees: what is read off y without being paid for.
@@ -90,7 +89,13 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
     odd = sorted(each.__name__ for each, kind in kinds.items() if kind is None)
     if odd:
         numbers = any("complex" in each for each in odd)
-        advice = "Complex data not supported" if numbers else DATES if TIMES & set(odd) else "Convert them"
+        advice = (
+            "Complex data not supported"
+            if numbers
+            else _arrays.DATES
+            if _arrays.TIMES & set(odd)
+            else "Convert them"
+        )
         raise (ValueError if numbers else TypeError)(
             f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. {advice}."
         )
@@ -181,7 +186,7 @@ def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> n
 
     An error would say that somebody's label is outside: a private release of labels does without.
     """
-    codes = code_numbers(labels, in_own_type(labels, {0: classes}, name="classes")[0])
+    codes = _tables.code_numbers(labels, _tables.in_own_type(labels, {0: classes}, name="classes")[0])
     codes[codes == len(classes)] = -1
     if strict and np.any(codes < 0):
         listed = list(map(plain, classes))

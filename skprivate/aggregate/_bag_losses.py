@@ -35,14 +35,10 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
+from skprivate.aggregate.random import _fit, _quadratic
 from skprivate.aggregate.random._bags import BagSums, RandomBags, as_random_bags
-from skprivate.aggregate.random._fit import CountLoss, binary_entropy
-from skprivate.aggregate.random._quadratic import mean_label
-from skprivate.aggregate.tables._aggregation import MatchedRows, match_rows
-from skprivate.aggregate.tables._blocks import read_columns
-from skprivate.aggregate.tables._cells import IntArray
+from skprivate.aggregate.tables import _aggregation, _blocks, _cells, _labels
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags
-from skprivate.aggregate.tables._labels import are_labels
 
 BagLoss = Literal["auto", "log", "squared", "poisson"]
 LOSSES = ("auto", "log", "squared", "poisson")
@@ -129,7 +125,7 @@ def bag_score(
     if not hasattr(model, "predict_proba"):
         raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
     probabilities = model.predict_proba(X)
-    if report.classes is not None and not are_labels(report.classes):
+    if report.classes is not None and not _labels.are_labels(report.classes):
         _refuse_other_classes(model, report)
     return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
 
@@ -152,12 +148,12 @@ def bag_loss(bags: object, y_pred: object, X: Any = None, *, loss: BagLoss = "au
                 "X must be the rows that were aggregated, got None: curated bags do not list theirs."
             )
         outputs = report.n_outputs
-        report, matched = match_rows(report, *read_columns(X))
+        report, matched = _aggregation.match_rows(report, *_blocks.read_columns(X))
         parts = [
             _Part(cells >= 0, cells[cells >= 0], table.counts, table.label_sums, table.noise_variance)
             for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
-    multinomial = report.classes is not None and outputs > 1 and not are_labels(report.classes)
+    multinomial = report.classes is not None and outputs > 1 and not _labels.are_labels(report.classes)
     mean = _check_predictions(y_pred, report.n_samples, outputs, chosen, multinomial)
     return float(np.mean([part.loss(mean, chosen, multinomial) for part in parts]))
 
@@ -168,7 +164,7 @@ class _Part:
 
     rows: NDArray[Any] | slice
     bags: NDArray[Any]
-    counts: IntArray
+    counts: _cells.IntArray
     sums: FloatArray
     noise_variance: Any
 
@@ -212,7 +208,7 @@ def _refuse_other_classes(model: BaseEstimator, report: CuratedBags | RandomBags
 
 def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
     """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
-    report, matched = match_rows(bags, *read_columns(X))
+    report, matched = _aggregation.match_rows(bags, *_blocks.read_columns(X))
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
@@ -227,7 +223,9 @@ def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: Square
     return 2 * mean if loss.quadratic else mean
 
 
-def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feature_set: Any) -> float:
+def _label_sum(
+    report: CuratedBags, matched: _aggregation.MatchedRows, part: FloatArray, feature_set: Any
+) -> float:
     """Sum label times contribution over rows, by the table of the least noise."""
     found: list[tuple[float, float]] = []
     for table, cells in zip(report.tables, matched.cells, strict=True):
@@ -335,7 +333,7 @@ class OutputLoss:
     weight: float
     start: float
     gain: float
-    counts: CountLoss | None
+    counts: _fit.CountLoss | None
     logistic: bool
 
     def values(self, bags: BagSums, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -352,7 +350,7 @@ class OutputLoss:
                 slope = slope * predicted * (1 - predicted)
         return self.weight * values, self.weight * slope
 
-    def take(self, which: IntArray) -> OutputLoss:
+    def take(self, which: _cells.IntArray) -> OutputLoss:
         """Restrict the loss to some bags."""
         counts = None if self.counts is None else self.counts.take(which)
         return replace(self, labels=self.labels[which], counts=counts)
@@ -383,7 +381,7 @@ class BagObjective:
             [slope for _, slope in parts], axis=1
         )
 
-    def take(self, which: IntArray) -> tuple[BagObjective, IntArray]:
+    def take(self, which: _cells.IntArray) -> tuple[BagObjective, _cells.IntArray]:
         """Restrict the loss to some bags; returns the places of their memberships too."""
         bags, places = self.bags.take(which)
         return BagObjective(bags, tuple(output.take(which) for output in self.outputs)), places
@@ -403,9 +401,9 @@ def class_objective(bags: RandomBags, loss: BagLossName) -> BagObjective:
         counts = None
         variance = share * (1 - share)
         signal = _signal_share(bags, variance, variance)
-        gain = bags.n_bags * signal * (binary_entropy(share) if loss == "easyllp" else 0.5)
+        gain = bags.n_bags * signal * (_fit.binary_entropy(share) if loss == "easyllp" else 0.5)
         if loss in ("likelihood", "log"):
-            counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=True)
+            counts = _fit.CountLoss.of(bags, k, of_mean=loss == "log", tempered=True)
             gain = counts.gain(share)
         weight = signal * {"squared": 1 / variance, "debiased": 1 / variance / size}.get(loss, 1 / size)
         outputs.append(
@@ -432,7 +430,7 @@ def number_objective(
     size = float(bags.sizes.mean())
     means = bags.means()
     found = bags.sizes @ means / float(bags.sizes.sum())
-    centre = mean_label(bags, found, label_bounds)
+    centre = _quadratic.mean_label(bags, found, label_bounds)
     about = means - found
     # Of one row, as the means of bags vary: labels of rows that have nothing to do with each other, and noise.
     rows = bags.sizes if bags.label_release != "bernoulli" else np.ones(bags.n_bags)

@@ -9,8 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from skprivate._validation import label_array
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables._group_tables import check_sum_classes
-from skprivate.aggregate.tables._labels import are_labels
+from skprivate.aggregate.tables import _group_tables, _labels
 from skprivate.partitions import OverBlocks
 
 
@@ -58,11 +57,11 @@ class BagClassifierMixin(OverBlocks, ClassifierMixin):
 
     def _read_classes(self, classes: tuple[Any, ...], n_outputs: int) -> None:
         """Take the classes of bags, whose label sums have this number of columns."""
-        if are_labels(classes):
+        if _labels.are_labels(classes):
             self.classes_ = [np.array([0, 1])] * n_outputs
             return
         if n_outputs != (1 if len(classes) == 2 else len(classes)):
             raise ValueError(
                 f"bags name {len(classes)} classes but their label sums have {n_outputs} columns."
             )
-        self.classes_ = label_array(check_sum_classes(classes))
+        self.classes_ = label_array(_group_tables.check_sum_classes(classes))

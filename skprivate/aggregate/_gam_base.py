@@ -17,19 +17,13 @@ from skprivate._sklearn import Interval, StrOptions, _check_y, _fit_context
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate._networks import FACTOR_DEFAULTS, check_options, fit_submodels, tried_submodels
+from skprivate.aggregate.additive import _design, _evidence, _factors
 from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
-from skprivate.aggregate.additive._design import CellDesign, fit_tables
-from skprivate.aggregate.additive._evidence import fit_evidence
-from skprivate.aggregate.additive._factors import Factors
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables import _aggregation, _blocks
-from skprivate.aggregate.tables._aggregation import KeyCounter, Membership
-from skprivate.aggregate.tables._blocks import Table
+from skprivate.aggregate.tables import _aggregation, _blocks, _labels, _sums
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_feature_sets
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
-from skprivate.aggregate.tables._labels import MECHANISMS
-from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import public_generator
@@ -53,7 +47,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     "categorical_features": [StrOptions({"from_dtype", "all"}), "array-like"],
     "n_bins": [Interval(Integral, 2, None, closed="left"), None],
     "bin_edges": [dict, None],
-    "mechanism": [StrOptions(set(MECHANISMS))],
+    "mechanism": [StrOptions(set(_labels.MECHANISMS))],
     "tol": [Interval(Real, 0, None, closed="neither")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
 }
@@ -174,7 +168,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             n_columns = labels.shape[1] if isinstance(labels, np.ndarray) and labels.ndim == 2 else 1
             labels = _check_y(labels, multi_output=n_columns > 1, estimator=self)
             check_consistent_length(values[0], labels)
-            tables = InMemory(Table(range(len(labels)), values, labels))
+            tables = InMemory(_blocks.Table(range(len(labels)), values, labels))
         columns, n_rows, seen = _blocks.learn_blocks(
             tables,
             names,
@@ -195,15 +189,15 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         columns: tuple[Column, ...],
         codes: list[CodeArray],
         rows: Partitions,
-        plan: Callable[[Membership], ClassSums | NumberSums],
+        plan: Callable[[_aggregation.Membership], _sums.ClassSums | _sums.NumberSums],
         noise: float,
         classes: tuple[Any, ...] | None = None,
     ) -> None:
         """Release sums of the targets over bags planned for ``noise`` times their variance, and learn from them."""
         n = codes[0].size
-        features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
+        features = InMemory(_sums.Labelled(range(n), np.zeros((0, n)), codes))
         membership = _aggregation.plan_bags(
-            KeyCounter(features, columns),
+            _aggregation.KeyCounter(features, columns),
             n,
             self.feature_sets,
             self.min_size,
@@ -232,7 +226,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         if self.submodel == "crosses":
             return None
         if self.submodel == "factors":
-            return Factors(
+            return _factors.Factors(
                 indexes, n_outputs, check_options(self.submodel_options, FACTOR_DEFAULTS)["embedding"]
             )
         seed = int(public_generator(self.random_state).integers(2**31))
@@ -243,7 +237,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     ) -> None:
         """Learn from the released sums; no label is available from here on."""
         indexes, tables, noise = self._modelled_sets(known, report)
-        design = CellDesign(indexes, codes)
+        design = _design.CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         loss = self._loss(len(sums))
         if networks is None:
@@ -282,7 +276,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             coef[:, -1] += centre
             return coef
 
-        if isinstance(networks, Factors):
+        if isinstance(networks, _factors.Factors):
             decays = check_options(self.submodel_options, FACTOR_DEFAULTS)["weight_decays"]
             learners: list[Callable[[LabelSums, float], tuple[FloatArray, int]]] = [
                 partial(networks.fit, decay=decay, random_state=seed) for decay in decays
@@ -301,7 +295,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = fit_evidence(problem, order, tol=self.tol)
+            found = _evidence.fit_evidence(problem, order, tol=self.tol)
             self.penalties_ = found.dispersion / found.variances
             self.n_iter_ = found.n_iter
             return found.coef
@@ -311,7 +305,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
         def solve(sums: FloatArray, _: float) -> FloatArray:
             linear = replace(problem, sums=sums).possible()
-            solution = fit_tables(
+            solution = _design.fit_tables(
                 problem.design, problem.loss, linear, ridge, tol=self.tol, max_iter=self.max_iter
             )
             self.n_iter_ = solution.n_passes
@@ -403,7 +397,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
 
 def _problems(
-    design: CellDesign, loss: SquaredLoss, sums: FloatArray, noise: FloatArray, report: CuratedBags
+    design: _design.CellDesign, loss: SquaredLoss, sums: FloatArray, noise: FloatArray, report: CuratedBags
 ) -> list[LabelSums]:
     """State the fit of all outputs together, or of each by itself where the loss allows it."""
     squares, bounds = report.square_sum, report.label_bounds

@@ -12,18 +12,13 @@ from scipy.special import expit, softmax
 
 from skprivate._sklearn import _fit_context
 from skprivate._validation import check_classes, distinct_labels, read_labels, two_or_more
-from skprivate.aggregate._classifier import BagClassifierMixin
-from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import BUILT_IN, FloatArray, SquaredLoss
+from skprivate.aggregate import _classifier, _gam_base, _losses
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import Membership
-from skprivate.aggregate.tables._curated_bags import CuratedBags
-from skprivate.aggregate.tables._labels import are_labels, class_targets, indicator_targets
-from skprivate.aggregate.tables._sums import ClassSums, outputs_of
+from skprivate.aggregate.tables import _aggregation, _curated_bags, _labels, _sums
 from skprivate.privacy import PrivacyLedger
 
 
-class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
+class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCuratedBagGAM):
     """Additive classifier that learns from class counts per bag only.
 
     The score is the intercept plus one table lookup (or a small network) per feature set, and the fit minimises
@@ -135,7 +130,7 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GAM_CONSTRAINTS,
+        **_gam_base.GAM_CONSTRAINTS,
         "classes": ["array-like", None],
     }
 
@@ -199,32 +194,34 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
 
         strict = self.epsilon is None
 
-        def choose_targets(found: list[Any], n_columns: int) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+        def choose_targets(
+            found: list[Any], n_columns: int
+        ) -> tuple[list[Any], Callable[[Any], _losses.FloatArray]]:
             if n_columns > 1:
-                return [(0, 1)] * n_columns, partial(indicator_targets, strict=strict)
+                return [(0, 1)] * n_columns, partial(_labels.indicator_targets, strict=strict)
             classes = two_or_more(found if given is None else given, self)
-            return classes, partial(class_targets, classes=classes, strict=strict)
+            return classes, partial(_labels.class_targets, classes=classes, strict=strict)
 
         read = partial(read_labels, classes=given)
         look = distinct_labels if given is None else no_labels
         coded, classes = self._code(X, y, read, look, choose_targets)
-        given = None if are_labels(classes) else given
+        given = None if _labels.are_labels(classes) else given
 
-        def plan(membership: Membership) -> ClassSums:
-            return ClassSums.plan(
+        def plan(membership: _aggregation.Membership) -> _sums.ClassSums:
+            return _sums.ClassSums.plan(
                 membership,
-                *outputs_of(classes),
+                *_sums.outputs_of(classes),
                 classes=given,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 mechanism=self.mechanism,
             )
 
-        self._read_classes(tuple(classes), outputs_of(classes)[0])
+        self._read_classes(tuple(classes), _sums.outputs_of(classes)[0])
         self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any) -> _losses.FloatArray:
         """Probabilities of the classes.
 
         Parameters
@@ -241,10 +238,10 @@ class CuratedBagGAMClassifier(BagClassifierMixin, BaseCuratedBagGAM):
         positive = expit(scores)
         return np.hstack([1 - positive, positive]) if self._is_binary() else positive
 
-    def _loss(self, n_outputs: int) -> SquaredLoss:
-        return BUILT_IN["log" if n_outputs == 1 or self._is_multilabel() else "multinomial"]
+    def _loss(self, n_outputs: int) -> _losses.SquaredLoss:
+        return _losses.BUILT_IN["log" if n_outputs == 1 or self._is_multilabel() else "multinomial"]
 
-    def _check_report(self, report: CuratedBags) -> None:
+    def _check_report(self, report: _curated_bags.CuratedBags) -> None:
         if report.classes is None:
             raise ValueError(
                 "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels (in tables of your "

@@ -12,18 +12,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from skprivate._sklearn import HasMethods, StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
-from skprivate.aggregate import _losses
-from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._losses import FloatArray, GivenLoss, OwnLoss, SquaredLoss
+from skprivate.aggregate import _gam_base, _losses
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import Membership
-from skprivate.aggregate.tables._curated_bags import CuratedBags
-from skprivate.aggregate.tables._labels import bounds_of_outputs, number_targets
-from skprivate.aggregate.tables._sums import NumberSums
+from skprivate.aggregate.tables import _aggregation, _curated_bags, _labels, _sums
 from skprivate.privacy import PrivacyLedger
 
 
-class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
+class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
     """Additive regressor that learns from label sums per bag only.
 
     The score is the intercept plus one table lookup (or a small network) per feature set; the prediction is the score
@@ -113,7 +108,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GAM_CONSTRAINTS,
+        **_gam_base.GAM_CONSTRAINTS,
         "loss": [
             StrOptions({"squared", "poisson"}),
             HasMethods(["statistics", "potential", "gradient"]),
@@ -126,7 +121,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         epsilon: float | None = 1.0,
         *,
         delta: float = 1e-6,
-        loss: Literal["squared", "poisson"] | GivenLoss = "squared",
+        loss: Literal["squared", "poisson"] | _losses.GivenLoss = "squared",
         label_bounds: ArrayLike | None = None,
         feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
         min_size: int | None = None,
@@ -182,13 +177,13 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         poisson = isinstance(self.loss, str) and self.loss == "poisson"
 
         def choose_targets(_: object, n_columns: int) -> tuple[Any, Callable[[Any], Any]]:
-            n_outputs, targets = n_columns, number_targets
+            n_outputs, targets = n_columns, _labels.number_targets
             if not isinstance(self.loss, str):
                 n_outputs = _losses.check_own_loss(self.loss, n_columns)
                 targets = partial(
                     _losses.own_statistics, given=self.loss, n_outputs=n_outputs, strict=self.epsilon is None
                 )
-            bounds = bounds_of_outputs(self.label_bounds, n_outputs)
+            bounds = _labels.bounds_of_outputs(self.label_bounds, n_outputs)
             if poisson and bounds is not None and min(bounds)[0] < 0:
                 raise ValueError(
                     f"label_bounds must not go below 0 for loss='poisson', got {self.label_bounds!r}."
@@ -200,8 +195,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         )
         coded, (n_outputs, bounds) = self._code(X, y, read, no_labels, choose_targets)
 
-        def plan(membership: Membership) -> NumberSums:
-            return NumberSums.plan(
+        def plan(membership: _aggregation.Membership) -> _sums.NumberSums:
+            return _sums.NumberSums.plan(
                 membership,
                 n_outputs,
                 bounds,
@@ -218,7 +213,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         self._aggregate(*coded, plan, 3.0)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> _losses.FloatArray:
         """Expected label of every row.
 
         Parameters
@@ -236,10 +231,14 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
             predicted = np.clip(predicted, *np.array(self.bags_.label_bounds).T)
         return predicted[:, 0] if scores.shape[1] == 1 else predicted
 
-    def _loss(self, n_outputs: int) -> SquaredLoss:
-        return _losses.BUILT_IN[self.loss] if isinstance(self.loss, str) else OwnLoss(self.loss, n_outputs)
+    def _loss(self, n_outputs: int) -> _losses.SquaredLoss:
+        return (
+            _losses.BUILT_IN[self.loss]
+            if isinstance(self.loss, str)
+            else _losses.OwnLoss(self.loss, n_outputs)
+        )
 
-    def _check_report(self, report: CuratedBags) -> None:
+    def _check_report(self, report: _curated_bags.CuratedBags) -> None:
         if report.classes is not None:
             raise ValueError("bags hold class counts; use CuratedBagGAMClassifier, or aggregate numbers.")
         if not isinstance(self.loss, str):

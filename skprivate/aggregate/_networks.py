@@ -24,13 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skprivate._sklearn import steps
-from skprivate.aggregate._bag_losses import BagObjective
+from skprivate.aggregate import _bag_losses
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
-from skprivate.aggregate.additive._constant import GIVEN_PENALTY_MARGIN, LabelSums, share_to_keep
-from skprivate.aggregate.additive._design import CellDesign, constant_start
+from skprivate.aggregate.additive import _constant, _design
 from skprivate.aggregate.random._bags import BagSums
 from skprivate.aggregate.tables._cells import CellIndex
-from skprivate.privacy import public_generator
+from skprivate.privacy import RandomStateLike, public_generator
 
 CURATED_DEFAULTS: dict[str, Any] = {
     "hidden": (16,),
@@ -234,7 +233,7 @@ def tried_submodels(
     n_outputs: int,
     submodel: object,
     options: dict[str, Any] | None,
-    random_state: int | None,
+    random_state: RandomStateLike,
 ) -> Any:
     """Make the networks before they learn, and try each; all of it is public."""
     chosen = check_options(options, CURATED_DEFAULTS)
@@ -246,7 +245,7 @@ def tried_submodels(
 
 
 def aggregate_loss(
-    design: CellDesign,
+    design: _design.CellDesign,
     loss: SquaredLoss,
     outputs: object,
     intercept: object,
@@ -276,7 +275,7 @@ def aggregate_loss(
 
 
 def fit_submodels(
-    problem: LabelSums,
+    problem: _constant.LabelSums,
     indexes: Sequence[CellIndex],
     *,
     networks: Any,
@@ -291,7 +290,7 @@ def fit_submodels(
     chosen = check_options(options, CURATED_DEFAULTS)
     linear = problem.possible()
     sums, total = linear[:, :-1], linear[:, -1]
-    start = constant_start(problem.design, problem.loss, linear)[:, -1]
+    start = _design.constant_start(problem.design, problem.loss, linear)[:, -1]
     with own_torch(public_generator(random_state)):
         modules = copy.deepcopy(networks)
         keys = [_codes(index) for index in indexes]
@@ -371,11 +370,11 @@ def network_scores(
 
 def fit_network(
     X: FloatArray,
-    objective: BagObjective,
+    objective: _bag_losses.BagObjective,
     *,
     submodel: object,
     options: dict[str, Any] | None,
-    random_state: int | None,
+    random_state: RandomStateLike,
 ) -> NetworkFit:
     """Train one module for each fold of bags, and rate them by the bags of their fold.
 
@@ -437,7 +436,7 @@ class _Fold:
         self,
         network: Any,
         rows: Any,
-        objective: BagObjective,
+        objective: _bag_losses.BagObjective,
         seen: Any,
         left_out: Any,
         options: dict[str, Any],
@@ -486,7 +485,7 @@ class _Fold:
         self.kept = copy.deepcopy(self.network), self.intercept.detach().numpy().copy()
 
 
-def _slope(objective: BagObjective, scores: FloatArray) -> float:
+def _slope(objective: _bag_losses.BagObjective, scores: FloatArray) -> float:
     """Choose the factor to stretch scores of unseen bags by: penalties shrink those of few bags."""
     start = objective.start
 
@@ -496,7 +495,7 @@ def _slope(objective: BagObjective, scores: FloatArray) -> float:
     return float(min(_SLOPES, key=loss))
 
 
-def _share(objective: BagObjective, scores: FloatArray) -> float:
+def _share(objective: _bag_losses.BagObjective, scores: FloatArray) -> float:
     """Choose the step from the constant to the scores of unseen bags."""
     start = objective.start
     total = float(objective.bags.members.size)
@@ -507,10 +506,10 @@ def _share(objective: BagObjective, scores: FloatArray) -> float:
 
     error = math.sqrt(objective.bags.n_bags) * float(np.std(change(1.0)))
     advice = "use a larger epsilon, more bags or a larger weight_decay."
-    return share_to_keep(
+    return _constant.share_to_keep(
         lambda share: float(np.sum(change(share))),
         error,
         objective.gain,
-        margin=GIVEN_PENALTY_MARGIN,
+        margin=_constant.GIVEN_PENALTY_MARGIN,
         advice=advice,
     )

@@ -15,15 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.aggregate import _networks
-from skprivate.aggregate._bag_losses import BagObjective
+from skprivate.aggregate import _bag_losses, _networks
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.random import _bags
+from skprivate.aggregate.random import _bags, _fit
 from skprivate.aggregate.random._bags import BagSums, IntArray, PublicRows, RandomBags
-from skprivate.aggregate.random._fit import LinearFit
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
-from skprivate.aggregate.tables._blocks import label_column, learn_names, read_blocks
-from skprivate.aggregate.tables._sums import ClassSums, NumberSums
+from skprivate.aggregate.tables import _blocks, _sums
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned, linear_rows
 from skprivate.privacy import public_generator, warn_caller
@@ -86,9 +83,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     ) -> Partitions:
         """Read rows in memory or in blocks as `Table`."""
         if is_partitioned(X):
-            rows = label_column(X, y, row_keys=row_keys)
-            read = partial(_read_features, estimator=learn_names(self, X, y, row_keys=row_keys))
-            return read_blocks(rows, read, read_labels, np.empty((0, rows.empty_block.X.shape[1])))
+            rows = _blocks.label_column(X, y, row_keys=row_keys)
+            read = partial(_read_features, estimator=_blocks.learn_names(self, X, y, row_keys=row_keys))
+            return _blocks.read_blocks(rows, read, read_labels, np.empty((0, rows.empty_block.X.shape[1])))
         X, y = validate_data(self, X, read_labels(y), dtype=np.float64, **checks)
         return _bags.table_in_memory(X, y, row_keys)
 
@@ -101,7 +98,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self,
         public: PublicRows,
         rows: Partitions,
-        plan: Callable[[BagSums], ClassSums | NumberSums],
+        plan: Callable[[BagSums], _sums.ClassSums | _sums.NumberSums],
         classes: tuple[Any, ...] | None = None,
     ) -> None:
         """Sum targets over random bags, by the mechanism of ``plan``, and fit to the sums."""
@@ -222,7 +219,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             name = "fit_intercept" if self.prior == "evidence" else "prior"
             raise ValueError(f"{name}={getattr(self, name)!r} is for submodel='linear' only.")
 
-    def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[LinearFit, BagFeatures]:
+    def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[_fit.LinearFit, BagFeatures]:
         """Choose the features whose fit has the largest evidence."""
         # A penalty that was given is that of the columns, and without an intercept buckets would be one.
         free = isinstance(self.alpha, str) and self.fit_intercept
@@ -232,7 +229,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             prior=(None if free else "ridge") if self.prior == "evidence" else self.prior,
             centred=self.fit_intercept,
         )
-        best: tuple[LinearFit, BagFeatures] | None = None
+        best: tuple[_fit.LinearFit, BagFeatures] | None = None
         for features, rows in tried:
             fit = self._solve(rows, bags)
             if best is None or fit.evidence > best[0].evidence:
@@ -267,10 +264,10 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _alpha(self) -> float | None:
         return None if isinstance(self.alpha, str) else float(self.alpha)
 
-    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
+    def _solve(self, X: FloatArray, bags: RandomBags) -> _fit.LinearFit:
         raise NotImplementedError
 
-    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
+    def _objective(self, bags: RandomBags) -> tuple[_bag_losses.BagObjective, FloatArray, FloatArray]:
         """Make the loss that a network minimises, and centre and scale of the labels that it sees."""
         raise NotImplementedError
 

@@ -14,23 +14,17 @@ from sklearn.utils.validation import column_or_1d
 
 from skprivate import _validation
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate.aggregate._bag_losses import BagObjective, class_objective
-from skprivate.aggregate._classifier import BagClassifierMixin
+from skprivate.aggregate import _bag_losses, _classifier, _random_bag_base
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate.random import _bags
-from skprivate.aggregate.random._bags import RandomBags
-from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
-from skprivate.aggregate.random._quadratic import fit_quadratic
-from skprivate.aggregate.tables._labels import class_targets, indicator_targets
-from skprivate.aggregate.tables._sums import ClassSums, Labelled, outputs_of
+from skprivate.aggregate.random import _bags, _fit, _quadratic
+from skprivate.aggregate.tables import _labels, _sums
 from skprivate.partitions import InMemory
 from skprivate.privacy import PrivacyLedger
 
-_SMALLEST_PROBABILITY = 1e-3
+_SMALLEST_ROW_PROBABILITY = 1e-3
 
 
-class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
+class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseRandomBagModel):
     """Linear classifier or network from the class counts of random bags; binary, multiclass and multilabel.
 
     Parameters
@@ -145,7 +139,7 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RANDOM_BAG_CONSTRAINTS,
+        **_random_bag_base.RANDOM_BAG_CONSTRAINTS,
         "loss": [StrOptions({"likelihood", "log", "squared", "debiased", "easyllp"})],
         "classes": ["array-like", None],
     }
@@ -213,24 +207,28 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
             rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
         public = _bags.gather_rows(rows, _validation.distinct_labels if given is None else _bags.no_labels)
         plain = _validation.two_or_more(public.labels if given is None else given, self)
-        rows = _bags.labelled_blocks(rows, partial(class_targets, classes=plain, strict=self.epsilon is None))
+        rows = _bags.labelled_blocks(
+            rows, partial(_labels.class_targets, classes=plain, strict=self.epsilon is None)
+        )
         self.classes_ = _validation.label_array(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: ClassSums.plan(bags, *outputs_of(plain), epsilon=self.epsilon, classes=given),
+            lambda bags: _sums.ClassSums.plan(
+                bags, *_sums.outputs_of(plain), epsilon=self.epsilon, classes=given
+            ),
             tuple(plain),
         )
         return self
 
     def _fit_indicators(self, rows: InMemory) -> Self:
-        targets = indicator_targets(rows.block.labels, strict=self.epsilon is None)
+        targets = _labels.indicator_targets(rows.block.labels, strict=self.epsilon is None)
         n_outputs = len(targets)
         self.classes_ = [np.array([0, 1])] * n_outputs
         self._fit_bags(
             _bags.gather_rows(rows, _bags.no_labels),
-            InMemory(Labelled.of(targets)),
-            lambda bags: ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
+            InMemory(_sums.Labelled.of(targets)),
+            lambda bags: _sums.ClassSums.plan(bags, n_outputs, n_outputs, epsilon=self.epsilon),
         )
         return self
 
@@ -249,7 +247,7 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         if self.submodel == "linear" and self.loss in ("squared", "debiased"):
             # The squared losses' scores are centred on the decision: h(x) - 1/2.
             shift = 0.5 if self._is_binary() or self._is_multilabel() else 0.0
-            positive = np.clip(scores + shift, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+            positive = np.clip(scores + shift, _SMALLEST_ROW_PROBABILITY, 1 - _SMALLEST_ROW_PROBABILITY)
         else:
             positive = expit(scores)
         if self._is_binary():
@@ -259,10 +257,10 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
         total = positive.sum(axis=1, keepdims=True)
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
 
-    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
+    def _solve(self, X: FloatArray, bags: _bags.RandomBags) -> _fit.LinearFit:
         alpha = self._alpha()
-        if self.loss in {"squared", "debiased"}:
-            fit = fit_quadratic(
+        if self.loss == "squared" or self.loss == "debiased":  # noqa: PLR1714 - mypy narrows this
+            fit = _quadratic.fit_quadratic(
                 bags,
                 X,
                 loss=self.loss,
@@ -273,17 +271,17 @@ class RandomBagClassifier(BagClassifierMixin, BaseRandomBagModel):
             if self._is_binary() or self._is_multilabel():
                 fit = replace(fit, intercept=fit.intercept - 0.5)
             return fit
-        return fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
+        return _fit.fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
 
-    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
-        objective = class_objective(bags, self.loss)
+    def _objective(self, bags: _bags.RandomBags) -> tuple[_bag_losses.BagObjective, FloatArray, FloatArray]:
+        objective = _bag_losses.class_objective(bags, self.loss)
         return objective, np.zeros(objective.start.size), np.ones(objective.start.size)
 
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef
         self.intercept_ = intercept
 
-    def _check_report(self, report: RandomBags) -> None:
+    def _check_report(self, report: _bags.RandomBags) -> None:
         self._check_intercept()
         outputs = report.label_sums.shape[1]
         if report.classes is not None:

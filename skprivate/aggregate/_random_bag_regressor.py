@@ -11,18 +11,15 @@ from sklearn.base import RegressorMixin
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import read_numbers
-from skprivate.aggregate._bag_losses import BagObjective, number_objective
+from skprivate.aggregate import _bag_losses, _random_bag_base
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
+from skprivate.aggregate.random import _fit, _quadratic
 from skprivate.aggregate.random._bags import RandomBags, gather_rows, labelled_blocks, no_labels
-from skprivate.aggregate.random._fit import LinearFit
-from skprivate.aggregate.random._quadratic import fit_quadratic
-from skprivate.aggregate.tables._labels import Bounds, check_bounds, number_targets
-from skprivate.aggregate.tables._sums import NumberSums
+from skprivate.aggregate.tables import _labels, _sums
 from skprivate.privacy import PrivacyLedger
 
 
-class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
+class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
     """Regression from the mean labels of random bags: linear (Theorem 2), in closed form, or by a network.
 
     The linear model minimises, over linear h and with r_i the mean of h over bag i less the bag's label,
@@ -135,7 +132,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RANDOM_BAG_CONSTRAINTS,
+        **_random_bag_base.RANDOM_BAG_CONSTRAINTS,
         "loss": [StrOptions({"debiased", "squared", "easyllp"})],
         "label_bounds": ["array-like", None],
     }
@@ -193,13 +190,13 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         -------
         self
         """
-        bounds = check_bounds(self.label_bounds)
+        bounds = _labels.check_bounds(self.label_bounds)
         self._check_submodel()
         rows = self._read(X, y, row_keys, read_numbers)
         self._fit_bags(
             gather_rows(rows, no_labels),
-            labelled_blocks(rows, number_targets),
-            lambda bags: NumberSums.plan(bags, 1, bounds, epsilon=self.epsilon),
+            labelled_blocks(rows, _labels.number_targets),
+            lambda bags: _sums.NumberSums.plan(bags, 1, bounds, epsilon=self.epsilon),
         )
         return self
 
@@ -218,8 +215,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         scores = self._scores(X)
         return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
-    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
-        return fit_quadratic(
+    def _solve(self, X: FloatArray, bags: RandomBags) -> _fit.LinearFit:
+        return _quadratic.fit_quadratic(
             bags,
             X,
             loss="squared" if self.loss == "squared" else "debiased",
@@ -228,11 +225,11 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
             label_bounds=self._bounds(bags),
         )
 
-    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
-        return number_objective(bags, self.loss, self._bounds(bags))
+    def _objective(self, bags: RandomBags) -> tuple[_bag_losses.BagObjective, FloatArray, FloatArray]:
+        return _bag_losses.number_objective(bags, self.loss, self._bounds(bags))
 
-    def _bounds(self, bags: RandomBags) -> Bounds | None:
-        return check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
+    def _bounds(self, bags: RandomBags) -> _labels.Bounds | None:
+        return _labels.check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
 
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
         self.coef_ = coef[0]

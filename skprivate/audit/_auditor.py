@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
 from skprivate._validation import refuse_elsewhere, validate_data
+from skprivate.audit import _intervals
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
-from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.certificates import _certificates, _concentration
 from skprivate.audit.certificates._concentration import (
     accuracy_upper_bound,
@@ -496,7 +496,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:
             joint = (1.0 + confidence) / 2.0
-            prior = clopper_pearson(int((s > 0.0).sum()), s.size, joint)
+            prior = _intervals.clopper_pearson(int((s > 0.0).sum()), s.size, joint)
         else:
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)

@@ -12,7 +12,7 @@ from skprivate._messages import must_be
 
 Array = npt.NDArray[np.float64]
 #: Rounded probabilities need not add up to one.
-_ROUNDING = 0.05
+_SUM_TOLERANCE = 0.05
 _GAPS = (
     "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
 )
@@ -101,7 +101,7 @@ def _probabilities(outputs: npt.ArrayLike) -> Array:
         raise ValueError(must_be("outputs", allowed, f"shape {p.shape}"))
     if not np.isfinite(p).all():
         raise ValueError(f"outputs must be {allowed}; there are missing or infinite entries.")
-    if p.min(initial=0.0) < -1e-6 or (np.abs(p.sum(axis=1) - 1.0) > _ROUNDING).any():
+    if p.min(initial=0.0) < -1e-6 or (np.abs(p.sum(axis=1) - 1.0) > _SUM_TOLERANCE).any():
         raise ValueError(f"outputs must be {allowed}; these are none. Scores go through the softmax first.")
     return p
 

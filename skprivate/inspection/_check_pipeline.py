@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sklearn.base import BaseEstimator
 
-from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
+from skprivate.inspection import _guarantee_of
 from skprivate.inspection._steps import LABELS_ONLY, Place, Role, Step
 from skprivate.preprocessing import PrivateOneHotEncoder, cost_of_finding
 
@@ -165,11 +165,11 @@ def check_pipeline(model: BaseEstimator, *, raise_: bool = False) -> PipelineRep
     """
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
-    steps = list(walk(model, Place(fitted=False)))
+    steps = list(_guarantee_of.walk(model, Place(fitted=False)))
     only_labels = protects_labels_only(steps)
     report = PipelineReport(type(model).__name__, tuple(_reported(step, only_labels) for step in steps))
     if raise_ and not report.could_hold:
-        raise NoGuaranteeError(str(report), report.problems)
+        raise _guarantee_of.NoGuaranteeError(str(report), report.problems)
     return report
 
 
@@ -186,7 +186,7 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(
             step.path, str(step.role), conditions=("features are public: only labels are protected",)
         )
-    texts = (*step.assumptions, *of_rows(step, only_labels))
+    texts = (*step.assumptions, *_guarantee_of.of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
         return StepReport(step.path, str(step.role), step.why, conditions=texts)
     if isinstance(step.model, PrivateOneHotEncoder) and not step.place.fitted:

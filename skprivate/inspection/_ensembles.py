@@ -28,8 +28,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from skprivate._sklearn import BaseSearchCV, inner_estimator
-from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
-from skprivate.inspection._single import inner_models, seen_by_private
+from skprivate.inspection import _pipelines, _single
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
 from skprivate.partitions import fold_problem
 from skprivate.preprocessing import RowByRow
@@ -114,7 +113,7 @@ def _members(
     for i, member in enumerate(model.estimators_):
         here = place.inside(f"member {i}", demands=demands)
         if (chosen := getattr(model, "estimators_features_", None)) is not None:
-            here = with_columns(here, chosen[i])
+            here = _pipelines.with_columns(here, chosen[i])
         for step in walk(member, here):
             signature = (step.path.removeprefix(here.path), step.role, step.why)
             if step.role is Role.PRIVATE or signature not in seen:
@@ -123,7 +122,7 @@ def _members(
 
 
 def _voting(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
-    named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    named = [(name, part) for name, part in model.estimators if not _pipelines.is_left_out(part)]
     if place.fitted:
         named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
     yield _outer(model, place)
@@ -132,7 +131,7 @@ def _voting(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def _stacking(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
-    named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    named = [(name, part) for name, part in model.estimators if not _pipelines.is_left_out(part)]
     inner = [part.estimator if type(part) is RowByRow else part for _, part in named]
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
     if prefit or all(type(part) is FrozenEstimator for part in inner):
@@ -140,7 +139,7 @@ def _stacking(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
         if place.fitted:
             named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
         for name, part in named:
-            members += fitted_before(part, place.inside(f"member {name!r}"), walk)
+            members += _pipelines.fitted_before(part, place.inside(f"member {name!r}"), walk)
     else:
         why = (
             "its final estimator learns from predictions of members fitted on folds, which are not kept, and their "
@@ -157,7 +156,9 @@ def _stacking(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     results = (*place.rows.results, *(step for step in members if step.role is Role.PRIVATE))
     here = place.inside("final estimator", demands=_renamed(model, place))
     last = list(walk(final, here.with_rows(before=before, results=results)))
-    yield from seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
+    yield from (
+        _single.seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
+    )
     yield from last
 
 
@@ -243,7 +244,7 @@ def refuse(model: BaseEstimator, place: Place, walk: Walk, why: str) -> Iterator
     if folded and (problem := fold_problem(model)):
         why = f"{why}. {problem.removesuffix('.')}"
     yield place.step(model, Role.UNPROTECTED, why)
-    for name, part in inner_models(model):
+    for name, part in _single.inner_models(model):
         yield from walk(part, place.inside(name, fitted=False, copies=None, times=times))
 
 

@@ -13,20 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate import privacy
 from skprivate.base import REPEATS, BestModelMixin
-from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
-from skprivate.inspection._pipelines import PIPELINE_RULES
-from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
+from skprivate.inspection import _ensembles, _pipelines, _single
 from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy.search import _MECHANISM as SEARCH
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, search
 from skprivate.user_level import UserLevelSelector
 
 #: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
 TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
-_RULES = {**PIPELINE_RULES, **ENSEMBLE_RULES}
+_RULES = {**_pipelines.PIPELINE_RULES, **_ensembles.ENSEMBLE_RULES}
 
 
 class NoGuaranteeError(ValueError):
@@ -65,19 +62,19 @@ def walk(model: BaseEstimator, place: Place) -> Iterator[Step]:
         yield place.step(model, Role.UNPROTECTED, f"its cache {REPEATS}: set memory=None")
     if rule:
         yield from rule(model, place, walk)
-    elif why := why_refused(model):
-        yield from refuse(model, place, walk, why)
+    elif why := _ensembles.why_refused(model):
+        yield from _ensembles.refuse(model, place, walk, why)
     else:
-        step = leaf(model, place)
+        step = _single.leaf(model, place)
         elsewhere = place.fitted and step.role is Role.NO_DATA and not is_known(type(model))
-        if elsewhere and needs_fit(model):
+        if elsewhere and _single.needs_fit(model):
             text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
             step = replace(step, assumptions=(*step.assumptions, text))
         elif elsewhere:
             place.seen[id(model)] = Visit(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
-            for name, part in inner_models(model):
+            for name, part in _single.inner_models(model):
                 yield from walk(part, place.inside(name, fitted=False, copies=None))
         elif place.fitted and isinstance(model, BestModelMixin):
             # A search states one guarantee for all that it hands over; what is not private in it was put there.
@@ -312,11 +309,11 @@ def _without_repeats(private: list[Step]) -> list[Step]:
     """Count once a model that was fitted before and occurs twice, and the parts of a search."""
     found: dict[Any, Step] = {}
     for i, step in enumerate(private):
-        shared = step.place.paid and not releases_when_transforming(step.model)
+        shared = step.place.paid and not _single.releases_when_transforming(step.model)
         key: Any = id(step.model) if shared else ("place", i)
         # All private steps of what a search released hold one and the same guarantee, its own.
         guarantee = step.model.privacy_guarantee_
-        if any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events):
+        if any(getattr(event, "mechanism", "") == search._MECHANISM for event, _ in guarantee.events):
             key = ("search", id(guarantee))
         found.setdefault(key, step)
     return list(found.values())

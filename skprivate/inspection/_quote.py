@@ -18,8 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler
 
 from skprivate._sklearn import BaseSearchCV
-from skprivate.inspection._check_pipeline import protects_labels_only
-from skprivate.inspection._guarantee_of import no_guarantee, walk
+from skprivate.inspection import _check_pipeline, _guarantee_of
 from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, in_one_order
@@ -134,10 +133,10 @@ def _check_quotable(model: BaseEstimator, unit: PrivacyUnit) -> list[Any]:
     """Refuse models whose cost would look at private rows; return scikit-learn's searches in them."""
     steps, searches = _steps_of(model, Place(fitted=False))
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
-    if not protects_labels_only(steps):
+    if not _check_pipeline.protects_labels_only(steps):
         problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
     if problems:
-        raise no_guarantee(
+        raise _guarantee_of.no_guarantee(
             f"estimator must not look at private rows unprotected, got {type(model).__name__}: its price would tell of "
             "them.",
             problems,
@@ -155,7 +154,7 @@ def _steps_of(model: BaseEstimator, place: Place) -> tuple[list[Step], list[Any]
     """List steps of a model and of all candidates of scikit-learn's searches in it, whose scores a quote replaces."""
     steps: list[Step] = []
     searches: list[Any] = []
-    for step in walk(model, place):
+    for step in _guarantee_of.walk(model, place):
         search = step.model
         if not (isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")):
             steps.append(step)

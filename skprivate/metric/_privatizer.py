@@ -16,14 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, of_every_fit
-from skprivate.metric import _domains
-from skprivate.metric._domains import Ball
-from skprivate.metric._remap import best_remap, check_prior_rows
+from skprivate.metric import _domains, _remap
 from skprivate.metric._tables import check_loss, check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
-from skprivate.metric.net import _spaces
-from skprivate.metric.net._exponential import best_exponential_channel
-from skprivate.metric.net._interior_point import optimal_channel
+from skprivate.metric.net import _exponential, _interior_point, _spaces
 from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_caller
 
 _NORMS = ("l1", "l2", "linf")
@@ -166,7 +162,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         "epsilon": [Interval(Real, 0, None, closed="neither")],  # per unit of distance
         "metric": [StrOptions({*_NUMERIC, "precomputed", "tree"})],
         "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
-        "bounds": [Mapping, "array-like", Ball, None],
+        "bounds": [Mapping, "array-like", _domains.Ball, None],
         "coordinates": [StrOptions({"auto", "latitude-longitude", "longitude-latitude"})],
         "resolution": [Interval(Integral, 2, None, closed="left")],
         "states": ["array-like", None],
@@ -183,7 +179,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         *,
         metric: Literal["l2", "l1", "linf", "haversine", "precomputed", "tree"] = "l2",
         mechanism: Literal["auto", "k-norm", "exponential", "relaxed", "optimal"] = "auto",
-        bounds: Mapping[Any, Any] | ArrayLike | Ball | None = None,
+        bounds: Mapping[Any, Any] | ArrayLike | _domains.Ball | None = None,
         coordinates: Literal["auto", "latitude-longitude", "longitude-latitude"] = "auto",
         resolution: int = 16,
         states: ArrayLike | None = None,
@@ -291,7 +287,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _fit_domain(self, n_features, names, mechanism):
         """Read bounds and prior, choose a net and a remap, and warn if noise fills the bounds."""
         if self.metric == "haversine":
-            if isinstance(self.bounds, Ball):
+            if isinstance(self.bounds, _domains.Ball):
                 raise ValueError(
                     "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', 'l1' or "
                     "'linf'."
@@ -305,9 +301,9 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             self._box = None if self.bounds is None else _domains.check_domain(self.bounds, n_features, names)
         if mechanism == "exponential":
             self.net_ = self._grid(self._box)
-        rows = check_prior_rows(self.prior, self._box, n_features)
+        rows = _remap.check_prior_rows(self.prior, self._box, n_features)
         if rows is not None and self._box is not None:
-            self._remap, self.expected_loss_ = best_remap(
+            self._remap, self.expected_loss_ = _remap.best_remap(
                 rows,
                 self._box,
                 self._norm(),
@@ -417,7 +413,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         n, distances = len(self.states_), self._distances
         losses = check_loss(self.loss, self.states_, distances)
         prior = check_prior(self.prior, n)
-        channel = best_exponential_channel(
+        channel = _exponential.best_exponential_channel(
             distances, self.epsilon, accuracy=losses, relaxed=mechanism == "relaxed"
         )
         if mechanism != "optimal":
@@ -429,7 +425,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             key=lambda one: _spaces.expected_loss(one, losses, prior),
         )
         weighted = losses * (np.full(n, 1 / n) if prior is None else prior)[:, None]
-        channel, bound = optimal_channel(distances, weighted, self.epsilon, start)
+        channel, bound = _interior_point.optimal_channel(distances, weighted, self.epsilon, start)
         self.least_loss_ = bound = max(bound, 0.0)
         self.expected_loss_ = loss = _spaces.expected_loss(channel, losses, prior)
         if loss - bound > _MAX_GAP * loss + 1e-6 * float(losses.max()):

@@ -19,16 +19,11 @@ from skprivate._messages import TooFewUnitsWarning, warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
 from skprivate._validation import column_label, column_names, declared_values, is_frame, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._domains import Box, block_to_unit, check_domain
-from skprivate.metric._tables import mixed_table, numeric_table, read_tables
-from skprivate.metric.grid import _flows
-from skprivate.metric.grid._bounds import PrivateBounds
-from skprivate.metric.grid._flows import LaplaceFlow
-from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
+from skprivate.metric import _domains, _tables
+from skprivate.metric.grid import _bounds, _flows, _hierarchy, _mixed
 from skprivate.metric.grid._measure import MOST_NUMBERS, GridMeasure, distance_to_rows
-from skprivate.metric.grid._mixed import MixedMeasure, check_categories
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 _DECLARED = "the categories that types of columns declare are public, not found in private rows"
@@ -208,7 +203,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             mechanism = self._flow((n_rows, n_features), resolution, columns.sizes)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(partial(block_to_unit, box=box))
+            rows = rows.map(partial(_domains.block_to_unit, box=box))
             _flows.warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
@@ -220,10 +215,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         else:
             weights = released
         kind: Literal["cells", "nodes"] = "cells" if self.metric == "rows" else "nodes"
-        self.measure_: GridMeasure | MixedMeasure
+        self.measure_: GridMeasure | _mixed.MixedMeasure
         if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
-            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, kind)
+            self.measure_ = _mixed.MixedMeasure(columns, box.lower, box.upper, weights, kind)
         else:
             self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, columns.names)
         self.bounds_ = (box.lower, box.upper)
@@ -236,9 +231,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         public = as_partitions(X).empty if in_blocks else X
         declared = self._declared(public)
         plain = self.categories is None and not declared
-        schema, tables = read_tables(self, X, numeric_table if plain else mixed_table)
+        schema, tables = _tables.read_tables(self, X, _tables.numeric_table if plain else _tables.mixed_table)
         names = getattr(self, "feature_names_in_", None)
-        columns = check_categories(self.categories, self.n_features_in_, names, declared)
+        columns = _mixed.check_categories(self.categories, self.n_features_in_, names, declared)
         if len(columns.numeric) > MOST_NUMBERS:
             raise ValueError(
                 f"X must have at most {MOST_NUMBERS} columns of numbers, got {len(columns.numeric)}. Take fewer."
@@ -273,11 +268,13 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return f"{name} #{privacy.fingerprint(bounds, weight, sorted(names[j] for j in columns.values))}"
 
     def _hierarchy(self, n_features, box, resolution, columns):
-        range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
+        range_epsilon = _hierarchy.RANGE_SHARE * self.epsilon if box is None else 0.0
         depth = None if resolution is None else columns.bits + n_features * (resolution.bit_length() - 1)
         n_groups = columns.n_combinations if columns.values else None
-        hierarchy = BinaryHierarchy(self.epsilon - range_epsilon, n_features, depth, n_groups)
-        return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
+        hierarchy = _hierarchy.BinaryHierarchy(self.epsilon - range_epsilon, n_features, depth, n_groups)
+        return _hierarchy.BoxedHierarchy(
+            _bounds.PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy
+        )
 
     def _flow(self, shape, resolution, sizes):
         cells = (
@@ -287,14 +284,16 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         )
         n_rows, n_features = shape
         weight = float(self.category_weight)
-        return LaplaceFlow(self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight)
+        return _flows.LaplaceFlow(
+            self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight
+        )
 
     def _check_box(self, columns):
         """Check the public box of the numeric columns; None if it is to be found privately."""
         if columns in (0, []):
-            return Box(np.empty(0), np.empty(0))
+            return _domains.Box(np.empty(0), np.empty(0))
         if not isinstance(self.bounds, str):
-            return check_domain(self.bounds, columns, getattr(self, "feature_names_in_", None))
+            return _domains.check_domain(self.bounds, columns, getattr(self, "feature_names_in_", None))
         if self.metric != "rows":
             raise ValueError(
                 "bounds='private' needs metric='rows': a quantile can jump although the rows hardly move in "
@@ -317,14 +316,17 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
             _flows.check_nodes(resolution or 1, n_features, columns.sizes)
-        elif resolution is not None and columns.bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
+        elif (
+            resolution is not None
+            and columns.bits + n_features * (resolution.bit_length() - 1) > _hierarchy.MAX_DEPTH
+        ):
             raise ValueError(
                 f"resolution={resolution} gives {2**columns.bits} * {resolution}**{n_features} cells, more than "
-                f"2**{MAX_DEPTH}; use resolution='auto'."
+                f"2**{_hierarchy.MAX_DEPTH}; use resolution='auto'."
             )
         return resolution
 
-    def sample(self, n_samples: int = 1, *, random_state: int | None = None) -> Any:
+    def sample(self, n_samples: int = 1, *, random_state: RandomStateLike = None) -> Any:
         """Draw synthetic rows: post-processing of the released measure, at no further cost.
 
         Every row has the law of `measure_`; together they spread over it evenly (systematic sampling).
@@ -345,7 +347,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return rows
 
     def sample_blocks(
-        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: int | None = None
+        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: RandomStateLike = None
     ) -> Iterator[Any]:
         """Draw synthetic rows in blocks, for tables that do not fit into memory.
 
@@ -398,10 +400,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         weights = None if sample_weight is None else _check_weights(sample_weight, X)
-        if isinstance(self.measure_, MixedMeasure):
-            X = mixed_table(self, X, reset=False)
+        if isinstance(self.measure_, _mixed.MixedMeasure):
+            X = _tables.mixed_table(self, X, reset=False)
             return -self.measure_.distance_to_rows(X, self.ground, self.category_weight, weights)
-        X = numeric_table(self, X, reset=False)
+        X = _tables.numeric_table(self, X, reset=False)
         return -distance_to_rows(self.measure_, X, self.ground, weights)
 
     def row_guarantee(self, n_samples: int) -> PrivacyGuarantee:

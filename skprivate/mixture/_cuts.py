@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.mixture import _problem
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import Block, Enumeration, Integers
 
 #: Fraction of the public points that a cut leaves in. Most of the public population should be called public, all of it
 #: where the classes do not overlap.
@@ -169,7 +169,9 @@ def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
     return sum(by_size)
 
 
-def without_equal_rows(bins: NDArray[Any], weights: Integers) -> tuple[NDArray[Any], Integers]:
+def without_equal_rows(
+    bins: NDArray[Any], weights: _problem.Integers
+) -> tuple[NDArray[Any], _problem.Integers]:
     """Merge rows that the same cuts contain, and add their weights: few are left of rows of categories."""
     rows = np.ascontiguousarray(bins[:, :: max(1, bins.shape[1] // SAMPLE)].T)
     if not rows.size or 2 * len(_distinct(rows)[0]) > len(rows):
@@ -187,7 +189,7 @@ def _distinct(rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first, inverse
 
 
-class CutIntersections(Enumeration):
+class CutIntersections(_problem.Enumeration):
     """All sets of at most ``max_size`` cuts along different directions, in a fixed order.
 
     ``bins`` are those of `CutCandidates`; ``weights`` those of `ErrorWeights.signed`, whose absolute values add up to
@@ -199,7 +201,7 @@ class CutIntersections(Enumeration):
         self,
         bins: NDArray[Any],
         n_cuts: tuple[int, ...],
-        weights: Integers,
+        weights: _problem.Integers,
         max_size: int,
         *,
         offset: int = 0,
@@ -239,7 +241,7 @@ class CutIntersections(Enumeration):
         cuts = np.unravel_index(position, shape) if group else ()
         return tuple(int(value) for pair in zip(group, cuts, strict=True) for value in pair)
 
-    def _blocks(self, parts: slice) -> Iterator[Block]:
+    def _blocks(self, parts: slice) -> Iterator[_problem.Block]:
         """Yield sums of all sets, a few last directions at a time; the last direction's cut varies fastest."""
         n_rows = self._weights.size
         code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)

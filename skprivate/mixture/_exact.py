@@ -9,10 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from skprivate.mixture import _geometry, _problem
+from skprivate.mixture import _geometry, _intersections, _problem
 from skprivate.mixture._cuts import CutCandidates, CutIntersections, point_cuts
-from skprivate.mixture._geometry import Floats, HalfspacePairs
-from skprivate.mixture._intersections import Intersections, count_intersections
 from skprivate.mixture._problem import Block, DrawRecord, Hypothesis, Integers, Problem, SpanRows
 from skprivate.partitions import InMemory
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
@@ -22,7 +20,7 @@ MOST_ENTRIES = 2**26
 
 
 #: A family over rows in memory, whose enumeration comes in parts that do not depend on the rows.
-Family: TypeAlias = CutIntersections | Intersections
+Family: TypeAlias = CutIntersections | _intersections.Intersections
 #: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.
 MOST_PAIRS = 20_000
 #: Largest number of hypotheses times rows for strategy "auto".
@@ -33,7 +31,7 @@ def cuts_of(
     rows: SpanRows,
     cuts: CutCandidates,
     max_size: int,
-    basis: Floats | None = None,
+    basis: _geometry.Floats | None = None,
     *,
     offset: int = 0,
     resolution: int = 1,
@@ -47,16 +45,16 @@ def cuts_of(
 
 def pairs_of(
     rows: SpanRows,
-    pairs: HalfspacePairs,
+    pairs: _geometry.HalfspacePairs,
     max_size: int,
-    basis: Floats,
+    basis: _geometry.Floats,
     *,
     offset: int = 0,
     resolution: int = 1,
-) -> Intersections:
+) -> _intersections.Intersections:
     """Make intersections of supported halfspaces over some rows."""
     sides = pairs.memberships(_geometry.products(basis, rows.scaled).T)
-    return Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
+    return _intersections.Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
 
 
 def family_of(problem: Problem, make: Callable[..., Family]) -> Family | StreamedFamily:
@@ -129,7 +127,7 @@ def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -
     if n_points == 0:
         return 1, 0
     pairs = _geometry.count_supporting_pairs(n_points, dimension)
-    return count_intersections(2 * pairs, min(max_halfspaces, dimension)) + 1, pairs
+    return _intersections.count_intersections(2 * pairs, min(max_halfspaces, dimension)) + 1, pairs
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class ExactDraw(Mechanism):
         size = min(self.max_halfspaces, frame.dimension)
         # Coordinates within the span.
         public = _geometry.products(frame.basis, problem.public).T
-        candidates: CutCandidates | HalfspacePairs
+        candidates: CutCandidates | _geometry.HalfspacePairs
         make: Callable[..., Family]
         if frame.dimension == 1:  # on a line the errors of all halfspaces are cumulative sums
             candidates = point_cuts(public, frame.slack)

@@ -19,17 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import PUBLIC_LABELS, plain, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
-from skprivate.mixture._calibration import CalibratedDraw, count_event
-from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts, without_repetition
-from skprivate.mixture._descent import LogisticDescent, make_descent
+from skprivate.mixture import _calibration, _cuts, _descent, _geometry, _roles, _search, _turns
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
-from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import LinearConstraints, Problem, margins, selection_loss
-from skprivate.mixture._roles import Roles, read_problem
-from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
-from skprivate.mixture._turns import row_units
-from skprivate.privacy import Mechanism, PrivacyLedger, public_generator
-from skprivate.privacy.noise import MAX_FLIPS
+from skprivate.privacy import Mechanism, PrivacyLedger, noise, public_generator
 
 #: Default number of halfspaces of a search.
 MOST_HALFSPACES = 5
@@ -40,23 +33,25 @@ SEEN, LOST = 0.5, 0.9
 _NEGLIGIBLE = 1e-9
 
 
-def make_mechanism(estimator: BaseEstimator, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
+def make_mechanism(
+    estimator: BaseEstimator, problem: Problem, roles: _roles.Roles
+) -> tuple[str, _calibration.CalibratedDraw]:
     """Choose the strategy of a `PPMHalfspaceClassifier`, and make its mechanism from public numbers."""
     epsilon, counting = float(estimator.epsilon), None
     if estimator.calibration_fraction is not None:
         counting = float(estimator.epsilon * estimator.calibration_fraction)
     descent = None
     if estimator.delta:
-        other = [] if counting is None else [count_event(counting)]
+        other = [] if counting is None else [_calibration.count_event(counting)]
         # "auto" asks for it twice.
-        descent = cache(partial(make_descent, problem, epsilon, float(estimator.delta), other))
+        descent = cache(partial(_descent.make_descent, problem, epsilon, float(estimator.delta), other))
     strategy = choose_strategy(estimator, problem, descent)
     search: Mechanism
     if strategy == "gradient" and descent is not None:
         search = descent()
     else:
         search = make_search(estimator, problem, strategy, epsilon - (counting or 0.0))
-    return strategy, CalibratedDraw(
+    return strategy, _calibration.CalibratedDraw(
         search,
         counting,
         sensitivity=1 if estimator.adjacency == "add-remove" else 2,
@@ -65,7 +60,7 @@ def make_mechanism(estimator: BaseEstimator, problem: Problem, roles: Roles) -> 
 
 
 def choose_strategy(
-    estimator: BaseEstimator, problem: Problem, descent: Callable[[], LogisticDescent] | None
+    estimator: BaseEstimator, problem: Problem, descent: Callable[[], _descent.LogisticDescent] | None
 ) -> str:
     """Resolve "auto", and refuse an exact strategy that is too large or a descent without δ (``descent`` is None)."""
     strategy, most = estimator.strategy, estimator.max_halfspaces
@@ -81,7 +76,7 @@ def choose_strategy(
     n_hypotheses, n_pairs = count_exact_hypotheses(n_points, dimension, dimension if most is None else most)
     fits = n_hypotheses <= estimator.max_candidates and (dimension == 1 or n_pairs <= MOST_PAIRS)
     if estimator.selection == "permute-and-flip":
-        fits = fits and n_hypotheses <= MAX_FLIPS
+        fits = fits and n_hypotheses <= noise.MAX_FLIPS
     if strategy == "exact" and not fits:
         raise ValueError(
             f"strategy='exact' would compare up to {_about(n_hypotheses)} hypotheses from {_about(2 * n_pairs)} "
@@ -103,7 +98,7 @@ def _about(count: int) -> str:
     return f"{count:.3g}" if count < 10**300 else f"{Decimal(count):.3g}"
 
 
-def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
+def _is_wide(descent: _descent.LogisticDescent, n_halfspaces: int) -> bool:
     """Return True if public points vary in more directions than a few halfspaces can have, and a descent can."""
     seen = float(descent.shares[:n_halfspaces].sum())
     return seen < SEEN and descent.plan.loss < LOST
@@ -111,7 +106,7 @@ def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
 
 def make_search(
     estimator: BaseEstimator, problem: Problem, strategy: str, epsilon: float
-) -> ExactDraw | HalfspaceSearch:
+) -> ExactDraw | _search.HalfspaceSearch:
     """Make the mechanism that draws the halfspaces."""
     rule, monotone = estimator.selection, estimator.adjacency == "add-remove"
     if strategy == "exact":
@@ -119,10 +114,12 @@ def make_search(
         size = problem.frame.dimension if most is None else most
         return ExactDraw(epsilon, size, rule, monotone, estimator.n_jobs)
     rng = public_generator(0)  # the same directions each time, so that a quote is the cost of a fit
-    public = problem.some_public(CUT_POINTS, rng)
-    candidates = quantile_cuts(public, public_directions(public, rng), KEPT_FRACTIONS, problem.frame.slack)
-    candidates = without_repetition(candidates, public)
-    plan = plan_search(
+    public = problem.some_public(_search.CUT_POINTS, rng)
+    candidates = _cuts.quantile_cuts(
+        public, _search.public_directions(public, rng), _cuts.KEPT_FRACTIONS, problem.frame.slack
+    )
+    candidates = _cuts.without_repetition(candidates, public)
+    plan = _search.plan_search(
         candidates.n_cuts,
         problem,
         epsilon=epsilon,
@@ -131,7 +128,7 @@ def make_search(
         moves=strategy == "greedy",
         monotone=monotone,
     )
-    return HalfspaceSearch(plan, candidates, row_units(public), rule, monotone)
+    return _search.HalfspaceSearch(plan, candidates, _turns.row_units(public), rule, monotone)
 
 
 def _counts_are_asked_for(estimator):
@@ -366,7 +363,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self : PPMHalfspaceClassifier
             The fitted classifier.
         """
-        problem, roles = read_problem(self, X, y, private)
+        problem, roles = _roles.read_problem(self, X, y, private)
         strategy, mechanism = make_mechanism(self, problem, roles)
         with self._releasing(
             mechanism,
@@ -622,7 +619,7 @@ def _names(classifier: PPMHalfspaceClassifier, feature_names: Any) -> list[str]:
     return names
 
 
-def _reduced(rows: Floats) -> Floats:
+def _reduced(rows: _geometry.Floats) -> _geometry.Floats:
     """Reduce rows to echelon form: each has a column in which it alone is not 0, so that text reads x = 5."""
     rows = rows.copy()
     for i in range(len(rows)):
@@ -635,7 +632,12 @@ def _reduced(rows: Floats) -> Floats:
 
 
 def _condition(
-    coefficients: Floats, intercept: float, weights: Floats, relation: str, names: list[str], digits: int
+    coefficients: _geometry.Floats,
+    intercept: float,
+    weights: _geometry.Floats,
+    relation: str,
+    names: list[str],
+    digits: int,
 ) -> str:
     """Write ``coefficients @ x + intercept relation 0``, solved for the feature of the largest weight."""
     order = np.argsort(-np.abs(weights), kind="stable")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from skprivate import _validation
 from skprivate._validation import plain
-from skprivate.mixture._geometry import Floats
+from skprivate.mixture import _geometry
 from skprivate.mixture._problem import ErrorWeights, Integers, MixtureRows, Problem
 from skprivate.partitions import InMemory, as_partitions, is_partitioned, split_columns
 from skprivate.partitions import Roles as SplitBlock
@@ -257,7 +257,7 @@ def read_problem(estimator: BaseEstimator, X: Any, y: Any, private: object) -> t
 class LabelledRows(NamedTuple):
     """Checked rows of a block, their labels and, where there is one, the privacy mask."""
 
-    X: Floats
+    X: _geometry.Floats
     y: NDArray[Any]
     private: NDArray[np.bool_] | None
 

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.mixture import _problem
+from skprivate.mixture import _exact, _problem
 from skprivate.mixture._cuts import FINE_KEPT_FRACTIONS, CutCandidates, count_cut_intersections, quantile_cuts
-from skprivate.mixture._exact import ExactDraw, cuts_of, family_of
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Integers, Problem, SpanRows
 from skprivate.mixture._turns import TurnPlan, centers, plan_turns, turn_sums, turned
@@ -229,7 +228,7 @@ class HalfspaceSearch(Mechanism):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        return ExactDraw.theorem + (" and composition" if self.plan.n_moves else "")
+        return _exact.ExactDraw.theorem + (" and composition" if self.plan.n_moves else "")
 
     @property
     def events(self) -> Events:
@@ -255,7 +254,9 @@ class HalfspaceSearch(Mechanism):
         candidates, plan = self.candidates, self.plan
         family = None
         if not problem.frame.empty:
-            family = family_of(problem, partial(cuts_of, cuts=candidates, max_size=plan.joint_size))
+            family = _exact.family_of(
+                problem, partial(_exact.cuts_of, cuts=candidates, max_size=plan.joint_size)
+            )
         record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
         chosen = _problem.draw_hypothesis(
             family,

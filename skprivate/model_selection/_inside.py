@@ -28,10 +28,9 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate import privacy
 from skprivate._sklearn import listening
 from skprivate.inspection import guarantee_of, objects_in
+from skprivate.model_selection import _scoring
 from skprivate.model_selection._candidates import Candidate, draws_adaptively, given_classes, private_steps
-from skprivate.model_selection._scoring import Rows
-from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
-from skprivate.privacy.draws import run_tape
+from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit, draws
 
 #: Output, filters of warnings and records are of the whole process: two threads would give them back in disorder.
 _ALONE = threading.RLock()
@@ -165,7 +164,7 @@ class CandidateCosts:
     """
 
     candidates: list[Candidate]
-    rows: Rows
+    rows: _scoring.Rows
     labels: Any
     _known: dict[tuple[int, float, float], FitCost] = field(default_factory=dict)
     _counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -252,7 +251,7 @@ class CandidateCosts:
         steps = [step.model for step in private_steps(model)]
         for number, part in enumerate(steps):
             part.set_params(ledger=ledger.annotated(str(number)))
-        with run_tape(None):
+        with draws.run_tape(None):
             fit_on(model, self.rows)
         guarantee_of(model)  # or an error
         if draws_adaptively(model):
@@ -301,7 +300,7 @@ def with_budget(
     return model
 
 
-def fit_on(model: BaseEstimator, rows: Rows) -> Any:
+def fit_on(model: BaseEstimator, rows: _scoring.Rows) -> Any:
     """Fit, with the arguments that the model or its steps ask for; composites route them.
 
     A step may hand on infinite values, which count for nothing in the next one, because a refusal would be seen. The
@@ -338,7 +337,7 @@ def _silent(model: BaseEstimator) -> Any:
 
 def fit_contained(
     model: BaseEstimator,
-    rows: Rows,
+    rows: _scoring.Rows,
     cost: FitCost,
     budget: tuple[float, float],
     *,

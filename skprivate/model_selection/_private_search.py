@@ -18,13 +18,10 @@ from skprivate import _validation
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, BestModelMixin, PrivateEstimatorMixin
 from skprivate.inspection import guarantee_of, is_private
-from skprivate.model_selection import _candidates
-from skprivate.model_selection._candidates import Candidate
-from skprivate.model_selection._inside import CandidateCosts, FitCost, released
+from skprivate.model_selection import _candidates, _inside, _search_mechanism
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
-from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
-from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, plan_search
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, SearchPlan, plan_search
 
 
 class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
@@ -248,7 +245,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             )
         models = [candidate.estimator for candidate in candidates]
         labels = _public_set(models, rows.y) if all(map(is_classifier, models)) else None
-        candidate_costs = CandidateCosts(candidates, parts.train, labels)
+        candidate_costs = _inside.CandidateCosts(candidates, parts.train, labels)
         mechanism, cost = self._mechanism(candidates, candidate_costs, rows, parts)
         if user_ids is not None and cost.unit is not PrivacyUnit.USER:
             parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=False)
@@ -256,14 +253,14 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             mechanism,
             unit=cost.unit,
             adjacency=cost.adjacency,
-            assumptions=assumptions_of(mechanism, cost, parts),
+            assumptions=_search_mechanism.assumptions_of(mechanism, cost, parts),
             n_units=parts.n_units if cost.adjacency is Adjacency.REPLACE_ONE else None,
         ) as release:
             found = mechanism.run(parts, release)
         also = guarantee_of(found.model).assumptions
         mine = self.privacy_guarantee_
         self.privacy_guarantee_ = replace(mine, assumptions=tuple(dict.fromkeys((*mine.assumptions, *also))))
-        self.best_estimator_ = released(found.model, self.privacy_guarantee_)
+        self.best_estimator_ = _inside.released(found.model, self.privacy_guarantee_)
         self.best_index_ = found.number
         self.best_score_ = found.score
         self.candidates_ = [dict(candidate.params) for candidate in candidates]
@@ -302,8 +299,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
-        self, candidates: list[Candidate], candidate_costs: CandidateCosts, rows: Rows, parts: Parts
-    ) -> tuple[PrivateSearch, FitCost]:
+        self,
+        candidates: list[_candidates.Candidate],
+        candidate_costs: _inside.CandidateCosts,
+        rows: Rows,
+        parts: Parts,
+    ) -> tuple[_search_mechanism.PrivateSearch, _inside.FitCost]:
         """Make the search from public numbers, and the cost of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)
         epsilon, delta = (1 - share) * float(self.epsilon), (1 - share) * float(self.delta)
@@ -335,21 +336,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             made_up=np.zeros(2) if candidate_costs.labels is None else candidate_costs.labels[[0, -1]],
         )
 
-        while True:
-            plan = plan_search(
-                candidate_costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter
-            )
-            if candidate_costs.confirmed(plan.each_epsilon, plan.each_delta):
-                break
+        plan = _confirmed_plan(candidate_costs, epsilon, delta, self.n_iter)
         scores = score.plan(epsilon, plan.repetitions)
         # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its cost.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None
         if self.refit is not None:
-            again = CandidateCosts(candidates, rows, candidate_costs.labels)
+            again = _inside.CandidateCosts(candidates, rows, candidate_costs.labels)
             again.check_within(*budget)
-        mechanism = PrivateSearch(
+        mechanism = _search_mechanism.PrivateSearch(
             plan=plan,
             scores=scores,
             candidate_costs=candidate_costs,
@@ -368,6 +364,16 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         if models and hasattr(models[0], "fit"):
             tags.input_tags = get_tags(models[0]).input_tags
         return tags
+
+
+def _confirmed_plan(
+    costs: _inside.CandidateCosts, epsilon: float, delta: float, mean_repetitions: float
+) -> SearchPlan:
+    """Plan a search until the costs that it rests on are those of its budget."""
+    while True:
+        plan = plan_search(costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=mean_repetitions)
+        if costs.confirmed(plan.each_epsilon, plan.each_delta):
+            return plan
 
 
 def _public_set(models: list[Any], y: Any) -> Any:

@@ -9,18 +9,9 @@ from typing import Any, NamedTuple
 from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
-from skprivate.model_selection._candidates import stated_classes
+from skprivate.model_selection import _candidates, _scoring
 from skprivate.model_selection._inside import CandidateCosts, FitCost, fit_contained, unseen, with_budget
-from skprivate.model_selection._scoring import Parts, PrivateScore
-from skprivate.privacy import (
-    Adjacency,
-    ApproximateEvent,
-    Mechanism,
-    PrivacyEvent,
-    PrivacyUnit,
-    Release,
-    SearchPlan,
-)
+from skprivate.privacy import Adjacency, ApproximateEvent, Mechanism, PrivacyEvent, PrivacyUnit, SearchPlan
 
 
 class SearchResult(NamedTuple):
@@ -44,7 +35,7 @@ class PrivateSearch(Mechanism):
     candidate_costs: CandidateCosts
     again: CandidateCosts | None
     again_budget: tuple[float, float]
-    score: PrivateScore
+    score: _scoring.PrivateScore
     raises: bool
     random_state: Any
     dry_run: bool
@@ -71,7 +62,7 @@ class PrivateSearch(Mechanism):
         )
         return [(event, 1)]
 
-    def run(self, data: Parts, release: Any) -> SearchResult:
+    def run(self, data: _scoring.Parts, release: Any) -> SearchResult:
         """Search; candidates are fitted on the rows for which they were accounted."""
         each = self.plan.each_epsilon, self.plan.each_delta
 
@@ -97,7 +88,12 @@ class PrivateSearch(Mechanism):
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
     def _fit(
-        self, candidate_costs: CandidateCosts, number: int, epsilon: float, delta: float, release: Release
+        self,
+        candidate_costs: CandidateCosts,
+        number: int,
+        epsilon: float,
+        delta: float,
+        release: privacy.Release,
     ) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
@@ -111,7 +107,7 @@ class PrivateSearch(Mechanism):
         )
 
 
-def assumptions_of(search: PrivateSearch, cost: FitCost, parts: Parts) -> tuple[str, ...]:
+def assumptions_of(search: PrivateSearch, cost: FitCost, parts: _scoring.Parts) -> tuple[str, ...]:
     """List what has to be true outside the code for the guarantee of a search to hold."""
     assumptions = [
         "candidates and their distributions were chosen without looking at private rows",
@@ -131,7 +127,9 @@ def assumptions_of(search: PrivateSearch, cost: FitCost, parts: Parts) -> tuple[
     elif callable(search.score.score):
         assumptions.append("scoring keeps nothing from one call to the next")
     if search.candidate_costs.labels is not None:
-        stated = [stated_classes(candidate.estimator) for candidate in search.candidate_costs.candidates]
+        stated = [
+            _candidates.stated_classes(candidate.estimator) for candidate in search.candidate_costs.candidates
+        ]
         if any(classes is None for each in stated for classes in each):
             assumptions.append(PUBLIC_LABELS)
         if not all(stated):

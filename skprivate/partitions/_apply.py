@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._messages import unheard
 from skprivate._sklearn import quoting_no_entries
 from skprivate._validation import validate_data
-from skprivate.partitions._copies import published_copy
-from skprivate.partitions._kinds import as_partitions, is_partitioned
+from skprivate.partitions import _copies, _kinds
 from skprivate.privacy import in_one_order
 
 #: Methods from rows to one result a row.
@@ -81,7 +80,7 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
     >>> [block.ravel().tolist() for block in apply(scaler.transform, rows)]
     [[-1.0, 0.0], [1.0]]
     """
-    if not is_partitioned(X):
+    if not _kinds.is_partitioned(X):
         return method(X, *args, **options)
     model, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
     if model is None or not hasattr(model, "get_params"):
@@ -94,10 +93,10 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
                 "block by block: loop over the blocks, and each call is a release of its own."
             )
     check_is_fitted(model)
-    rows = as_partitions(X)
+    rows = _kinds.as_partitions(X)
     if name != "inverse_transform":
         validate_data(model, rows.empty, reset=False, skip_check_array=True)
-    function = RowMethod(published_copy(model, allow_invalid=True), name, args, options, rows.empty)
+    function = RowMethod(_copies.published_copy(model, allow_invalid=True), name, args, options, rows.empty)
     if rows is X or not hasattr(X, "dask"):
         return rows.map(function)
     from skprivate.partitions._dask import lazily
@@ -175,7 +174,7 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(score)
     def over_blocks(self: Any, X: Any, y: Any, *args: Any, **options: Any) -> Any:
         with quoting_no_entries():
-            if not is_partitioned(X):
+            if not _kinds.is_partitioned(X):
                 return score(self, X, y, *args, **options)
             found = self.predict(X)
             gathered = np.asarray(
@@ -191,7 +190,7 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
 def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def over_blocks(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-        if is_partitioned(X):
+        if _kinds.is_partitioned(X):
             return apply(getattr(self, method.__name__), X, *args, **options)
         return method(self, X, *args, **options)
 

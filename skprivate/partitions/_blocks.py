@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._sklearn import begin_within
+from skprivate.partitions import _spill
 from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
-from skprivate.partitions._spill import Spill, deal, keep
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
@@ -137,18 +137,18 @@ class Blocks(Partitions):
         return held[0][1] if len(held) == 1 else merge([one for _, one in held])
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
-        return self._stored(partial(deal, self, place))
+        return self._stored(partial(_spill.deal, self, place))
 
     def persisted(self) -> Blocks:
-        return self._stored(partial(keep, self))
+        return self._stored(partial(_spill.keep, self))
 
     def close(self) -> None:
         while self._files:
             self._files.pop()()
 
     @np.errstate(all="ignore")
-    def _stored(self, store: Callable[[Spill], Callable[[], Iterator[Any]]]) -> Blocks:
-        spill = Spill()
+    def _stored(self, store: Callable[[_spill.Spill], Callable[[], Iterator[Any]]]) -> Blocks:
+        spill = _spill.Spill()
         try:
             rows = Blocks(store(spill))
         except BaseException:

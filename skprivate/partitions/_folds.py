@@ -33,8 +33,7 @@ from sklearn.model_selection import (
 from skprivate import privacy
 from skprivate._messages import must_be
 from skprivate._sklearn import _num_samples, inner_estimator
-from skprivate.partitions._kinds import as_partitions, is_partitioned, split_columns
-from skprivate.partitions._partitions import InMemory, Partitions
+from skprivate.partitions import _kinds, _partitions
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
@@ -162,7 +161,7 @@ class UserKFold(BaseCrossValidator):
         if groups is not None and user_ids is not None:
             raise ValueError("UserKFold got both user_ids and groups, which are the same to it: pass one.")
         ids = groups if user_ids is None else user_ids
-        if is_partitioned(X):
+        if _kinds.is_partitioned(X):
             raise TypeError(
                 "X must be one table, got rows in blocks, which have no positions: UserKFold.partition(X, "
                 "user_ids=column) gives the folds."
@@ -183,7 +182,9 @@ class UserKFold(BaseCrossValidator):
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
-    def partition(self, X: Any, *, user_ids: str | int) -> Iterator[tuple[Partitions, Partitions]]:
+    def partition(
+        self, X: Any, *, user_ids: str | int
+    ) -> Iterator[tuple[_partitions.Partitions, _partitions.Partitions]]:
         """Split rows in blocks into training and test rows of each fold.
 
         Each block is dealt when it is visited. A user whose rows are in several blocks is in one fold, the same as with
@@ -218,14 +219,16 @@ class UserKFold(BaseCrossValidator):
         >>> [(train.n_rows, test.n_rows) for train, test in UserKFold(2).partition(X, user_ids="person")]
         [(3, 1), (1, 3)]
         """
-        if not is_partitioned(X):
+        if not _kinds.is_partitioned(X):
             raise TypeError(
                 f"X must be rows in blocks, got {type(X).__name__}: split(X, user_ids=...) splits a table in memory."
             )
         if user_ids is None:
             raise ValueError("user_ids must name the column of X that holds the user of each row, got None.")
-        source = as_partitions(X)
-        split_columns(InMemory(source.empty), user_ids=user_ids)  # whether there is such a column
+        source = _kinds.as_partitions(X)
+        _kinds.split_columns(
+            _partitions.InMemory(source.empty), user_ids=user_ids
+        )  # whether there is such a column
         terms = {"column": user_ids, "n_splits": self.n_splits, "key": key_bytes(self.key)}
         folds, some, kinds = np.split(
             source.sum(partial(_counts, **terms)), [self.n_splits, self.n_splits + _SOME]
@@ -274,7 +277,9 @@ def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np
 
 
 def _ids(block: object, column: object) -> Any:
-    return cast(InMemory, split_columns(InMemory(block), user_ids=column)).block.of["user_ids"]
+    return cast(
+        _partitions.InMemory, _kinds.split_columns(_partitions.InMemory(block), user_ids=column)
+    ).block.of["user_ids"]
 
 
 def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:

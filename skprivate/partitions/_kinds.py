@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import column_array
-from skprivate.partitions._blocks import Blocks
-from skprivate.partitions._dask import DaskPartitions
-from skprivate.partitions._partitions import InMemory, Partitions
+from skprivate.partitions import _blocks, _dask, _partitions
 
 
 def is_partitioned(X: Any) -> bool:
@@ -26,7 +24,7 @@ def is_partitioned(X: Any) -> bool:
     -------
     bool
     """
-    if isinstance(X, Partitions):
+    if isinstance(X, _partitions.Partitions):
         return True
     # The class tells the library of X: nothing is imported for those who have no such data.
     origin = {parent.__module__.partition(".")[0] for parent in type(X).__mro__}
@@ -35,7 +33,7 @@ def is_partitioned(X: Any) -> bool:
     )
 
 
-def as_partitions(X: Any) -> Partitions:
+def as_partitions(X: Any) -> _partitions.Partitions:
     """Convert rows of any kind to `Partitions`.
 
     Parameters
@@ -62,13 +60,13 @@ def as_partitions(X: Any) -> Partitions:
     >>> as_partitions([[1.0], [2.0]]).empty
     []
     """
-    if isinstance(X, Partitions):
+    if isinstance(X, _partitions.Partitions):
         return X
     if not is_partitioned(X):
-        return InMemory(X)
+        return _partitions.InMemory(X)
     if hasattr(X, "dask"):
-        return DaskPartitions.of(X)
-    return Blocks.from_arrow(X)
+        return _dask.DaskPartitions.of(X)
+    return _blocks.Blocks.from_arrow(X)
 
 
 class Roles(NamedTuple):
@@ -78,7 +76,7 @@ class Roles(NamedTuple):
     of: dict[str, NDArray[Any]]
 
 
-def split_columns(X: Any, **roles: object) -> Partitions:
+def split_columns(X: Any, **roles: object) -> _partitions.Partitions:
     """Take some columns out of rows in blocks, by name.
 
     Parameters

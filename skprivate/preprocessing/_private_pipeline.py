@@ -45,7 +45,7 @@ from skprivate.privacy import (
     PrivacyEvent,
     PrivacyLedger,
     Rehearsal,
-    Whole,
+    SharedBudget,
     compose_epsilon,
     cost_of_plan,
     gaussian_noise_multiplier,
@@ -404,7 +404,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
         if all(each.get_params(deep=False).get("ledger") is None for each in (part, *fitted)):
             share = model_share(epsilon, total_delta, events, share)
         # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
-        part._whole = Whole(epsilon, total_delta, events)
+        part._whole = SharedBudget(epsilon, total_delta, events)
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 

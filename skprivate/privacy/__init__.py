@@ -61,7 +61,7 @@ from skprivate.privacy._release import (
     PaymentIsNext,
     Rehearsal,
     Release,
-    Whole,
+    SharedBudget,
     cost_of_plan,
     open_branches,
     open_release,
@@ -80,7 +80,7 @@ from skprivate.privacy.draws._draws import SelectionRule
 from skprivate.privacy.ledger._entries import LedgerEntry, Quote
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.ledger._store import DamagedLedgerError
-from skprivate.privacy.noise._bits import GENERATORS, public_generator
+from skprivate.privacy.noise._bits import GENERATORS, RandomStateLike, public_generator
 from skprivate.privacy.search._curve import Repetitions
 from skprivate.privacy.search._select import Selected, select_repeatedly
 from skprivate.privacy.search._stopping import SearchPlan, plan_search, search_epsilon

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate._messages import Versioned, at_least, delta_number, member, must_be, rounded_up
-from skprivate.privacy._events import PrivacyEvent
+from skprivate.privacy import _events
 from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
@@ -108,7 +108,7 @@ class PrivacyGuarantee(Versioned):
     metric: str | None = None
     assumptions: tuple[str, ...] = ()
     theorem: str = ""
-    events: tuple[tuple[PrivacyEvent, int], ...] = ()
+    events: tuple[tuple[_events.PrivacyEvent, int], ...] = ()
     valid_for_release: bool = True
     adaptive: bool = False
     stated: bool = False
@@ -274,7 +274,7 @@ class PrivacyGuarantee(Versioned):
         fields["assumptions"] = tuple(fields.get("assumptions", ()))
         pairs = ((dict(event), event["count"]) for event in fields.get("events", ()))
         fields["events"] = tuple(
-            (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
+            (_events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
             for event, count in pairs
         )
         return cls(**fields)

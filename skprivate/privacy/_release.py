@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
@@ -25,19 +24,23 @@ from sklearn.base import BaseEstimator
 
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
-from skprivate.privacy._contributions import ROUNDING
+from skprivate.privacy import _contributions
 from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
 from skprivate.privacy.accounting import _composition
 from skprivate.privacy.draws._draws import Draws
-from skprivate.privacy.ledger._entries import require_noise
+from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._ledger import PrivacyLedger
-from skprivate.privacy.noise._bits import bit_source, public_generator
+from skprivate.privacy.noise._bits import RandomStateLike, bit_source, public_generator
 
 #: Noise of a draw of less than ε = 2⁻³² is wider than what is drawn exactly.
 _LEAST_RHO = 2.0**-65
 #: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
 _PURE_PREFERENCE = 1.01
+_FORKED = (
+    "this release was opened by another process: after a fork each process could draw what was paid for once. Open "
+    "one in the process that draws."
+)
 
 
 def cost_of_plan(
@@ -47,12 +50,12 @@ def cost_of_plan(
     counts = count_events(events)
     pure = _composition.compose_epsilon(counts)
     needed = _composition.compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
-    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
+    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + _contributions.ROUNDING)):
         return pure, 0.0
     return needed, delta
 
 
-class Whole(NamedTuple):
+class SharedBudget(NamedTuple):
     """A larger budget that a fit shares with what others draw, by public numbers, whatever it releases."""
 
     epsilon: float
@@ -84,7 +87,7 @@ class Release(Draws):
         unit: PrivacyUnit,
         adjacency: Adjacency,
         metric: str | None,
-        random_state: int | None,
+        random_state: RandomStateLike,
         ledger: PrivacyLedger | None,
         label: str,
         theorem: str,
@@ -140,7 +143,8 @@ class Release(Draws):
             1 %); what is drawn beside it leaves δ as it is. Without a plan all of δ is spent, and ε is the pure sum
             where that is within the budget, else the whole budget's.
         """
-        self._check_process()
+        if os.getpid() != self._process:
+            raise RuntimeError(_FORKED)
         with self._lock:
             cost = self._cost(self._paid)
             if self._ledger is not None and self._entry is not None and not self._closed:
@@ -178,24 +182,16 @@ class Release(Draws):
             "is used."
         )
 
-    def _check_open(self) -> None:
-        self._check_process()
-        if self._closed:
-            raise RuntimeError("the release is closed: open another one for further draws.")
+    def _charge(self, events: dict[PrivacyEvent, int], branch: Branch | None = None) -> None:
+        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns.
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "this release was opened by another process: after a fork each process could draw what was paid for "
-                "once. Open one in the process that draws."
-            )
-
-    @contextmanager
-    def _taking(self) -> Iterator[None]:
-        """Let one draw at a time look at what is left and take its part."""
-        self._check_process()  # a fork may have copied a lock that is held
+        One draw at a time looks at what is left and takes its part; a draw of a branch takes it out of its plan.
+        """
+        if os.getpid() != self._process:  # before the lock: a fork may have copied one that is held
+            raise RuntimeError(_FORKED)
         with self._lock:
-            self._check_open()
+            if self._closed:
+                raise RuntimeError("the release is closed: open another one for further draws.")
             # The lock is this thread's, so that whoever takes already is what it has interrupted.
             if self._is_taking:
                 raise RuntimeError(
@@ -204,18 +200,15 @@ class Release(Draws):
                 )
             self._is_taking = True
             try:
-                yield
+                if branch is not None:
+                    branch._take(events)
+                elif all(self._planned.get(event, 0) >= count for event, count in events.items()):
+                    for event, count in events.items():
+                        self._planned[event] -= count
+                else:
+                    self._pay(count_events([*self._paid.items(), *events.items()]))
             finally:
                 self._is_taking = False
-
-    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
-        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
-        with self._taking():
-            if all(self._planned.get(event, 0) >= count for event, count in events.items()):
-                for event, count in events.items():
-                    self._planned[event] -= count
-            else:
-                self._pay(count_events([*self._paid.items(), *events.items()]))
 
     def _pay(self, total: dict[PrivacyEvent, int]) -> None:
         """Check that ``total`` fits the budget, then write its cost to the ledger."""
@@ -228,7 +221,7 @@ class Release(Draws):
             raise ValueError(
                 f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
             )
-        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        limit, delta = self.epsilon * (1 + _contributions.ROUNDING), self._accounted_delta
         if not self._paid:
             # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
             # filter on every path, that of stopping after it included.
@@ -290,7 +283,7 @@ class Release(Draws):
 
     def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
         """Compose ``events`` to (ε, δ): all paths through the release together fail with probability δ at most."""
-        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        limit, delta = self.epsilon * (1 + _contributions.ROUNDING), self._accounted_delta
         if events == self._plan:
             epsilon, delta = cost_of_plan(events, self.epsilon, self.delta, delta)
         elif self._plan:
@@ -323,7 +316,7 @@ def open_release(
     unit: PrivacyUnit | str,
     adjacency: Adjacency | str,
     metric: str | None = None,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
     label: str = "",
     theorem: str = "",
@@ -446,13 +439,16 @@ class Branch(Draws):
         self.close()
 
     def _charge(self, events: dict[PrivacyEvent, int]) -> None:
-        with self._parent._taking():
-            if self._closed:
-                raise RuntimeError("the branch is closed: nothing was drawn.")
-            if any(self._planned.get(event, 0) < count for event, count in events.items()):
-                raise RuntimeError("this draw is not in the plan of the branch: nothing was drawn.")
-            for event, count in events.items():
-                self._planned[event] -= count
+        self._parent._charge(events, self)
+
+    def _take(self, events: dict[PrivacyEvent, int]) -> None:
+        """Take ``events`` out of the plan of the branch; the release is locked."""
+        if self._closed:
+            raise RuntimeError("the branch is closed: nothing was drawn.")
+        if any(self._planned.get(event, 0) < count for event, count in events.items()):
+            raise RuntimeError("this draw is not in the plan of the branch: nothing was drawn.")
+        for event, count in events.items():
+            self._planned[event] -= count
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError("a branch of a release cannot be copied or pickled.")
@@ -525,7 +521,7 @@ class Rehearsal:
         if ledger is not None:
             seeded = getattr(estimator, "random_state", None) is not None
             book = ledger._book
-            require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
+            _entries.require_noise(book.terms, book.store.path, type(estimator).__name__, simulated=seeded)
         if ledger not in self._books:
             endless = PrivacyLedger(epsilon=1e300, delta=1.0 - 2.0**-53, composition="basic", dry_run=True)
             self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from skprivate.privacy._events import PrivacyEvent
+from skprivate.privacy import _events
 from skprivate.privacy.accounting import _composition
 
 FloatArray = NDArray[np.float64]
@@ -153,7 +153,7 @@ def at_distance(epsilon: float, distance: float) -> float:
 
 
 def privacy_curves(
-    epsilon: float, delta: float, events: tuple[tuple[PrivacyEvent, int], ...], *, adaptive: bool
+    epsilon: float, delta: float, events: tuple[tuple[_events.PrivacyEvent, int], ...], *, adaptive: bool
 ) -> Curves:
     """Make the curve δ(ε) of the events, which is never above that of (ε, δ) alone."""
 

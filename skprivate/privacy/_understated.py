@@ -9,8 +9,7 @@ from dataclasses import replace
 from skprivate._messages import rounded_up
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee
 from skprivate.privacy.accounting._composition import compose_epsilon
-from skprivate.privacy.ledger._entries import LedgerEntry
-from skprivate.privacy.ledger._ledger import PrivacyLedger
+from skprivate.privacy.ledger import _entries, _ledger
 
 #: Sums of budgets may lie so little below what the accountant finds for all draws together.
 _ROUNDING = 1 - 1e-3
@@ -21,7 +20,7 @@ def as_stated(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     return guarantee if guarantee.events or guarantee.ledger_entry else replace(guarantee, stated=True)
 
 
-def understated(guarantee: PrivacyGuarantee, ledgers: Iterable[PrivacyLedger | None] = ()) -> str:
+def understated(guarantee: PrivacyGuarantee, ledgers: Iterable[_ledger.PrivacyLedger | None] = ()) -> str:
     """Explain why a guarantee is smaller than its draws or its ledger entry cost; empty where it is not."""
     delta = 0.0 if guarantee.adjacency is Adjacency.METRIC else guarantee.delta
     stated = f"its guarantee states epsilon {guarantee.epsilon!r} and delta {guarantee.delta!r}"
@@ -57,7 +56,7 @@ def _needed(guarantee: PrivacyGuarantee, delta: float) -> float:
     return min(together, compose_epsilon(pure) + compose_epsilon(rest, delta)) if rest and pure else together
 
 
-def _entry(guarantee: PrivacyGuarantee, ledger: PrivacyLedger) -> LedgerEntry | None:
+def _entry(guarantee: PrivacyGuarantee, ledger: _ledger.PrivacyLedger) -> _entries.LedgerEntry | None:
     """Find the entry that paid for a guarantee, if the ledger is at hand."""
     identity, _, number = guarantee.ledger_entry.rpartition("#")
     if ledger.identity != identity:

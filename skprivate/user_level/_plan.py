@@ -13,7 +13,7 @@ from skprivate.privacy import (
     BoundedRangeEvent,
     GaussianEvent,
     PrivacyEvent,
-    Whole,
+    SharedBudget,
     compose_epsilon,
     gaussian_noise_multiplier,
     upper_root,
@@ -75,7 +75,7 @@ class Terms:
     adjacency: Adjacency
     n_users: int | None
     earlier: tuple[tuple[PrivacyEvent, int], ...] = ()
-    whole: Whole | None = None
+    whole: SharedBudget | None = None
 
     @property
     def sum_sensitivity(self) -> float:
@@ -255,7 +255,7 @@ def remaining_multiplier(
     alone: float,
     other: tuple[tuple[PrivacyEvent, int], ...],
     n_numbers: int,
-    whole: Whole | None = None,
+    whole: SharedBudget | None = None,
 ) -> float:
     """Find the multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``, and into a ``whole``.
 

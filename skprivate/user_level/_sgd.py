@@ -19,7 +19,7 @@ from skprivate.partitions import Partitions
 from skprivate.privacy import (
     Adjacency,
     PrivacyUnit,
-    Whole,
+    SharedBudget,
     public_generator,
     warn_caller,
 )
@@ -80,7 +80,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     #: a feature (with a deviation). Set by the pipeline for one fit.
     _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
-    _whole: Whole | None = None
+    _whole: SharedBudget | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,

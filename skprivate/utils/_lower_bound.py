@@ -161,7 +161,7 @@ def half_noise() -> Iterator[None]:
     """
     noise = "skprivate.privacy.noise"
 
-    def halved(kind: str, scale: Any, size: int, source: Any) -> Any:
+    def halved(kind: str, scale: Any, size: Any, source: Any) -> Any:
         return integer_noise(kind, Fraction(scale) / 2, size, source)
 
     def sharper(select: Any) -> Any:

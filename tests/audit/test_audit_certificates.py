@@ -24,8 +24,8 @@ from skprivate.audit.certificates._concentration import (
     squared_loss_lower_bound,
 )
 from skprivate.audit.certificates._halfplanes import (
+    ExactTurns,
     TurningLine,
-    Turns,
     best_offset,
     largest_halfspace_sum,
     power_of_two_scale,
@@ -211,7 +211,7 @@ def test_directions_are_ordered_as_in_rational_arithmetic(kind, seed):
     others = rng.permutation(quadrant)
     above = np.array([away[k] > (0, 0) for k in others])
     zeros = np.zeros(others.size, dtype=int)
-    order, together = Turns(points).order(zeros + pivot, others, above, zeros)
+    order, together = ExactTurns(points).order(zeros + pivot, others, above, zeros)
     # dy/dx rises with the direction from 0 to a right angle.
     slopes = [away[k][1] / away[k][0] for k in others[order]]
     assert slopes == sorted(slopes)

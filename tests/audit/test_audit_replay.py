@@ -24,6 +24,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws import _draws
+from skprivate.privacy.noise import _samplers
 from skprivate.privacy.noise._bits import BitSource, bit_source
 from skprivate.utils._laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.utils._replay import Recording
@@ -251,13 +252,13 @@ def test_a_guarantee_for_somebody_else_is_refused():
 
 
 def test_equal_or_shared_noise_is_found():
-    sampler = _draws.Draws._integer_noise
+    sampler = _samplers.integer_noise
 
-    def shared(self, kind, scale, shape):
-        noise = sampler(self, kind, scale, shape)
+    def shared(kind, scale, shape, source):
+        noise = sampler(kind, scale, shape, source)
         return np.full_like(noise, noise.ravel()[0])
 
-    with mock.patch.object(_draws.Draws, "_integer_noise", shared):
+    with mock.patch.object(_samplers, "integer_noise", shared):
         found = audit(Counts())
     assert found.violated and "coordinates" in found.evidence.failures[-1]
 

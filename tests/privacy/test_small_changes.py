@@ -78,7 +78,7 @@ def test_the_exact_exponent_of_a_test_is_that_of_its_float(monkeypatch, draw):
     source = bit_source(3)
     if draw == "one deviation":
         for sigma in (Fraction(1, 3), Fraction(7, 2), Fraction(2**40 + 1, 3)):
-            _samplers.discrete_gaussian(sigma, 50, source)
+            _samplers.integer_noise("gaussian", sigma, 50, source)
     else:
         multiples = np.array([2**30, 2**33 + 7, 2**40 + 1, 5 * 2**45], dtype=np.int64)
         _samplers.discrete_gaussians(multiples, 28, 20, source)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skprivate.privacy import GaussianEvent, PureEvent, Release, compose_delta, open_release
+from skprivate.privacy import GaussianEvent, PureEvent, compose_delta, open_release
 from skprivate.privacy._contributions import IntegerLattice
 from skprivate.privacy.draws import count_events_of, count_lattice, count_threshold
 from skprivate.privacy.draws._counts import tail
+from skprivate.privacy.noise import _samplers
 from skprivate.utils.estimator_checks import replay
 
 LAPLACE = {"noise": "laplace", "level": 1.0, "size": 2}
@@ -179,9 +180,9 @@ def test_the_threshold_is_compared_in_integers(monkeypatch):
     missing = (limit - own) << lattice.shift
     for noise, shown in ((missing - 1, []), (missing, ["a"])):
         monkeypatch.setattr(
-            Release,
-            "_integer_noise",
-            lambda self, kind, scale, shape, noise=noise: np.full(shape, noise, object),
+            _samplers,
+            "integer_noise",
+            lambda kind, scale, shape, source, noise=noise: np.full(shape, noise, object),
         )
         with open_release(epsilon=epsilon, delta=1e-6, unit="row", adjacency="replace-one") as release:
             found, _ = release.threshold_counts(

@@ -25,8 +25,7 @@ from scipy.optimize import minimize
 
 from skprivate._sklearn import steps
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
-from skprivate.aggregate.tables._cells import CellIndex, pack_codes
-from skprivate.aggregate.tables._columns import CodeArray
+from skprivate.aggregate.tables import _cells, _columns
 
 #: Largest number of joint values of a group: codes fit uint16, and a table stays in the second-level cache.
 _GROUP_SPAN = 1 << 16
@@ -63,7 +62,7 @@ class CellDesign:
     the number of samples per distinct row, or None if all are 1; ``counts`` is the number of samples per cell.
     """
 
-    def __init__(self, indexes: Sequence[CellIndex], codes: Sequence[CodeArray]) -> None:
+    def __init__(self, indexes: Sequence[_cells.CellIndex], codes: Sequence[_columns.CodeArray]) -> None:
         n = codes[0].size
         self.n_samples = n
         self.offsets = np.concatenate([[0], np.cumsum([index.n_cells for index in indexes], dtype=np.int64)])
@@ -255,7 +254,7 @@ class CellDesign:
                 out[k] += np.take(table[k], index, mode="clip")
 
 
-def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
+def _group_sets(indexes: Sequence[_cells.CellIndex], largest: int) -> list[list[int]]:
     """Cover greedily: each set joins the group whose joint span grows least and stays within ``largest``."""
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
     order = sorted(range(len(indexes)), key=lambda j: (-math.prod(indexes[j].radices), j))
@@ -275,7 +274,9 @@ def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
     return [members for _, members in groups]
 
 
-def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequence[CodeArray]) -> _Group:
+def _make_group(
+    members: list[int], indexes: Sequence[_cells.CellIndex], codes: Sequence[_columns.CodeArray]
+) -> _Group:
     if len(members) == 1:
         (j,) = members
         cells, size = _local_cells(indexes[j], codes), indexes[j].n_cells
@@ -283,7 +284,7 @@ def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequenc
         return _Group(_narrow(cells, span), span, ((j, None),))
     radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
     columns = sorted(radix)
-    packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
+    packed = _cells.pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
     span = math.prod(radix.values())
     # Any row represents its joint value: all of them are in the same cell of every member.
     representative = np.full(span, -1, dtype=np.int64)
@@ -296,7 +297,7 @@ def _make_group(members: list[int], indexes: Sequence[CellIndex], codes: Sequenc
     return _Group(_narrow(renumber[packed], present.size), int(present.size), parts)
 
 
-def _local_cells(index: CellIndex, codes: Any) -> CodeArray:
+def _local_cells(index: _cells.CellIndex, codes: Any) -> _columns.CodeArray:
     cells = index.locate(codes)
     return np.where(cells < 0, index.n_cells, cells)
 

@@ -34,8 +34,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skprivate._sklearn import steps
 from skprivate.aggregate._losses import FloatArray, Prior
+from skprivate.aggregate.additive import _design
 from skprivate.aggregate.additive._constant import LabelSums, no_worse_than_constant
-from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.privacy import warn_caller
 
 #: Prior variances are kept within these multiples of the scale of the scores.
@@ -55,7 +55,7 @@ _STEPS_PER_UPDATE = 8
 _ERROR = 0.1
 #: Most cells whose part of S is in the preconditioner, and most numbers in it.
 _STRONG_CELLS = 200
-_MOST_NUMBERS = 2e7
+_MOST_STRONG_NUMBERS = 2e7
 #: Gauss–Newton steps for losses that are not quadratic.
 _NEWTON_STEPS = 12
 #: Most products with S per output, and most gathers in all.
@@ -142,7 +142,7 @@ def _fit_penalties(problem: LabelSums, order: NDArray[np.int64], tol: float, max
     ridge = 1.0 / variances[set_of_cell]
     if not noisy:
         penalty = np.append(dispersion * ridge, 0.0)
-        coef = fit_tables(design, loss, problem.linear, penalty, tol=tol, start=coef).coef
+        coef = _design.fit_tables(design, loss, problem.linear, penalty, tol=tol, start=coef).coef
     else:
         coef, _ = _posterior(problem, coef, ridge, dispersion, intercept)
         optimism = _optimism(problem, coef, ridge, dispersion)
@@ -225,7 +225,7 @@ def _diagonal_posterior(
     _, curvature = loss.moments(design.scores(coef))
     own = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
-    new = fit_tables(
+    new = _design.fit_tables(
         design, loss, problem.linear, penalty, tol=1e-4, max_iter=_STEPS_PER_UPDATE, start=coef
     ).coef
     return new, 1.0 / (own + ridge)
@@ -267,7 +267,7 @@ def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatA
 
 
 def merge_rare(
-    design: CellDesign, noise: FloatArray, order: NDArray[np.int64], n_cells: int
+    design: _design.CellDesign, noise: FloatArray, order: NDArray[np.int64], n_cells: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Merge the cells with the fewest rows for their noise, one rest cell per set, until ``n_cells`` others are left.
 
@@ -302,7 +302,7 @@ def filtered_mode(
     design, loss, n_outputs = problem.design, problem.loss, len(problem.sums)
     work = design.n_rows * max(design.n_groups, 1)
     products = min(_MOST_PRODUCTS * n_outputs, int(_MOST_GATHERS / work))
-    n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_NUMBERS / design.n_cells))
+    n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_STRONG_NUMBERS / design.n_cells))
     inverses: list[_Preconditioner | None] = [None] * n_outputs
     n_steps = 1 if loss.quadratic else _NEWTON_STEPS
     coef, solutions = start.copy(), np.zeros_like(problem.sums)
@@ -359,7 +359,7 @@ class _System:
     """S = N + G + G T Gᵀ of one output, in units that make N one."""
 
     def __init__(
-        self, design: CellDesign, curvature: FloatArray, noise: FloatArray, spread: FloatArray
+        self, design: _design.CellDesign, curvature: FloatArray, noise: FloatArray, spread: FloatArray
     ) -> None:
         self.design, self.curvature, self.spread = design, curvature, spread
         self.root = np.sqrt(noise)

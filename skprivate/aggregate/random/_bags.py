@@ -14,13 +14,10 @@ from scipy import sparse
 from skprivate import privacy
 from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables import _sums
-from skprivate.aggregate.tables._blocks import Table, label_column, read_blocks
-from skprivate.aggregate.tables._curated_bags import no_privacy
-from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy
+from skprivate.aggregate.tables import _blocks, _curated_bags, _labels, _sums
 from skprivate.aggregate.tables._sums import ClassSums, Further, Labelled, NumberSums, ReleasedSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Versioned
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike, Versioned
 
 IntArray = NDArray[np.int64]
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
@@ -201,7 +198,7 @@ class PublicRows:
 def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: object) -> InMemory:
     """Make a block of rows in memory."""
     keys = None if row_keys is None else np.asarray(row_keys)
-    return InMemory(Table(range(len(labels)), X, labels, keys))
+    return InMemory(_blocks.Table(range(len(labels)), X, labels, keys))
 
 
 def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
@@ -225,7 +222,7 @@ def label_rows(labels: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.atleast_2d(labels.T))
 
 
-def _gather(block: Table, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+def _gather(block: _blocks.Table, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
     return PublicRows((len(block.size),), block.X, block.keys, summarise_labels(block.labels))
 
 
@@ -241,7 +238,7 @@ def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
     )
 
 
-def _label(block: Table, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
+def _label(block: _blocks.Table, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
     return Labelled(block.size, targets(block.labels))
 
 
@@ -280,8 +277,10 @@ class RandomBags(Versioned):
     label_release: LabelRelease = "mean"
     noise_variance: float = 0.0
     classes: tuple[Any, ...] | None = None
-    guarantee: PrivacyGuarantee = field(default_factory=lambda: no_privacy(ASSUMPTIONS, THEOREM))
-    label_bounds: Bounds | None = None
+    guarantee: PrivacyGuarantee = field(
+        default_factory=lambda: _curated_bags.no_privacy(ASSUMPTIONS, THEOREM)
+    )
+    label_bounds: _labels.Bounds | None = None
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
@@ -410,7 +409,7 @@ def exact_bags(
         if np.any(means < 0) or np.any(means > 1):
             raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
         found = (rng.random(means.shape) < means).astype(np.float64)
-    return ReleasedSums(found), no_privacy(ASSUMPTIONS, THEOREM)
+    return ReleasedSums(found), _curated_bags.no_privacy(ASSUMPTIONS, THEOREM)
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
@@ -441,7 +440,7 @@ def make_random_bags(
     numbers: bool = False,
     label_bounds: tuple[float, float] | None = None,
     row_keys: object = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> RandomBags:
     """Draw bags of rows at random and release their labels in aggregate.
@@ -502,14 +501,14 @@ def make_random_bags(
     4.0
     """
     privacy.refuse_other_index(X, y, row_keys=row_keys)
-    check_label_privacy(epsilon, 0.0)
+    _labels.check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
-    bounds = check_bounds(label_bounds)
+    bounds = _labels.check_bounds(label_bounds)
     read_labels = partial(_check_labels, numbers=numbers)
     outputs = 1
     rows: Partitions
     if is_partitioned(X):
-        rows = read_blocks(label_column(X, y, row_keys=row_keys), None, read_labels, None)
+        rows = _blocks.read_blocks(_blocks.label_column(X, y, row_keys=row_keys), None, read_labels, None)
     else:
         labels = read_labels(y)
         n = X.shape[0] if hasattr(X, "shape") else len(X)

@@ -30,7 +30,7 @@ from skprivate.aggregate.additive import _constant
 from skprivate.aggregate.random._bags import BagSums, IntArray, RandomBags
 
 _FLOOR = 1e-12
-_SMALLEST_PROBABILITY = 1e-4
+_SMALLEST_BAG_PROBABILITY = 1e-4
 #: Bags up to this size use the exact distribution of the count; the normal one is as good beyond and much cheaper.
 _EXACT_SIZE = 64
 #: Variance of rounding to whole numbers: counts with less noise than that are as good as exact.
@@ -111,7 +111,7 @@ def count_likelihood(bags: BagSums, scores: FloatArray, counts: FloatArray) -> t
     """Compute −log P(count) exactly; counts must be integers in [0, m]."""
     plain = expit(scores)
     # Clipped so that the product over a bag cannot underflow; beyond, the gradient still points inwards.
-    positive = np.clip(plain, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+    positive = np.clip(plain, _SMALLEST_BAG_PROBABILITY, 1 - _SMALLEST_BAG_PROBABILITY)
     longest = int(bags.sizes.max())
     # Short bags are padded with rows of probability 0, which change no count.
     padded = np.zeros((longest, bags.n_bags))

@@ -17,16 +17,15 @@ from scipy.linalg import eigh
 
 from skprivate.aggregate._losses import FloatArray, SquaredLoss
 from skprivate.aggregate.additive import _constant
-from skprivate.aggregate.random._bags import RandomBags
-from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
+from skprivate.aggregate.random import _bags, _fit
 from skprivate.aggregate.tables._columns import QuantileSketch
 
 Quadratic = Literal["squared", "debiased"]
 #: Buckets of a column, about.
 _N_BUCKETS = 16
 #: Buckets are tried where all columns together, and all their numbers, are no more than this.
-_MOST_COLUMNS = 600
-_MOST_NUMBERS = 5e7
+_MOST_BUCKET_COLUMNS = 600
+_MOST_BUCKET_NUMBERS = 5e7
 #: Directions of less than this share of the largest variance are left out of the prior that follows variance.
 _LEAST_VARIANCE_SHARE = 1e-9
 
@@ -40,14 +39,14 @@ def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
 
 
 def fit_quadratic(
-    bags: RandomBags,
+    bags: _bags.RandomBags,
     X: FloatArray,
     *,
     loss: Quadratic,
     alpha: float | None,
     fit_intercept: bool,
     label_bounds: tuple[float, float] | None = None,
-) -> LinearFit:
+) -> _fit.LinearFit:
     """Minimise Σ_i (m_i/m̄)‖r_i‖² − c n‖r̄‖² + α‖w‖² over linear h, r_i = mean of h over bag i − aggregate label.
 
     c is 0 for "squared", `debiasing` for "debiased". With a free intercept both have the same minimiser: the
@@ -104,7 +103,7 @@ def fit_quadratic(
     if fit_intercept:
         intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
     smallest = float(values[0]) + max(float(alphas.min()), floor)
-    return LinearFit(
+    return _fit.LinearFit(
         coef,
         intercept,
         alphas,
@@ -114,7 +113,9 @@ def fit_quadratic(
     )
 
 
-def mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
+def mean_label(
+    bags: _bags.RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None
+) -> FloatArray:
     """Shrink the mean label, where it is noisy, towards the middle of the interval by its prior variance."""
     prior = SquaredLoss().intercept_prior(label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
@@ -139,7 +140,7 @@ def _ridge_evidence(
     """
     least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
     if not np.any(rotated):
-        return LARGEST_ALPHA
+        return _fit.LARGEST_ALPHA
     ratio = max(1.0, least)
     for _ in range(200):
         coef = rotated / (values + ratio)
@@ -147,7 +148,7 @@ def _ridge_evidence(
         residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
         noise = max(residual / max(freedom - effective, 1e-6 * freedom), known)
         prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
-        new = float(np.clip(noise / prior, least, max(least, LARGEST_ALPHA)))
+        new = float(np.clip(noise / prior, least, max(least, _fit.LARGEST_ALPHA)))
         if abs(math.log(new / ratio)) < 1e-4:
             return new
         ratio = new
@@ -261,7 +262,7 @@ def candidates(
         width = X.shape[1] + sum(one.size + 1 for one in cut if one.size)
         if buckets:
             choices = [cut]
-        elif X.shape[1] < width <= _MOST_COLUMNS and width * X.shape[0] <= _MOST_NUMBERS:
+        elif X.shape[1] < width <= _MOST_BUCKET_COLUMNS and width * X.shape[0] <= _MOST_BUCKET_NUMBERS:
             choices.append(cut)
     for edges in choices:
         wide = with_buckets(X, edges)

@@ -11,15 +11,17 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from skprivate._validation import plain_entry
-from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables import _curated_bags, _group_tables, _labels
-from skprivate.aggregate.tables._cells import IntArray
-from skprivate.aggregate.tables._columns import Column
-from skprivate.aggregate.tables._curated_bags import CuratedBags
+from skprivate.aggregate import _losses
+from skprivate.aggregate.tables import _cells, _columns, _curated_bags, _group_tables, _labels, _sums
 from skprivate.aggregate.tables._group_tables import CodedGroups, GroupTable, SumColumns
-from skprivate.aggregate.tables._labels import LabelNoise, LabelSensitivity, NoiseName
-from skprivate.aggregate.tables._sums import one_or_each, release_sums
-from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    RandomStateLike,
+    Release,
+)
 
 #: Sums and noise stay within int64.
 _LARGEST_SUM = 1 << 61
@@ -29,10 +31,10 @@ _LARGEST_SUM = 1 << 61
 class TableSums(Mechanism):
     """Integer label sums of the groups of all tables, clipped to [lowest, highest] by their public counts."""
 
-    lowest: IntArray
-    highest: IntArray
+    lowest: _cells.IntArray
+    highest: _cells.IntArray
     n_outputs: int
-    noise: LabelNoise
+    noise: _labels.LabelNoise
     assumptions: tuple[str, ...] = ()
     theorem = _curated_bags.THEOREM
 
@@ -40,7 +42,7 @@ class TableSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return [(self.noise.event(self.lowest.size * self.n_outputs), 1)]
 
-    def run(self, sums: Any, release: Release) -> FloatArray:
+    def run(self, sums: Any, release: Release) -> _losses.FloatArray:
         """Add noise to integer sums of shape (n_groups, n_outputs)."""
         # As Python integers: what does not fit int64 is clipped, not wrapped.
         clipped = np.minimum(np.maximum(sums.astype(object), self.lowest.astype(object)), self.highest)
@@ -57,14 +59,14 @@ def release_frames(
     classes: Sequence[Any] | None = None,
     label_bounds: tuple[int, int] | None = None,
     keys: Sequence[str] | None = None,
-    mechanism: NoiseName = "auto",
+    mechanism: _labels.NoiseName = "auto",
     table: str | None = None,
     rare: str | None = None,
-    columns: Sequence[Column] | None = None,
+    columns: Sequence[_columns.Column] | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
-) -> CuratedBags:
+) -> _curated_bags.CuratedBags:
     """Add noise to the label sums of exact GROUP BY tables, all in one release.
 
     Parameters
@@ -172,7 +174,7 @@ def release_groups(
     assumption: str,
     noise: Mapping[str, Any],
     release: Mapping[str, Any],
-) -> CuratedBags:
+) -> _curated_bags.CuratedBags:
     """Add noise to the stacked integer sums of coded groups (n_groups, n_outputs), all in one release.
 
     ``bounds`` are of one label. ``noise`` holds arguments of `plan_label_noise`, ``release`` of `release_sums`.
@@ -184,14 +186,14 @@ def release_groups(
         counts[:, np.newaxis] * bounds[0],
         counts[:, np.newaxis] * bounds[1],
         len(sums.used),
-        _labels.plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
+        _labels.plan_label_noise(_labels.LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
         assumptions=(
             *(_curated_bags.NUMBER_ASSUMPTIONS if sums.classes is None else _curated_bags.ASSUMPTIONS),
             f"the grouping columns {', '.join(repr(column.name) for column in coded.columns)} are public",
             assumption,
         ),
     )
-    noisy, guarantee = release_sums(
+    noisy, guarantee = _sums.release_sums(
         mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
     )
     _labels.warn_of_absent(
@@ -202,14 +204,14 @@ def release_groups(
 
 def report_groups(
     coded: CodedGroups,
-    sums: FloatArray,
+    sums: _losses.FloatArray,
     noise_variance: float,
     columns: SumColumns,
     bounds: tuple[int, int],
     guarantee: PrivacyGuarantee,
-) -> CuratedBags:
+) -> _curated_bags.CuratedBags:
     """Report the stacked sums of coded groups as curated bags."""
-    return CuratedBags(
+    return _curated_bags.CuratedBags(
         columns=coded.columns,
         tables=coded.bags(sums, [noise_variance] * len(coded.tables)),
         n_samples=coded.n_rows,
@@ -217,7 +219,7 @@ def report_groups(
         square_sum=None,
         label_bounds=None
         if columns.classes is not None
-        else one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
+        else _sums.one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
         guarantee=guarantee,
     )
 

@@ -13,13 +13,8 @@ from numpy.typing import NDArray
 
 from skprivate._validation import check_classes
 from skprivate.aggregate.sources import _release_frames
-from skprivate.aggregate.tables._blocks import learn_column
-from skprivate.aggregate.tables._cells import resolve_feature_sets
-from skprivate.aggregate.tables._columns import BinnedColumn, default_bins
-from skprivate.aggregate.tables._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
-from skprivate.aggregate.tables._group_tables import GroupTable, SumColumns, code_group_tables
-from skprivate.aggregate.tables._labels import NoiseName, check_label_privacy
-from skprivate.privacy import PrivacyLedger
+from skprivate.aggregate.tables import _blocks, _cells, _columns, _curated_bags, _group_tables, _labels
+from skprivate.privacy import PrivacyLedger, RandomStateLike
 
 #: Types of columns in DuckDB that are cut into bins.
 _WHOLE = (
@@ -154,10 +149,10 @@ def bags_from_sql(
     categorical_features: Sequence[str] | None = None,
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    mechanism: NoiseName = "auto",
-    random_state: int | None = None,
+    mechanism: _labels.NoiseName = "auto",
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
-) -> CuratedBags:
+) -> _curated_bags.CuratedBags:
     """Group and add up in DuckDB, and release the sums with noise: `make_curated_bags` of a table of any size.
 
     Parameters
@@ -218,14 +213,16 @@ def bags_from_sql(
     ...     visits = "read_parquet('visits/*.parquet')"
     ...     bags = bags_from_sql(connection, visits, ["age", "site"], "ill", classes=(0, 1), epsilon=1.0)
     """
-    check_label_privacy(epsilon, delta)
+    _labels.check_label_privacy(epsilon, delta)
     if not isinstance(label, str):
         raise ValueError(
             f"label must be the name of one column, got {label!r}. For several labels a row group in the database and "
             "pass the tables to release_frames."
         )
     known = None if classes is None else tuple(check_classes(classes))
-    sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
+    sums = _group_tables.SumColumns(
+        ("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known
+    )
     bounds = _release_frames.label_interval(label_bounds, sums)
     with _snapshot(connection):
         types = _types(connection, table)
@@ -234,7 +231,7 @@ def bags_from_sql(
         n_rows = _count(connection, table)
         if epsilon is not None:  # before the database converts what does not fit
             _release_frames.check_largest_sum(bounds, n_rows)
-        n_cuts = default_bins(n_rows) if n_bins is None else n_bins
+        n_cuts = _columns.default_bins(n_rows) if n_bins is None else n_bins
         edges = _edges(
             connection,
             table,
@@ -247,7 +244,7 @@ def bags_from_sql(
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
         added = _contributions(label, types[label], known, bounds)
-        groups: list[GroupTable] = []
+        groups: list[_group_tables.GroupTable] = []
         totals: list[NDArray[Any]] = []
         for some in _batches(sets):
             query = Query(table, keys, *added, some)
@@ -255,10 +252,14 @@ def bags_from_sql(
             groups += own_groups
             totals += own_totals
     used = {name for one in sets for name in one}
-    coded = code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
+    coded = _group_tables.code_group_tables(
+        groups, None, {name: edges[name] for name in edges if name in used}
+    )
     exact = coded.stack(totals)
     if epsilon is None:
-        promise = no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS)
+        promise = _curated_bags.no_privacy(
+            _curated_bags.NUMBER_ASSUMPTIONS if known is None else _curated_bags.ASSUMPTIONS
+        )
         return _release_frames.report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
     return _release_frames.release_groups(
         coded,
@@ -349,8 +350,8 @@ def _edges(
                     f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}"
                 ).fetchnumpy()["x"]
             column = np.ma.filled(read.astype(np.float64), np.nan)
-        learned = learn_column(column, name, categorical=False, n_bins=n_bins, edges=given.get(name))
-        assert isinstance(learned, BinnedColumn)
+        learned = _blocks.learn_column(column, name, categorical=False, n_bins=n_bins, edges=given.get(name))
+        assert isinstance(learned, _columns.BinnedColumn)
         edges[name] = learned.edges
     return edges
 
@@ -366,7 +367,7 @@ def _feature_sets(
             found.append(np.array([row[0] for row in rows], dtype=np.int64))
         return found
 
-    sets, _ = resolve_feature_sets(feature_sets, names, count)
+    sets, _ = _cells.resolve_feature_sets(feature_sets, names, count)
     return [tuple(names[j] for j in one) for one in sets]
 
 
@@ -406,7 +407,9 @@ def _contributions(
     return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
 
 
-def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[GroupTable], list[NDArray[Any]]]:
+def _groups(
+    rows: Sequence[tuple[Any, ...]], query: Query
+) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
     marks, used = query.marks(), query.used
     parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
     for row in rows:
@@ -416,7 +419,7 @@ def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[GroupTa
         keys = [_keys([row[1 + used.index(name)] for row in part]) for name in one]
         counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
         rest = np.zeros(len(part), dtype=bool)
-        groups.append(GroupTable(f"the groups of {list(one)}", one, keys, rest, counts, None))
+        groups.append(_group_tables.GroupTable(f"the groups of {list(one)}", one, keys, rest, counts, None))
         totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
     return groups, totals
 

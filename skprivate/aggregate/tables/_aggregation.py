@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from skprivate import _validation
 from skprivate._validation import read_labels
-from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _blocks, _cells, _curated_bags, _labels, _sums
-from skprivate.aggregate.tables._blocks import Table
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, IntArray, KeyCounts
 from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags
-from skprivate.aggregate.tables._labels import NoiseName
 from skprivate.aggregate.tables._sums import ClassSums, Further, Integers, Labelled, NumberSums
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, refuse_other_index
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike, refuse_other_index
 
 FeatureSet = tuple[int, ...]
 
@@ -115,7 +113,7 @@ class Membership:
             guarantee=guarantee,
         )
 
-    def tables(self, sums: FloatArray, noise_variance: Any) -> tuple[BagTable, ...]:
+    def tables(self, sums: _losses.FloatArray, noise_variance: Any) -> tuple[BagTable, ...]:
         """Make bag tables of the (noisy) sums of all bags."""
         ends = np.cumsum([index.n_cells for index in self.indexes])
         parts = np.split(sums, ends[:-1])
@@ -298,7 +296,7 @@ def match_rows(
     return bags, MatchedRows(codes, indexes, all_cells)
 
 
-def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
+def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, _losses.FloatArray]:
     """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and count the bags in each."""
     if np.any(table.keys[-1] < 0):
         raise ValueError(
@@ -345,11 +343,11 @@ def make_curated_bags(
     small_bags: Literal["merge", "drop"] = "merge",
     classes: Sequence[Any] | Literal["auto"] | None = "auto",
     label_bounds: object = None,
-    mechanism: NoiseName = "auto",
+    mechanism: _labels.NoiseName = "auto",
     categorical_features: object = "from_dtype",
     n_bins: int | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
     """Group rows by feature values and release labels as sums per group (Algorithms 1 and 2).
@@ -488,7 +486,7 @@ def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[lis
     if labels.ndim not in (1, 2) or (values and len(labels) != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
     n_outputs = 1 if labels.ndim == 1 else labels.shape[1]
-    return names, InMemory(Table(range(len(labels)), values, labels)), n_outputs
+    return names, InMemory(_blocks.Table(range(len(labels)), values, labels)), n_outputs
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:

@@ -14,9 +14,8 @@ from sklearn.base import BaseEstimator
 
 from skprivate._validation import entries, frame_columns, is_frame, refuse_elsewhere
 from skprivate._validation import learn_columns as learn_column_names
-from skprivate.aggregate.tables import _columns
+from skprivate.aggregate.tables import _columns, _sums
 from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column, Interval, QuantileSketch
-from skprivate.aggregate.tables._sums import Labelled
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, split_columns
 
 
@@ -234,11 +233,11 @@ def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArra
 
 def _encode(
     block: Table, *, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
-) -> Labelled:
-    return Labelled(block.size, targets(block.labels), _columns.encode_known(block.X, columns))
+) -> _sums.Labelled:
+    return _sums.Labelled(block.size, targets(block.labels), _columns.encode_known(block.X, columns))
 
 
-def _narrow_codes(block: Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+def _narrow_codes(block: _sums.Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
     return [own.astype(dtype) for own, dtype in zip(block.codes, dtypes, strict=True)]
 
 

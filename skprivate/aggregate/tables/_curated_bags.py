@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from skprivate._validation import PUBLIC_LABELS
-from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _columns, _group_tables
 from skprivate.aggregate.tables._cells import BagTable, as_list
 from skprivate.aggregate.tables._columns import BinnedColumn, Column
@@ -158,7 +158,7 @@ def _noise_of(given: Any, groups: Sequence[GroupTable]) -> list[float]:
     return numbers
 
 
-def _sums(group: GroupTable, name: str) -> FloatArray:
+def _sums(group: GroupTable, name: str) -> _losses.FloatArray:
     numbers = _group_tables.floats(group.frame, name)
     if numbers is None:
         raise ValueError(f"{group.title}: column {name!r} must hold numbers, the sums of labels.")
@@ -170,7 +170,9 @@ def _sums(group: GroupTable, name: str) -> FloatArray:
     return numbers
 
 
-def _check_class_counts(group: GroupTable, values: Mapping[str, FloatArray], sums: SumColumns) -> None:
+def _check_class_counts(
+    group: GroupTable, values: Mapping[str, _losses.FloatArray], sums: SumColumns
+) -> None:
     counts = group.counts[:, np.newaxis]
     found = np.stack([values[name] for name in sums.names], axis=1)
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from skprivate._messages import must_be
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
-from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.tables import _columns
-from skprivate.aggregate.tables._blocks import learn_column
-from skprivate.aggregate.tables._cells import BagTable, IntArray
+from skprivate.aggregate import _losses
+from skprivate.aggregate.tables import _blocks, _cells, _columns, _labels
 from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column
-from skprivate.aggregate.tables._labels import are_labels
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,13 @@ class SumColumns:
     @property
     def used(self) -> tuple[str, ...]:
         """Columns that a report keeps: of two classes that of the second."""
-        two = self.classes is not None and len(self.classes) == 2 and not are_labels(self.classes)
+        two = self.classes is not None and len(self.classes) == 2 and not _labels.are_labels(self.classes)
         return self.names[-1:] if two else self.names
 
     @property
     def moved(self) -> int:
         """Count the sums of a table that the label, or labels, of one row may move."""
-        several = self.classes is None or are_labels(self.classes)
+        several = self.classes is None or _labels.are_labels(self.classes)
         return len(self.used) if several else min(len(self.used), 2)
 
     @classmethod
@@ -52,10 +49,12 @@ class SumColumns:
         if classes is None:
             return cls(names, None)
         classes = tuple(classes)
-        if len(names) == len(classes) and not are_labels(classes):
+        if len(names) == len(classes) and not _labels.are_labels(classes):
             return cls.of(dict(zip(classes, names, strict=True)), classes)
         order = check_sum_classes(classes)
-        if len(names) != len(order) and not (len(names) == 1 and len(order) == 2 and not are_labels(order)):
+        if len(names) != len(order) and not (
+            len(names) == 1 and len(order) == 2 and not _labels.are_labels(order)
+        ):
             raise ValueError(
                 f"sums names {len(names)} columns, {list(names)}, for the {len(order)} classes {list(order)}: give one "
                 "for each class, or for two classes the one with the rows of the second."
@@ -66,7 +65,7 @@ class SumColumns:
 def check_sum_classes(classes: Any) -> tuple[Any, ...]:
     """Check class labels, in the order of label sums, or (0, 1) for each of several labels."""
     found = tuple(classes)
-    if not are_labels(found):
+    if not _labels.are_labels(found):
         if (order := check_classes(found)) != list(found):
             advice = "Label sums are in that order, and those of one column count the last class."
             raise ValueError(must_be("classes", f"in order, {order}", list(found), advice))
@@ -87,7 +86,7 @@ class GroupTable:
     feature_set: tuple[str, ...]
     keys: list[NDArray[Any]]
     rest: NDArray[np.bool_]
-    counts: IntArray
+    counts: _cells.IntArray
     frame: Any
 
 
@@ -109,16 +108,16 @@ class CodedGroups:
         return np.concatenate([own[order] for own, order in zip(values, self.orders, strict=True)])
 
     @property
-    def counts(self) -> IntArray:
+    def counts(self) -> _cells.IntArray:
         """Rows of all tables' groups."""
         return self.stack([table.counts for table in self.tables])
 
-    def bags(self, sums: FloatArray, noise_variances: Sequence[float]) -> tuple[BagTable, ...]:
+    def bags(self, sums: _losses.FloatArray, noise_variances: Sequence[float]) -> tuple[_cells.BagTable, ...]:
         """Make bag tables of the stacked sums of all groups."""
         ends = np.cumsum([table.counts.size for table in self.tables])[:-1]
         parts = zip(self.tables, self.keys, self.orders, np.split(sums, ends), noise_variances, strict=True)
         return tuple(
-            BagTable(table.feature_set, key, table.counts[order], part, noise)
+            _cells.BagTable(table.feature_set, key, table.counts[order], part, noise)
             for table, key, order, part, noise in parts
         )
 
@@ -184,7 +183,7 @@ def code_group_tables(
         values = np.concatenate(parts)
         if given is None:
             edges = (bin_edges or {}).get(name)
-            learned = learn_column(values, name, categorical=edges is None, n_bins=2, edges=edges)
+            learned = _blocks.learn_column(values, name, categorical=edges is None, n_bins=2, edges=edges)
             coding[name] = learned
             if not isinstance(learned, BinnedColumn):
                 _check_one_type(name, learned.categories)
@@ -212,7 +211,7 @@ def code_group_tables(
     return CodedGroups(tables, kept, all_keys, orders)
 
 
-def floats(frame: Any, name: str) -> FloatArray | None:
+def floats(frame: Any, name: str) -> _losses.FloatArray | None:
     """Read a column of numbers, NaN where one is missing; None where something else is in it."""
     try:
         return np.array(
@@ -222,7 +221,7 @@ def floats(frame: Any, name: str) -> FloatArray | None:
         return None
 
 
-def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
+def whole_numbers(frame: Any, name: str, title: str) -> _cells.IntArray:
     """Read a column of public whole numbers of at least 0."""
     values, numbers = frame[name].to_numpy(), floats(frame, name)
     numbers = np.full(len(values), np.nan) if numbers is None else numbers

@@ -22,7 +22,14 @@ from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables import _labels
 from skprivate.aggregate.tables._labels import Bounds, LabelNoise, LabelSensitivity, NoiseName
 from skprivate.partitions import Partitions
-from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    RandomStateLike,
+    Release,
+)
 
 OutputBounds = tuple[Bounds, ...]
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
@@ -420,7 +427,7 @@ def release_sums(
     *,
     epsilon: float,
     delta: float = 0.0,
-    random_state: int | None,
+    random_state: RandomStateLike,
     ledger: PrivacyLedger | None,
     label: str,
 ) -> tuple[Any, PrivacyGuarantee]:

@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.audit.attacks import _membership
-from skprivate.audit.attacks._membership import MembershipAttack, ReferenceAttack
 from skprivate.privacy import in_one_order
 
 
-class LiRAAttack(ReferenceAttack):
+class LiRAAttack(_membership.ReferenceAttack):
     """Likelihood-ratio attack (Carlini et al. 2022): Gaussians for the logit with and without a record.
 
     Parameters
@@ -76,7 +75,7 @@ class LiRAAttack(ReferenceAttack):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **ReferenceAttack._parameter_constraints,
+        **_membership.ReferenceAttack._parameter_constraints,
         "variance": [StrOptions({"auto", "record", "pooled"})],
     }
 
@@ -124,7 +123,7 @@ class LiRAAttack(ReferenceAttack):
         return np.sqrt(np.maximum(variance, 1e-4))
 
 
-class RMIAAttack(ReferenceAttack):
+class RMIAAttack(_membership.ReferenceAttack):
     """Robust membership inference attack (Zarifzadeh, Liu and Shokri 2024): strong with few references.
 
     A record's likelihood under the target is divided by its likelihood on average over models with and
@@ -186,7 +185,7 @@ class RMIAAttack(ReferenceAttack):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **ReferenceAttack._parameter_constraints,
+        **_membership.ReferenceAttack._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],
     }
 
@@ -214,7 +213,7 @@ class RMIAAttack(ReferenceAttack):
         return np.searchsorted(np.sort(ratio), ratio / self.gamma, side="right") / ratio.size
 
 
-class LossThresholdAttack(MembershipAttack):
+class LossThresholdAttack(_membership.MembershipAttack):
     """Membership by the target's own loss (Yeom et al. 2018): no reference models.
 
     The score is the probability of the true label (a monotone function of the log loss) for a classifier and

@@ -9,9 +9,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 
 from skprivate._messages import number
-from skprivate.audit._auditor import FiniteAdversaryAuditor
-from skprivate.audit._class_outputs import output_summary
-from skprivate.audit._epsilon import _check_pair
+from skprivate.audit import _auditor, _class_outputs, _epsilon
 from skprivate.audit.attacks._report import AttackReport, attack_report
 from skprivate.privacy import public_generator
 
@@ -85,8 +83,8 @@ def attack_probabilities(
     True
     """
     number("train_size", train_size, "a number in (0, 1)", lambda value: 0 < value < 1)
-    summary = output_summary(outputs, labels, classes=classes, n_top=n_top)
-    _, member = _check_pair(summary[:, 0], membership, "outputs", "membership")
+    summary = _class_outputs.output_summary(outputs, labels, classes=classes, n_top=n_top)
+    _, member = _epsilon._check_pair(summary[:, 0], membership, "outputs", "membership")
     rng = public_generator(random_state)
     fitted = np.zeros(member.size, dtype=bool)
     for group in (np.flatnonzero(member), np.flatnonzero(~member)):
@@ -97,7 +95,7 @@ def attack_probabilities(
                 f"{int(member.sum())} of {member.size} records that are members."
             )
         fitted[rng.permutation(group)[:share]] = True
-    attack = FiniteAdversaryAuditor(confidence=confidence) if estimator is None else clone(estimator)
+    attack = _auditor.FiniteAdversaryAuditor(confidence=confidence) if estimator is None else clone(estimator)
     if (
         "random_state" in attack.get_params(deep=False)
         and attack.get_params(deep=False)["random_state"] is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.audit._epsilon import _check_pair
+from skprivate.audit import _epsilon
 from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
 
 
@@ -127,7 +127,7 @@ def attack_report(
     >>> 0.70 < report.auc < 0.80
     True
     """
-    values, member = _check_pair(scores, membership, "scores", "membership")
+    values, member = _epsilon._check_pair(scores, membership, "scores", "membership")
     inside, outside = np.sort(values[member]), np.sort(values[~member])[::-1]
     n_in, n_out = inside.size, outside.size
     rates = []

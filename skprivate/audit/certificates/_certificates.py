@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
-from skprivate.audit.certificates import _concentration, _variation
+from skprivate.audit.certificates import _concentration, _halfspaces, _variation
 from skprivate.audit.certificates._barron import fit_barron
-from skprivate.audit.certificates._halfspaces import fit_halfspaces
 
 Array = npt.NDArray[np.float64]
 #: Most boxes of normals that are bounded, also per point, and most points times boxes beyond those. In the plane boxes
@@ -131,7 +130,7 @@ def certify_representation(
         fit = fit_barron(points, s, float(barron_constant or 0.0), rng, max_boxes=boxes)
     if assumption != "barron" or (q == 2 and fit.loss - fit.lower_bound > _LOOSE):
         boxes = _BOXES_IN_THE_PLANE if q == 2 else max(min(_BOXES_PER_POINT * n, int(_WORK / n)), _BOXES)
-        other = fit_halfspaces(points, s, variation, rng, max_nodes=boxes)  # holds all waves
+        other = _halfspaces.fit_halfspaces(points, s, variation, rng, max_nodes=boxes)  # holds all waves
         if assumption != "barron" or other.lower_bound > fit.lower_bound:
             fit = other
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)

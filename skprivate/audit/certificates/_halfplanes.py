@@ -12,7 +12,7 @@ turns by π, every other point changes sides once, at its direction from the piv
 therefore cumulative sums in the order of these directions. The order depends on the points alone: it is found once, and
 each vector of masses then costs n² additions.
 
-Points on one line through the pivot change sides together: `Turns` decides exactly which do, where float64 cannot tell.
+Points on one line through the pivot change sides together: `ExactTurns` decides which do, where float64 cannot.
 
 A half-space ``{a·t ≥ b}`` and its complement are described by normals a on the surface of the cube [−1, 1]^q with one
 entry equal to 1. For normals in a box of one of these q faces each point's projection lies in an interval around that
@@ -38,7 +38,7 @@ from skprivate._sklearn import steps
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Relative error of a direction's key in `Turns.order`, which is below 1e-15, with room.
+#: Relative error of a direction's key in `ExactTurns.order`, which is below 1e-15, with room.
 _SURE_TURN = 1e-13
 #: With at most this number of bits in a coordinate, products of four of them are far from the ends of float64's range.
 _MOST_BITS = 240
@@ -68,7 +68,7 @@ def power_of_two_scale(points: Array) -> tuple[Array, npt.NDArray[np.intp]]:
     return scaled, exponents
 
 
-class Turns:
+class ExactTurns:
     """Exact comparisons of directions between points of the plane."""
 
     def __init__(self, points: Array) -> None:
@@ -98,8 +98,8 @@ class Turns:
         columns = [np.array(column, dtype=object) for column in self._columns]
         return [np.column_stack([c % m for c in columns]).astype(np.int64) for m in self._moduli]
 
-    def _turns(self, pivot: Any, one: Any, other: Any) -> list[Ints]:
-        """Residues of ``turn(one − pivot, other − pivot)``."""
+    def _cross_products(self, pivot: Ints, one: Ints, other: Ints) -> list[Ints]:
+        """Compute residues of ``turn(one − pivot, other − pivot)``."""
         found = []
         for residues, modulus in zip(self._residues, self._moduli, strict=True):
             start = residues[pivot]
@@ -107,14 +107,16 @@ class Turns:
             found.append((a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]) % modulus)
         return found
 
-    def aligned(self, pivot: Any, one: Any, other: Any) -> npt.NDArray[np.bool_]:
+    def aligned(self, pivot: Ints, one: Ints, other: Ints) -> npt.NDArray[np.bool_]:
         """Check that two points are on one line with the pivot; indices of one shape."""
         result = np.ones(np.shape(one), dtype=bool)
-        for residue in self._turns(pivot, one, other):
+        for residue in self._cross_products(pivot, one, other):
             result &= residue == 0
         return result
 
-    def order(self, pivot: Any, point: Any, above: Any, run: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
+    def order(
+        self, pivot: Ints, point: Ints, above: npt.NDArray[np.bool_], run: Ints
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Order the members of runs of almost equal directions by their directions modulo π."""
         starts = np.flatnonzero(np.diff(run, prepend=run[0] - 1))
         first = np.repeat(starts, np.diff(starts, append=run.size))
@@ -122,7 +124,7 @@ class Turns:
             sign = np.where(above, 1.0, -1.0)
             away = (self._points[point] - self._points[pivot]) * sign[:, None]
             # The tangent of the angle from the first of the run, up to one factor for all of it.
-            turned = sign * sign[first] * self._leading(self._turns(pivot, point[first], point))
+            turned = sign * sign[first] * self._reconstruct(self._cross_products(pivot, point[first], point))
             key = turned / (away[first] * away).sum(axis=1)
         else:
             key = np.zeros(run.size)
@@ -130,11 +132,11 @@ class Turns:
         key = key[order]
         close = np.diff(key) <= _SURE_TURN * np.maximum(np.abs(key[1:]), np.abs(key[:-1]))
         close &= np.diff(run) == 0
-        self._by_hand(order, close, pivot, point, above)
+        self._sort_exactly(order, close, pivot, point, above)
         place, after = order[:-1], order[1:]
         return order, close & self.aligned(pivot[place], point[place], point[after])
 
-    def _leading(self, residues: list[Ints]) -> Array:
+    def _reconstruct(self, residues: list[Ints]) -> Array:
         """Reconstruct the integers with these residues, over the product of the moduli."""
         digits: list[Ints] = []
         for residue, modulus in zip(residues, self._moduli, strict=True):
@@ -146,7 +148,14 @@ class Turns:
             value = (value + digit) / modulus
         return value
 
-    def _by_hand(self, order: Any, close: Any, pivot: Any, point: Any, above: Any) -> None:
+    def _sort_exactly(
+        self,
+        order: Ints,
+        close: npt.NDArray[np.bool_],
+        pivot: Ints,
+        point: Ints,
+        above: npt.NDArray[np.bool_],
+    ) -> None:
         """Sort, in Python's integers, points that are close together and not all on one line."""
         place, after = order[:-1], order[1:]
         wrong = close.copy()
@@ -178,7 +187,7 @@ class TurningLine:
         # Entry k of a row: the point that is passed k-th, plus m if it lies above the pivot.
         self._passed = np.empty((m, max(m - 1, 0)), dtype=np.intp if m <= _FAST else np.int32)
         self._together = np.zeros((m, max(m - 2, 0)), dtype=bool)  # entry k: ranks k and k + 1 on one line
-        self._turns: Turns | None = None
+        self._exact_turns: ExactTurns | None = None
         self._blocks = (
             [slice(i, i + max(1, _BLOCK // m)) for i in range(0, m, max(1, _BLOCK // m))] if m > 1 else []
         )
@@ -204,13 +213,15 @@ class TurningLine:
         angles, above = angles.take(places, mode="clip"), above.take(places, mode="clip")
         near = angles[:, 1:] - angles[:, :-1] <= _SURE
         if near.any():
-            self._settle(pivots, order, above, near)
+            self._order_exactly(pivots, order, above, near)
             self._together[block] = near
         np.add(order, m * above, out=self._passed[block], casting="unsafe")
 
-    def _settle(self, pivots: Any, order: Any, above: Any, near: Any) -> None:
+    def _order_exactly(
+        self, pivots: Ints, order: Ints, above: npt.NDArray[np.bool_], near: npt.NDArray[np.bool_]
+    ) -> None:
         """Order exactly what float64 cannot tell apart; ``near`` becomes what is on one line."""
-        turns = self._turns = self._turns or Turns(self.points)
+        turns = self._exact_turns = self._exact_turns or ExactTurns(self.points)
         row, rank = np.nonzero(near)
         aligned = turns.aligned(pivots[row], order[row, rank], order[row, rank + 1])
         # Runs of neighbours that are near: where all are on one line their order is right already.

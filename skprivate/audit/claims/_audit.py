@@ -12,11 +12,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skprivate._messages import at_least, must_be, number, positive
-from skprivate.audit.claims._bets import Game, units_apart
-from skprivate.audit.claims._neighbours import group_size, opposite_pairs, probes_of
-from skprivate.audit.claims._replay import ReplayEvidence, audit_by_replay
+from skprivate.audit.claims import _bets, _neighbours, _replay
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, RandomStateLike, public_generator
 from skprivate.utils import CheckData, Neighbour, Recording, Replay, changes, evenly
 
 #: Runs of a pair from which is learned before the first bet, at least and at most, and runs between two looks.
@@ -105,7 +103,7 @@ class EstimatorAudit:
     epsilon_lower_bound: float
     p_value: float
     confidence: float
-    evidence: ReplayEvidence | BlackBoxEvidence = field(repr=False)
+    evidence: _replay.ReplayEvidence | BlackBoxEvidence = field(repr=False)
 
     @property
     def violated(self) -> bool:
@@ -146,7 +144,7 @@ def audit_estimator(
     max_seconds: float | None = None,
     confidence: float | None = None,
     simulate: bool = False,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
     n_jobs: int | None = None,
 ) -> EstimatorAudit:
     """Audit the claimed guarantee of an estimator.
@@ -253,15 +251,8 @@ def audit_estimator(
     >>> audit_estimator(GeometricCount(share=0.5), X, simulate=True, random_state=0).violated  # half the noise
     True
     """
-    _check_options(
-        method,
-        observable,
-        distance,
-        n_neighbours=n_neighbours,
-        n_runs=n_runs,
-        seconds=max_seconds,
-        confidence=confidence,
-    )
+    _check_options(method, observable, distance)
+    _check_numbers(n_neighbours, n_runs, max_seconds, confidence)
     rng = public_generator(random_state)
     data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
@@ -269,31 +260,21 @@ def audit_estimator(
     recording = _recorded(subject, run, data, method)
     method = "black-box" if recording is None else "replay"
     overrides = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-    # A replay compares draws with what this fit states, whoever makes the claim.
     stated = subject.guarantee(data, {}, overrides if recording is None else dict.fromkeys(overrides), seed)
-    source = _source(guarantee, stated, overrides)
-    claim = _stated_claim(subject, source, overrides)
+    source, claim = _stated_claim(subject, guarantee, stated, overrides)
     given = _given(neighbours, data, claim, distance)
     sure = _CONFIDENCE[method] if confidence is None else float(confidence)
     own = guarantee is None or epsilon is not None
-    evidence: ReplayEvidence | BlackBoxEvidence
+    evidence: _replay.ReplayEvidence | BlackBoxEvidence
     if recording is None:
         claim = replace(claim, events=() if getattr(source, "adaptive", False) else claim.events).at(distance)
         runs = Runs(subject, rng, n_jobs, n_runs, max_seconds)
         bound, p_value, evidence = _audit_by_bets(runs, data, given, claim, 1.0 - sure, rng)
     else:
         given = given or _built(estimator, data, _relation(claim, source), n_neighbours, rng)
-        bound, p_value, evidence = audit_by_replay(
-            run,
-            data,
-            recording,
-            neighbours=given,
-            claim=claim,
-            stated=stated,
-            own=own,
-            level=1.0 - sure,
-            secure=random_state is None,
-            rng=rng,
+        secure = random_state is None
+        bound, p_value, evidence = _replay.audit_by_replay(
+            run, data, recording, given, claim, stated, own=own, level=1.0 - sure, secure=secure, rng=rng
         )
     return EstimatorAudit(
         name=subject.name,
@@ -309,25 +290,20 @@ def audit_estimator(
     )
 
 
-def _check_options(
-    method: object,
-    observable: object,
-    distance: object,
-    n_neighbours: object,
-    n_runs: object,
-    seconds: Any,
-    confidence: object,
-) -> None:
+def _check_options(method: object, observable: object, distance: object) -> None:
     if method not in ("auto", "replay", "black-box"):
         raise ValueError(must_be("method", "'auto', 'replay' or 'black-box'", method))
     if observable is not None and not callable(observable):
         raise ValueError(must_be("observable", "a callable or None", observable))
     if observable is not None and method == "replay":
         raise ValueError(must_be("observable", "None for the replay, which looks at all draws", observable))
-    at_least("n_neighbours", n_neighbours, 1)
-    at_least("n_runs", n_runs, _PRACTICE[0])
     if distance is not None:
         positive("distance", distance)
+
+
+def _check_numbers(n_neighbours: object, n_runs: object, seconds: Any, confidence: object) -> None:
+    at_least("n_neighbours", n_neighbours, 1)
+    at_least("n_runs", n_runs, _PRACTICE[0])
     if seconds is not None and not seconds > 0.0:
         raise ValueError(must_be("max_seconds", "positive or None", seconds))
     if confidence is not None:
@@ -348,15 +324,21 @@ def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recordin
     return None if wrong else recording
 
 
-def _stated_claim(subject: Subject, source: object, overrides: dict[str, Any]) -> Claim:
-    """Read a claim with a positive finite ε."""
+def _stated_claim(
+    subject: Subject, guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]
+) -> tuple[Any, Claim]:
+    """Choose the guarantee that makes the claim, and read a claim with a positive finite ε.
+
+    A replay compares draws with what its own fit has ``stated``, whoever makes the claim.
+    """
+    source = _source(guarantee, stated, overrides)
     claim = subject.claim(source, {}, overrides)
     if claim is None or not 0.0 < claim.epsilon < math.inf:
         raise ValueError(
             f"{subject.name} claims nothing: it has neither privacy_guarantee_ after fit nor a parameter epsilon. Pass "
             "epsilon= to audit a claim."
         )
-    return claim
+    return source, claim
 
 
 def _source(guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]) -> Any:
@@ -444,8 +426,8 @@ def _audit_by_bets(
             raise ValueError(
                 must_be("neighbours", "given under adjacency 'metric', with their distance", None)
             )
-        size = group_size(data, claim.unit, units_apart(claim))
-        groups = {n: opposite_pairs(data, claim.unit, claim.adjacency, n) for n in (size, 1)}
+        size = _neighbours.group_size(data, claim.unit, _bets.units_apart(claim))
+        groups = {n: _neighbours.opposite_pairs(data, claim.unit, claim.adjacency, n) for n in (size, 1)}
     best, failures = None, []
     growth = -math.inf
     for n_units, pairs_of_size in groups.items():
@@ -457,8 +439,8 @@ def _audit_by_bets(
             allowed = (_PRACTICE_SHARE * runs.n_runs - runs.made) / waiting
             if best is not None and min(seconds, allowed) <= 0.0:
                 break  # the later ones are not known to be better
-            sample = runs.sampler(*pair, {}, probes_of(pair[1]))
-            game = Game(runs, sample, claim, n_units, rng)
+            sample = runs.sampler(*pair, {}, _neighbours.probes_of(pair[1]))
+            game = _bets.Game(runs, sample, claim, n_units, rng)
             fewest, most = _PRACTICE
             n = int(max(_BLOCK, min(most, max(fewest, runs.n_runs // 10), allowed)))
             try:

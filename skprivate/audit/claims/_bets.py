@@ -30,8 +30,7 @@ from sklearn.isotonic import isotonic_regression
 from skprivate import privacy
 from skprivate.audit._epsilon import _gaussian_parameter
 from skprivate.audit.claims._runs import Claim, Runs
-from skprivate.privacy import ApproximateEvent, GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
-from skprivate.privacy.accounting import gaussian_delta
+from skprivate.privacy import ApproximateEvent, GaussianEvent, PrivacyEvent, ZeroConcentratedEvent, accounting
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -93,7 +92,7 @@ def curves_of_family(name: str, epsilons: Array, delta: float, at: Array, units:
     if name != "gaussian":
         return [claimed_curve(Claim(float(epsilon), delta), at, units) for epsilon in epsilons]
     means = [units * _gaussian_parameter(float(epsilon), delta) for epsilon in epsilons]
-    return [np.array([gaussian_delta(mu, float(x)) for x in at]) for mu in means]
+    return [np.array([accounting.gaussian_delta(mu, float(x)) for x in at]) for mu in means]
 
 
 def units_apart(claim: Claim) -> int:

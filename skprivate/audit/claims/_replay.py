@@ -13,8 +13,7 @@ import numpy as np
 
 from skprivate import utils
 from skprivate.audit.claims._runs import Claim, Inputs
-from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent
-from skprivate.privacy.accounting import compose_epsilon
+from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent, accounting
 from skprivate.privacy.draws import Draw, run_tape
 from skprivate.utils import LawTape, LawTest, Neighbour, Recording, Replay
 
@@ -70,6 +69,7 @@ def audit_by_replay(
     neighbours: Sequence[Neighbour],
     claim: Claim,
     stated: PrivacyGuarantee | None,
+    *,
     own: bool,
     level: float,
     secure: bool,
@@ -179,7 +179,7 @@ def pair_loss(
     attained.update(evaluations.attained)
     differing.update(evaluations.attained)
     # At this distance, and only then per unit of it: under a δ the one is not a multiple of the other.
-    epsilon = compose_epsilon(attained, delta) / length if attained else 0.0
+    epsilon = accounting.compose_epsilon(attained, delta) / length if attained else 0.0
     return PairLoss(math.inf if largest == math.inf else epsilon, largest, dict(differing), tuple(complaints))
 
 

@@ -14,12 +14,10 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from skprivate._messages import must_be
-from skprivate.audit.claims import _neighbours, _runs
-from skprivate.audit.claims._bets import Game
+from skprivate.audit.claims import _bets, _neighbours, _recipes, _runs
 from skprivate.audit.claims._neighbours import Pair, Surroundings
-from skprivate.audit.claims._recipes import Recipes
 from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
-from skprivate.privacy import public_generator
+from skprivate.privacy import RandomStateLike, public_generator
 from skprivate.utils import Recording, Replay, excess
 
 Array = npt.NDArray[np.float64]
@@ -155,7 +153,7 @@ def find_violation(
     max_pairs: int | None = None,
     confidence: float = 0.999,
     simulate: bool = False,
-    random_state: int | None = None,
+    random_state: RandomStateLike = None,
 ) -> ViolationReport:
     """Search for neighbouring inputs on which a claimed guarantee fails.
 
@@ -360,7 +358,7 @@ class Search:
         bounds = self.subject.parameters.get("bounds")
         if self.metric and bounds is not None:  # distances may be relative to them
             self.settings = [{"bounds": bounds, **each} for each in self.settings]
-        self.recipes = None if self.metric else Recipes(self.place, self.settings, self.rng)
+        self.recipes = None if self.metric else _recipes.Recipes(self.place, self.settings, self.rng)
 
     def _takes_several_outputs(self, candidates: Iterable[Inputs]) -> bool:
         """Try targets of two columns on plain data: tags say it of some subjects only."""
@@ -495,7 +493,7 @@ class Search:
         sides = pair.first, pair.second
         if self.subject.row_wise:
             sides = Inputs(pair.first.X[:1]), Inputs(pair.second.X[:1])
-        game = Game(runs, runs.sampler(*sides, pair.settings), stated, 1, self.rng)
+        game = _bets.Game(runs, runs.sampler(*sides, pair.settings), stated, 1, self.rng)
         self.n_tested += 1
         correction = self.n_tested * (self.n_tested + 1)
         goal = math.log(correction / self.level)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import all_differ, code_numbers, column_label
-from skprivate.metric._domains import Box, Norm
-from skprivate.metric._tables import numbers, refuse_missing
+from skprivate.metric import _domains, _tables
 from skprivate.metric.grid import _measure
 from skprivate.metric.grid._measure import GridMeasure, label
 from skprivate.privacy import Versioned, public_generator
@@ -66,8 +65,8 @@ class MixedColumns:
             combination = combination * size + codes
         numeric = np.empty((X.shape[0], len(self.numeric)))
         for i, column in enumerate(self.numeric):
-            numeric[:, i] = numbers(X[:, column], column_label(column, self.names))
-        refuse_missing(numeric, self.names, "A numeric column", self.numeric)
+            numeric[:, i] = _tables.numbers(X[:, column], column_label(column, self.names))
+        _tables.refuse_missing(numeric, self.names, "A numeric column", self.numeric)
         return numeric, combination
 
     def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
@@ -168,12 +167,12 @@ class MixedMeasure(Versioned):
             yield self.draw(min(n_rows, n_samples - start), rng)
 
     def distance_to_rows(
-        self, X: NDArray[Any], ground: Norm, weight: float = 1.0, weights: FloatArray | None = None
+        self, X: NDArray[Any], ground: _domains.Norm, weight: float = 1.0, weights: FloatArray | None = None
     ) -> float:
         """Compute W1 to up to 1000 rows by assignment: in fractions of the bounds, plus ``weight`` per category."""
         rng = public_generator(0)
         X = _measure.some_rows(X, weights, rng)
-        box = Box(self.lower, self.upper)
+        box = _domains.Box(self.lower, self.upper)
         (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
         cost = np.zeros((here.size, there.size))
         if self.lower.size:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from skprivate.privacy.draws import channel_cost, quantise_channel
+from skprivate.privacy import draws
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Share of the uniform law that a channel has at least.
@@ -132,7 +132,7 @@ def make_affordable(channel: FloatArray, distances: FloatArray, epsilon: float) 
     mixing = _LEAST_MIXING
     while mixing < 1:
         mixed: FloatArray = (1 - mixing) * channel + mixing * uniform
-        if channel_cost(quantise_channel(mixed), distances) <= epsilon:
+        if draws.channel_cost(draws.quantise_channel(mixed), distances) <= epsilon:
             return mixed
         mixing *= 4
     return np.tile(uniform, (channel.shape[0], 1))

@@ -36,15 +36,14 @@ from scipy.optimize import brentq
 from skprivate._messages import at_least, delta_number, number, positive
 from skprivate.privacy import _events
 from skprivate.privacy._events import ApproximateEvent, Events, GaussianEvent, PrivacyEvent, PureEvent
-from skprivate.privacy.accounting._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skprivate.privacy.accounting import _gaussian, _zcdp
 from skprivate.privacy.accounting._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
-from skprivate.privacy.accounting._zcdp import delta_of_rho, epsilon_of_rho
 
 _ULP = 2.0**-50
 Counts = frozenset[tuple[PrivacyEvent, int]]
 FloatArray = NDArray[np.float64]
 #: Events of smaller ε are added up beside the others.
-_TINY = 1e-100
+_LEAST_EPSILON = 1e-100
 #: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
 _MOST_EVENTS = 10**9
 _LARGEST_MULTIPLIER = 1e150
@@ -209,7 +208,7 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     """
     delta_number(delta)
     counts = frozenset(_events.count_events(events).items())
-    return min(_pure_sum(counts), epsilon_of_rho(_rho_sum(counts), delta))
+    return min(_pure_sum(counts), _zcdp.epsilon_of_rho(_rho_sum(counts), delta))
 
 
 def rho_total(events: Events) -> float:
@@ -270,7 +269,7 @@ def gaussian_noise_multiplier(
         return _compose_epsilon.__wrapped__(counts(multiplier), delta) <= epsilon
 
     # The Gaussians alone need at least this much; other events only push upwards.
-    lower = math.sqrt(n_draws) / gaussian_mu(epsilon, (1 - 2.0**-20) * delta) * (1 + 1e-12)
+    lower = math.sqrt(n_draws) / _gaussian.gaussian_mu(epsilon, (1 - 2.0**-20) * delta) * (1 + 1e-12)
     if fits(lower):
         return lower
     if not fits(_LARGEST_MULTIPLIER):
@@ -332,7 +331,7 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
         return best
 
     def at(target: float) -> float:
-        return loss.epsilon(target, best) if loss else gaussian_epsilon(mu, target)
+        return loss.epsilon(target, best) if loss else _gaussian.gaussian_epsilon(mu, target)
 
     epsilon, variation = at(delta), _total_variation(rest)
     if variation > 0:
@@ -361,15 +360,15 @@ def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> fl
     if _pure_sum(counts) <= epsilon:
         return 0.0
     pure, rest = _split(counts, 0.0)
-    bounds = [1.0, delta_of_rho(_rho_sum(counts), epsilon)]
+    bounds = [1.0, _zcdp.delta_of_rho(_rho_sum(counts), epsilon)]
     if pure > 0 and (left := _left(epsilon, pure)) > 0:
-        bounds.append(delta_of_rho(_rho_sum(rest), left))
+        bounds.append(_zcdp.delta_of_rho(_rho_sum(rest), left))
     large, rest = _split(counts, LARGE)
     if (left := _left(epsilon, large)) >= 0:
         slack = (1 + math.exp(min(left, 700.0))) * _total_variation(rest)
         mu = _gaussian_mu(rest)
         if _only_gaussian(rest):
-            bounds.append(gaussian_delta(mu, left) * (1 + 2.0**-50) + slack if mu else slack)
+            bounds.append(_gaussian.gaussian_delta(mu, left) * (1 + 2.0**-50) + slack if mu else slack)
         elif kinds := _kinds(rest):
             tilts, logs = _chernoff(rest)
             logs = logs - tilts * left
@@ -385,18 +384,20 @@ def _cheap_epsilon(counts: Counts, delta: float) -> float:
     total = _pure_sum(counts)
     if delta == 0 or total == 0:
         return total
-    best = min(total, epsilon_of_rho(_rho_sum(counts), delta))
+    best = min(total, _zcdp.epsilon_of_rho(_rho_sum(counts), delta))
     if total == math.inf:
         pure, rest = _split(counts, 0.0)
         if pure > 0:
-            best = min(best, add_up([pure, epsilon_of_rho(_rho_sum(rest), delta)]))
+            best = min(best, add_up([pure, _zcdp.epsilon_of_rho(_rho_sum(rest), delta)]))
     return best
 
 
 def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
     """Sum ε of pure events above ``limit``, or so small that their squares underflow, and return the others."""
     rest = frozenset(
-        pair for pair in counts if _TINY <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
+        pair
+        for pair in counts
+        if _LEAST_EPSILON <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
     )
     return _pure_sum(counts - rest), rest
 

@@ -23,7 +23,7 @@ from skprivate.privacy._events import (
     PrivacyEvent,
     PureEvent,
 )
-from skprivate.privacy.noise import _samplers
+from skprivate.privacy.noise import _bits, _samplers
 
 CountNoise = Literal["gaussian", "laplace"]
 #: Relative margin for the rounding of tails in float64.
@@ -90,10 +90,10 @@ class CountDraws:
 
     if TYPE_CHECKING:
         dry_run: bool
+        _source: _bits.BitSource
 
         def _require_delta(self, what: str) -> None: ...
         def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
-        def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> NDArray[Any]: ...
 
     def threshold_counts(
         self,
@@ -171,9 +171,8 @@ class CountDraws:
         def sample(sums: NDArray[Any]) -> tuple[list[Any], FloatArray]:
             if self.dry_run:
                 return [], np.empty((0, n_numbers))
-            total = _contributions.add_exactly(
-                lattice.place(sums), self._integer_noise(noise, scale, sums.shape)
-            )
+            drawn = _samplers.integer_noise(noise, scale, sums.shape, self._source)
+            total = _contributions.add_exactly(lattice.place(sums), drawn)
             passed = total[:, 0] >= least
             shown = [key for key, kept in zip(keys, passed, strict=True) if kept]
             return shown, lattice.to_steps(total)[passed] * step

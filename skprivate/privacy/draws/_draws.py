@@ -22,15 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate.privacy import _contributions, _events
 from skprivate.privacy._contributions import FloatArray, IntArray, IntegerLattice, Lattice
 from skprivate.privacy._events import BoundedRangeEvent, Draw, LaplaceEvent, PrivacyEvent, PureEvent, Tape
-from skprivate.privacy.draws._counts import CountDraws
-from skprivate.privacy.draws._metric import MetricDraws
-from skprivate.privacy.noise import _samplers, _selection
-from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.draws import _counts, _metric
+from skprivate.privacy.noise import _bits, _samplers, _selection
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
 
-class Draws(MetricDraws, CountDraws):
+class Draws(_metric.MetricDraws, _counts.CountDraws):
     """All draws on private data."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
@@ -39,7 +37,7 @@ class Draws(MetricDraws, CountDraws):
     delta: float
     #: Whether draws are made for the sake of their costs: no private statistic is looked at, all are zeros.
     dry_run: bool
-    _source: BitSource
+    _source: _bits.BitSource
     _tape: Tape | None
 
     def _charge(self, events: dict[PrivacyEvent, int]) -> None:
@@ -373,14 +371,13 @@ class Draws(MetricDraws, CountDraws):
         if self.delta == 0:
             raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")
 
-    def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
-        return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
-
     def _noisy_counts(self, draw: Draw, scale: Fraction) -> IntArray:
         kind, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
         noisy: IntArray = self._perform(
             draw,
-            lambda counts: _contributions.add_exactly(counts, self._integer_noise(kind, scale, counts.shape)),
+            lambda counts: _contributions.add_exactly(
+                counts, _samplers.integer_noise(kind, scale, counts.shape, self._source)
+            ),
         )
         return noisy
 
@@ -392,9 +389,8 @@ class Draws(MetricDraws, CountDraws):
         scale = _samplers.drawable(lattice.scale)
 
         def sample(sums: NDArray[Any]) -> Any:
-            total = _contributions.add_exactly(
-                lattice.place(sums), self._integer_noise(draw.kind, scale, sums.shape)
-            )
+            noise = _samplers.integer_noise(draw.kind, scale, sums.shape, self._source)
+            total = _contributions.add_exactly(lattice.place(sums), noise)
             noisy = lattice.to_steps(total) * step
             return float(noisy) if sums.ndim == 0 else noisy
 
@@ -407,7 +403,7 @@ class Draws(MetricDraws, CountDraws):
             # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
             # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
-            noise = self._integer_noise(draw.kind, scale, array.shape)
+            noise = _samplers.integer_noise(draw.kind, scale, array.shape, self._source)
             noisy = _contributions.snap(array, lattice.step) + noise.astype(np.float64) * lattice.step
             return float(noisy) if array.ndim == 0 else noisy
 

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy import _contributions
+from skprivate.privacy import _contributions, _guarantee
 from skprivate.privacy._contributions import FloatArray, IntArray, Lattice
 from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
-from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_cost, quantise_channel
 from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
-from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -100,7 +98,7 @@ def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource)
     For "l2" with d > 1 the scale is from 8 to 2^49.
     """
     if norm == "l1" or d == 1:
-        return _samplers.integer_noise("laplace", scale, n * d, source).reshape(n, d)
+        return _samplers.integer_noise("laplace", scale, (n, d), source)
     return _cube_noise(n, d, scale, source) if norm == "linf" else _ball_noise(n, d, scale, source)
 
 
@@ -130,7 +128,7 @@ def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource)
     """
     t = _root_above(Fraction(mode * mode, d))
     curvature = Fraction(d, mode * mode) - Fraction(1, t * t)
-    k = _samplers.discrete_gaussian(t, size, source)
+    k = _samplers.integer_noise("gaussian", t, size, source)
     k = k[k >= least - mode]
     x = k.astype(np.float64) * (1.0 / mode)
     log = np.log1p(x)
@@ -142,7 +140,7 @@ def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource)
     def enclosure(lane: int, bits: int) -> tuple[int, int]:
         place = int(k[lane])
         gamma = Fraction(d * place, mode) + Fraction(place * place, 2) * curvature
-        return enclose_power_exp(Fraction(mode + place, mode), d, gamma, bits)
+        return _samplers.enclose_power_exp(Fraction(mode + place, mode), d, gamma, bits)
 
     low = np.exp(np.minimum(minus_gamma - error, 0.0))
     high = np.exp(np.minimum(minus_gamma + error, 0.0))
@@ -164,7 +162,7 @@ def _accept(
         def of_lane(bits: int, lane: int = lane) -> tuple[int, int]:
             return enclosure(lane, bits)
 
-        accept[lane] = below(int(digits[lane]), 53, of_lane, source)
+        accept[lane] = _samplers.below(int(digits[lane]), 53, of_lane, source)
     return accept
 
 
@@ -203,7 +201,7 @@ def _accept_radii(radii: IntArray, d: int, source: BitSource) -> NDArray[np.bool
 
     def enclosure(lane: int, bits: int) -> tuple[int, int]:
         twice = 2 * int(radii[lane])
-        return enclose_product(twice + 1, range(twice + 2, twice + 2 * d + 1, 2), bits)
+        return _samplers.enclose_product(twice + 1, range(twice + 2, twice + 2 * d + 1, 2), bits)
 
     return _accept(low, high, enclosure, source)
 
@@ -300,13 +298,13 @@ class MetricDraws:
     if TYPE_CHECKING:
         _source: BitSource
         _metric: str | None
-        adjacency: Adjacency
+        adjacency: _guarantee.Adjacency
 
         def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
 
     def _require_metric(self, what: str, norm: str | None = None) -> None:
         """Refuse a draw whose cost means nothing for the neighbours of this release."""
-        if self.adjacency is not Adjacency.METRIC:
+        if self.adjacency is not _guarantee.Adjacency.METRIC:
             raise ValueError(
                 f"{what} needs adjacency='metric', its price is per unit of distance; the release has "
                 f"adjacency={str(self.adjacency)!r}."

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from skprivate._messages import BudgetExceededError, must_be, positive
-from skprivate.privacy._events import PrivacyEvent
-from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy import _events, _guarantee
 from skprivate.privacy.ledger import _prices, _store
 from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, require_noise, today
 from skprivate.privacy.ledger._prices import Account, Cost, Rule, Totals
@@ -203,7 +202,7 @@ def _damaged(number: int, why: str) -> DamagedLedgerError:
 
 def _scales(adjacency: str | None) -> bool:
     """Check that ε is per unit of distance: at a distance d it is dε, but ρ is d²ρ, so that only sums of ε scale."""
-    return adjacency is not None and adjacency.startswith(f"{Adjacency.METRIC}:")
+    return adjacency is not None and adjacency.startswith(f"{_guarantee.Adjacency.METRIC}:")
 
 
 def _scopes(reservation: int | None, parts: tuple[int, ...]) -> list[Scope]:
@@ -455,7 +454,9 @@ def _counted(
 ) -> tuple[Account, Cost, str]:
     """Find the account that a release is counted for, its cost there, and the reason."""
     metric = _scales(adjacency)
-    natural = str(Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
+    natural = (
+        str(_guarantee.Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
+    )
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
         return account, own, ""
@@ -463,11 +464,14 @@ def _counted(
     if metric and diameter is not None:
         reasons = [f"inputs that differ in one row are at most {diameter:g} apart"]
         cost = Cost(own.epsilon * positive("diameter", diameter) * (1 + 2.0**-50), 0.0)
-        unit, adjacency, events = str(PrivacyUnit.ROW), str(Adjacency.REPLACE_ONE), []
+        unit, adjacency, events = str(_guarantee.PrivacyUnit.ROW), str(_guarantee.Adjacency.REPLACE_ONE), []
     try:
         steps, text = _prices.conversion(unit, adjacency, account)
         pairs = [
-            (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
+            (
+                _events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}),
+                int(event["count"]),
+            )
             for event in (events if steps > 1 else ())
         ]
         cost = Cost.checked(*_prices.converted(cost, pairs, steps, adaptive=adaptive))

@@ -14,17 +14,15 @@ from numbers import Integral
 from typing import Any, NoReturn, TypeVar
 
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
-from skprivate.privacy._guarantee import PrivacyUnit
-from skprivate.privacy.ledger import _entries
+from skprivate.privacy import _guarantee
+from skprivate.privacy.ledger import _entries, _prices, _store
 from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
 from skprivate.privacy.ledger._entries import DisjointParts, LedgerEntry, Quote, Terms
-from skprivate.privacy.ledger._prices import Cost
-from skprivate.privacy.ledger._store import FileStore, MemoryStore, record
 
 Answer = TypeVar("Answer")
 
 #: Units that leave a part of a row, or other rows, unprotected.
-_PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
+_PARTS_OF_ROWS = (str(_guarantee.PrivacyUnit.LABEL), str(_guarantee.PrivacyUnit.PRIVATE_ROW))
 
 
 #: While a cost is asked for: the ledger that alone is charged.
@@ -178,12 +176,12 @@ class PrivacyLedger:
             simulation=simulation,
             dry_run=dry_run,
         )
-        first = record(None, {"kind": "terms", **terms.to_dict()})
+        first = _store.record(None, {"kind": "terms", **terms.to_dict()})
         if path is None:
-            self._bind(Book(MemoryStore(first)))
+            self._bind(Book(_store.MemoryStore(first)))
             return
         location = os.path.abspath(os.fspath(path))
-        self._bind(Book(FileStore.create_or_open(location, first)))
+        self._bind(Book(_store.FileStore.create_or_open(location, first)))
         if differ := terms.differences(self._terms):
             raise ValueError(
                 f"The privacy ledger {location!r} exists with {'; '.join(differ)}. A budget is fixed when its "
@@ -213,7 +211,7 @@ class PrivacyLedger:
         ValueError
             The file is no privacy ledger.
         """
-        return _handle(Book(FileStore.open(os.path.abspath(os.fspath(path)))))
+        return _handle(Book(_store.FileStore.open(os.path.abspath(os.fspath(path)))))
 
     def _bind(
         self,
@@ -508,7 +506,7 @@ class PrivacyLedger:
         if isinstance(epsilon, Quote):
             cost, unit, adjacency = epsilon.cost, epsilon.unit, epsilon.adjacency
         else:
-            cost = Cost.checked(epsilon, delta, rho, rho_delta)
+            cost = _prices.Cost.checked(epsilon, delta, rho, rho_delta)
         entry = self._book.reserve(cost, unit, adjacency, remarks(self._note, self._data, extra), parts=parts)
         try:
             yield entry
@@ -561,7 +559,7 @@ class PrivacyLedger:
             )
         entry: int = self._book.charge(
             label,
-            Cost.checked(epsilon, delta, rho),
+            _prices.Cost.checked(epsilon, delta, rho),
             adaptive,
             diameter,
             unit=str(unit),  # members of enumerations are their values

@@ -35,8 +35,7 @@ from skprivate._messages import delta_number, number, rounded_up
 from skprivate.privacy import _events
 from skprivate.privacy._events import ApproximateEvent, GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.accounting._composition import compose_epsilon, rho_total
-from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
+from skprivate.privacy.accounting import _composition, _zcdp
 
 #: How costs may add up.
 COMPOSITIONS = ("filter", "basic", "zcdp")
@@ -165,7 +164,7 @@ class Rule(NamedTuple):
             if totals.rho == 0:
                 found.append((0.0, 0.0))
             else:
-                worth = epsilon_of_rho(round_up(totals.rho), self.zcdp_delta)
+                worth = _zcdp.epsilon_of_rho(round_up(totals.rho), self.zcdp_delta)
                 found.append((min(worth, self.epsilon), self.zcdp_delta))
         if len(found) == 2 and not self._sum_fits(totals):
             return found[1]
@@ -178,7 +177,7 @@ class Rule(NamedTuple):
             sums = Cost(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
         if self.zcdp_delta is not None and self._zcdp_fits(totals):
             rho = _less(_limit(self.epsilon, self.zcdp_delta), totals.rho)
-            worth = epsilon_of_rho(rho, self.zcdp_delta) if rho > 0 else 0.0
+            worth = _zcdp.epsilon_of_rho(rho, self.zcdp_delta) if rho > 0 else 0.0
             zcdp = Cost(min(worth, self.epsilon), self.zcdp_delta, rho)
         return max(sums, zcdp, key=lambda cost: cost.epsilon)
 
@@ -205,7 +204,7 @@ class Rule(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _limit(epsilon: float, delta: float) -> float:
-    return rho_of_epsilon(epsilon, delta)
+    return _zcdp.rho_of_epsilon(epsilon, delta)
 
 
 def _parts(cost: Cost) -> tuple[float, float, float, float]:
@@ -333,10 +332,10 @@ def converted(cost: Cost, events: Iterable[tuple[PrivacyEvent, int]], steps: int
     rho_delta = cost.rho_delta
     grouped_events = [(grouped(event, steps), count) for event, count in events]
     if grouped_events and not adaptive:
-        exact = compose_epsilon(grouped_events, cost.delta)
+        exact = _composition.compose_epsilon(grouped_events, cost.delta)
         if math.isfinite(exact):
             epsilon, delta = exact, cost.delta
-        total = rho_total(grouped_events)
+        total = _composition.rho_total(grouped_events)
         rho, rho_delta = (total, 0.0) if math.isfinite(total) else (rho, rho_delta)
     elif rho_delta > 0:
         rho = None  # of an approximate ρ only (ε, δ) is converted

@@ -180,13 +180,6 @@ def _around(value: Decimal, relative: Decimal, context: decimal.Context) -> tupl
     return int(context.subtract(value, margin)), int(context.add(value, margin)) + 1
 
 
-def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
-    scale = as_fraction(value, name)
-    if not _MIN_SCALE <= scale <= _MAX_SCALE:
-        raise ValueError(f"{name} must be between 2**-20 and 2**52, got {value!r}.")
-    return scale
-
-
 def drawable(scale: Fraction) -> Fraction:
     """Refuse noise too wide to draw, before it is paid for; widen noise that is not 0 with probability e^-1048576."""
     if scale > _MAX_SCALE:
@@ -298,25 +291,6 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     return _signed(values, words).compress(accept)
 
 
-def _fill(size: int, block: Callable[[int], Int64Array], surplus: float = 1.0) -> Int64Array:
-    """Concatenate what ``block(at_most)`` yields, with ``surplus`` candidates per missing value, to ``size`` values."""
-    if size < 0:
-        raise ValueError(f"size must be an integer >= 0, got {size!r}.")
-    result = np.empty(size, dtype=np.int64)
-    filled = 0
-    while filled < size:
-        values = block(min(_BLOCK, math.ceil((size - filled) * surplus)))[: size - filled]
-        result[filled : filled + values.size] = values
-        filled += values.size
-    return result
-
-
-def discrete_laplace(scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw from the discrete Laplace law, P(k) ∝ exp(-|k|/scale), exactly; the scale is from 2**-20 to 2**52."""
-    exact = _check_scale(scale, "scale")
-    return _fill(size, lambda n: _laplace_block(exact, n, source))
-
-
 def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array:
     """Draw ``size`` discrete Laplace candidates, and keep those accepted for the discrete Gaussian law."""
     t = int(sigma) + 1
@@ -334,15 +308,6 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
         return (abs(int(candidates[lane])) - centre) ** 2 / (2 * sigma * sigma)
 
     return candidates.compress(_bernoulli_exp(z, 2.0**-36, exact, source))
-
-
-def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw from the discrete Gaussian law, P(k) ∝ exp(-k²/(2·sigma²)), exactly; sigma is from 2**-20 to 2**52.
-
-    Rejection from the discrete Laplace law of scale ⌊sigma⌋ + 1 (Canonne, Kamath and Steinke 2020, Algorithm 3).
-    """
-    exact = _check_scale(sigma, "sigma")
-    return _fill(size, lambda n: _gaussian_block(exact, n, source), 1.5)
 
 
 def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
@@ -402,10 +367,29 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
     return result.reshape(multiples.size, columns)
 
 
-def integer_noise(kind: str, scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
-    """Draw integer noise of ``kind`` "laplace" or "gaussian" and the given ``scale``."""
-    if kind == "laplace":
-        return discrete_laplace(scale, size, source)
-    if kind == "gaussian":
-        return discrete_gaussian(scale, size, source)
-    raise ValueError(f"kind must be 'laplace' or 'gaussian', got {kind!r}.")
+def integer_noise(
+    kind: str, scale: float | int | Fraction, size: int | tuple[int, ...], source: BitSource
+) -> Int64Array:
+    """Draw integers of a shape from a law of the given scale, exactly; the scale is from 2**-20 to 2**52.
+
+    "laplace" is the discrete Laplace law, P(k) ∝ exp(−|k|/scale), "gaussian" the discrete Gaussian law,
+    P(k) ∝ exp(−k²/(2·scale²)), by rejection from the former of scale ⌊scale⌋ + 1 (Canonne, Kamath and Steinke 2020,
+    Algorithm 3).
+    """
+    if kind not in ("laplace", "gaussian"):
+        raise ValueError(f"kind must be 'laplace' or 'gaussian', got {kind!r}.")
+    exact = as_fraction(scale, "scale")
+    if not _MIN_SCALE <= exact <= _MAX_SCALE:
+        raise ValueError(f"scale must be between 2**-20 and 2**52, got {scale!r}.")
+    missing = math.prod(size) if isinstance(size, tuple) else size
+    if missing < 0:
+        raise ValueError(f"size must be an integer >= 0, got {size!r}.")
+    # Candidates for each missing number, and how a block of them is drawn.
+    surplus, block = (1.0, _laplace_block) if kind == "laplace" else (1.5, _gaussian_block)
+    result = np.empty(missing, dtype=np.int64)
+    while missing:
+        values = block(exact, min(_BLOCK, math.ceil(missing * surplus)), source)[:missing]
+        start = result.size - missing
+        result[start : start + values.size] = values
+        missing -= values.size
+    return result.reshape(size)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.privacy._events import Draw, count_events
-from skprivate.privacy._release import Branch, Release
+from skprivate.privacy import _events, _release
 from skprivate.privacy.search._stopping import SearchPlan, holds
 
 
@@ -22,7 +21,9 @@ class Selected(NamedTuple):
 
 
 def select_repeatedly(
-    release: Release, evaluate: Callable[[int, Branch], tuple[float, Any]], search: SearchPlan
+    release: _release.Release,
+    evaluate: Callable[[int, _release.Branch], tuple[float, Any]],
+    search: SearchPlan,
 ) -> Selected:
     """Keep the best among a random number of evaluations of random candidates.
 
@@ -58,7 +59,7 @@ def select_repeatedly(
             f"search must state at least what it costs, got epsilon = {search.epsilon!r} at delta = "
             f"{search.delta!r}, which is less than search_epsilon: make it by plan_search. Nothing was drawn."
         )
-    plans = [count_events(plan) for plan in search.plans]
+    plans = [_events.count_events(plan) for plan in search.plans]
 
     def sample(_: object) -> list[int]:
         # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.
@@ -66,18 +67,18 @@ def select_repeatedly(
         return [source.integer_below(len(plans)) for _ in range(search.repetitions.sample(source))]
 
     public = {"plans": search.plans, "repetitions": search.repetitions}
-    draw = Draw(
+    draw = _events.Draw(
         kind="repetitions",
         statistic=np.zeros(0, dtype=np.int64),
         sensitivity=0,
         norm="l1",
-        events=count_events(search.events),
+        events=_events.count_events(search.events),
         step=None,
         options=public,
     )
     best: Selected | None = None
     for candidate in release._perform(draw, sample):
-        with Branch(release, plans[candidate]) as branch:
+        with _release.Branch(release, plans[candidate]) as branch:
             score, result = evaluate(candidate, branch)
         score = -math.inf if math.isnan(score) else float(score)  # the theorem needs a total order
         if best is None or score > best.score:

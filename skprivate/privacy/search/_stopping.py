@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from scipy.optimize import brentq
 
 from skprivate._messages import delta_number, must_be, number, positive
-from skprivate.privacy._contributions import ROUNDING
+from skprivate.privacy import _contributions
 from skprivate.privacy._events import ApproximateEvent, Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy.search._curve import Repetitions, delta_of, epsilon_of, evaluation_of, pure_epsilon_of
 
@@ -53,7 +53,7 @@ class SearchPlan:
 def holds(search: SearchPlan) -> bool:
     """Check that the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
     curve = evaluation_of(search.plans), search.repetitions
-    limit = search.epsilon * (1 + ROUNDING)
+    limit = search.epsilon * (1 + _contributions.ROUNDING)
     return pure_epsilon_of(*curve) <= limit or delta_of(*curve, limit) <= search.delta
 
 
