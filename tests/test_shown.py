@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
@@ -70,3 +71,15 @@ def test_steps_of_a_diagram_say_what_they_promised():
         assert caption in step._repr_html_()
     simulated = UserLevelSGDRegressor(1.0, max_iter=2, random_state=0).fit(X, X[:, 0])
     assert 'class="caption">' in simulated._repr_html_() and "row, simulated</div>" in simulated._repr_html_()
+
+
+def test_an_estimator_shows_epsilon_at_its_default_too():
+    assert (
+        repr(UserLevelSGDRegressor())
+        == repr(UserLevelSGDRegressor(1.0))
+        == "UserLevelSGDRegressor(epsilon=1.0)"
+    )
+    assert repr(UserLevelSGDRegressor(2.0)) == "UserLevelSGDRegressor(epsilon=2.0)"
+    assert repr(UserLevelSGDRegressor(loss="huber")) == "UserLevelSGDRegressor(epsilon=1.0, loss='huber')"
+    with config_context(print_changed_only=False):
+        assert repr(UserLevelSGDRegressor()).count("epsilon=") == 1
