@@ -1,6 +1,6 @@
 """
-Aggregates: curated bags lose nothing, random bags do
-=====================================================
+Aggregates: sums of curated bags lose nothing, random bags do
+=============================================================
 
 The third paper learns from sums of labels. Where bags are *curated*, all rows with one value of a column or of two,
 the sums determine the same model that individual labels do (Theorem 1). Bags of random rows lose more with their size
@@ -47,6 +47,8 @@ plt.semilogx(SIZES, random, "o-", label="random bags, by rows per bag")
 plt.axhline(exact, color="C1", label="curated bags, exact sums")
 for epsilon, each, style in zip(EPSILONS, noisy, (":", "--"), strict=True):
     plt.axhline(each, color="C1", ls=style, label=f"curated bags, label ε = {epsilon:g}")
+plt.xticks(SIZES, SIZES)
+plt.minorticks_off()
 plt.xlabel("rows per random bag")
 plt.ylabel("log loss of new rows")
 plt.legend()

@@ -40,7 +40,7 @@ plt.xticks(ROWS, ROWS)
 plt.minorticks_off()
 plt.xlabel("rows")
 plt.ylabel("error rate on new rows")
-plt.ylim(1e-6, 1)
+plt.ylim(1e-5, 1)
 plt.legend(ncols=2)
 plt.show()
 
