@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = os.environ.get("SKPRIVATE_BENCHMARKS_OUT")
 RESULTS = Path(OUT) if OUT else ROOT / "benchmarks" / "results"
 IMAGES = Path(OUT) if OUT else ROOT / "docs" / "images"
+os.environ.setdefault("MATPLOTLIBRC", str(ROOT / "docs" / "pictures.mplstyle"))  # one style for all pictures
 #: Peers in their own environment; diffprivlib needs scikit-learn 1.7.
 DIFFPRIVLIB = ("diffprivlib==0.6.6", "scikit-learn==1.7.2")
 INTERPRET = "interpret-core[required]==0.7.8"

@@ -132,18 +132,24 @@ def main():
             )
             print(table[-1], flush=True)
     write_table("user_level_real", ["data", "model", *[f"ε = {e:g}" for e in EPSILONS]], table)
+    draw(curves)
 
+
+def draw(curves):
+    """Draw the scores against ε, one panel a data set."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.2))
     for axis, (name, lines) in zip(axes, curves.items(), strict=True):
         for label, medians in lines.items():
             shown = [max(value, -0.2) for value in medians]
-            axis.semilogx(EPSILONS, shown, "k--" if label == "non-private" else "o-", label=label)
-        axis.set_title(name)
-        axis.set_xlabel("ε (one user)")
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=7)
+            style = "k--" if label == "non-private" else "o-"
+            axis.semilogx(EPSILONS, shown, style, label=label.replace("ours", "skprivate"))
+        axis.set_title(name.replace("R2", "R²"))
+        axis.set_xlabel("ε for one user")
+        axis.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+        axis.minorticks_off()
+    axes[0].legend(loc="lower right", fontsize="small")
     save_figure(figure, "user_level_real")
 
 

@@ -19,7 +19,6 @@ from public_names import (
 
 import skprivate
 
-
 project = "skprivate"
 author = "The skprivate developers"
 copyright = "2026, the skprivate developers"

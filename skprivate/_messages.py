@@ -184,9 +184,14 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 @contextmanager
 def unheard() -> Iterator[None]:
     """Suppress warnings of code that sees private rows: they would reveal something about them."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
+    warned = WARNED.get()
+    WARNED.set(None)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        WARNED.set(warned)
 
 
 def warn_if_large(delta: float, n_units: int, unit: str, label: str = "") -> None:

@@ -354,8 +354,7 @@ def _fit_anew(method, estimator, args, kwargs):
         _FITTING.reset(token)
         WARNED.set(warned)
     state = vars(blank)  # of both: a method that was stored is bound to the blank
-    if heard:
-        state[WARNINGS] = tuple(dict.fromkeys(heard))
+    state[WARNINGS] = tuple(dict.fromkeys(heard))
     state |= {name: vars(estimator)[name] for name in parameters}
     learnt = {name for name, value in state.items() if name not in given or value is not given[name]}
     state[LEARNT] = tuple(sorted(learnt.union(known if learns_more else ()) - parameters - {LEARNT}))

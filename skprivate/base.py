@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -159,6 +161,20 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
                 f"{REPEATS}. Set memory=None. Nothing was drawn for it."
             )
         return super().__reduce_ex__(protocol)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show ε also where it is the default, which scikit-learn leaves out."""
+        text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]  # of BaseEstimator
+        parameter = inspect.signature(type(self)).parameters.get("epsilon")
+        shown = f"epsilon={getattr(self, 'epsilon', None)!r}"
+        if (
+            parameter is None
+            or shown != f"epsilon={parameter.default!r}"
+            or not get_config()["print_changed_only"]
+        ):
+            return text
+        name, bracket, rest = text.partition("(")
+        return f"{name}{bracket}{shown}{'' if rest.startswith(')') else ', '}{rest}"
 
     def _sk_visual_block_(self) -> _VisualBlock:
         """Show the guarantee below the name in scikit-learn's diagrams, of composites too."""

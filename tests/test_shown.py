@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
-from skprivate._messages import rounded_up
+from skprivate._messages import WARNED, rounded_up, unheard, warn_caller
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 
@@ -70,3 +71,28 @@ def test_steps_of_a_diagram_say_what_they_promised():
         assert caption in step._repr_html_()
     simulated = UserLevelSGDRegressor(1.0, max_iter=2, random_state=0).fit(X, X[:, 0])
     assert 'class="caption">' in simulated._repr_html_() and "row, simulated</div>" in simulated._repr_html_()
+
+
+def test_an_estimator_shows_epsilon_at_its_default_too():
+    assert (
+        repr(UserLevelSGDRegressor())
+        == repr(UserLevelSGDRegressor(1.0))
+        == "UserLevelSGDRegressor(epsilon=1.0)"
+    )
+    assert repr(UserLevelSGDRegressor(2.0)) == "UserLevelSGDRegressor(epsilon=2.0)"
+    assert repr(UserLevelSGDRegressor(loss="huber")) == "UserLevelSGDRegressor(epsilon=1.0, loss='huber')"
+    with config_context(print_changed_only=False):
+        assert repr(UserLevelSGDRegressor()).count("epsilon=") == 1
+
+
+def test_a_warning_of_code_that_sees_private_rows_is_kept_by_no_fit():
+    heard = []
+    token = WARNED.set(heard)
+    try:
+        with unheard():
+            warn_caller("of one row", UserWarning)
+        with pytest.warns(UserWarning):
+            warn_caller("of public numbers", UserWarning)
+    finally:
+        WARNED.reset(token)
+    assert heard == [("UserWarning", "of public numbers")]

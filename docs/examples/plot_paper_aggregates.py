@@ -1,6 +1,7 @@
 """
-Aggregates: curated bags lose little, random bags more with their size
-======================================================================
+=======
+Aggregates: sums of curated bags lose nothing, random bags do
+=============================================================
 
 The third paper learns from sums of labels. Where bags are *curated*, all rows with one value of a column or of two,
 the sums determine the same model that individual labels do (Theorem 1). Bags of random rows lose more with their size

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, TypeVar
 
-import numpy as np
 from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate import privacy
+from skprivate._messages import unheard
 from skprivate._sklearn import listening
 from skprivate.inspection import guarantee_of, objects_in
 from skprivate.model_selection import _scoring
@@ -142,7 +142,7 @@ def unseen() -> Iterator[None]:
         redirect_stdout(nowhere),
         redirect_stderr(nowhere),
         warnings.catch_warnings(record=True),  # also of whoever sets other filters inside
-        np.errstate(all="ignore"),
+        unheard(),
         listening(None),
         parallel_config(backend="sequential"),
     ):

@@ -53,7 +53,8 @@ def warnings_of(steps: Sequence[Step]) -> list[dict[str, str]]:
 def number_of_units(steps: Sequence[Step]) -> int | None:
     """Find how many units there are, where that is public and the same for all private steps."""
     numbers = {vars(step.model).get("_skprivate_units") for step in steps if step.role is Role.PRIVATE}
-    return numbers.pop() if len(numbers) == 1 else None
+    number = numbers.pop() if len(numbers) == 1 else None
+    return None if number is None else int(number)
 
 
 def facts_of_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:

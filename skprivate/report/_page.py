@@ -246,7 +246,7 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             rows.append([step["does"], columns, step["role"], *budget])
         head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
         text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
-        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4))}{text}")
+        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
         parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
     theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", said["theorem"])
