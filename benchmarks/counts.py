@@ -81,7 +81,10 @@ def scores(true, found):
 
 if __name__ == "__main__":
     args = parse_args(
-        __doc__.splitlines()[0], seeds=3, venv={"type": type(ROOT), "default": ROOT / ".venv-opendp"}
+        __doc__.splitlines()[0],
+        seeds=3,
+        epsilon={"type": float, "nargs": "+", "default": [1.0]},
+        venv={"type": type(ROOT), "default": ROOT / ".venv-opendp"},
     )
     warnings.simplefilter("ignore")
     python, lines = peer_python(args.venv, *PEER), []
@@ -94,7 +97,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.parquet"
             plain.to_parquet(path)
-            for epsilon in (1.0, 3.0):
+            for epsilon in args.epsilon:
                 most, noise, threshold, found = ours(rows, by, user, epsilon, args.seeds)
                 rho = brentq(lambda rho, e=epsilon: epsilon_of_rho(rho, 0.9 * DELTA) - e, 1e-6, 10.0)
                 asked = json.dumps([[str(path), user, epsilon, DELTA, 0.999 * rho, most, args.seeds]])

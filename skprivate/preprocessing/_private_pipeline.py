@@ -24,7 +24,14 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._messages import delta_number, epsilon_number
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import public_labels, read_labels, read_numbers, refuse_no_table, validate_data
+from skprivate._validation import (
+    is_frame,
+    public_labels,
+    read_labels,
+    read_numbers,
+    refuse_no_table,
+    validate_data,
+)
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
@@ -279,9 +286,12 @@ def states_budget(step: Any) -> bool:
 def _without_columns(before: list[Any], X: Any) -> list[str]:
     """List the parts of the first step that public names and types leave no column, so that they need no budget."""
     table = before[0][1] if before else None
+    typed = (
+        is_frame(X) or getattr(X, "ndim", 0) == 2
+    )  # what else there is is refused by the step, or declares nothing
     return [
         f"{before[0][0]}__{name}"
-        for name, _, columns in (table.transformers if isinstance(table, ColumnTransformer) else ())
+        for name, _, columns in (table.transformers if typed and isinstance(table, ColumnTransformer) else ())
         if type(columns).__module__.startswith("skprivate.") and not columns(X)
     ]
 

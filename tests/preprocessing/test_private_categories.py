@@ -261,3 +261,9 @@ def test_messages_and_fitted_attributes_hold_nothing_that_was_not_found():
     model = make_private_pipeline(UserLevelSGDRegressor(random_state=0), SCHEMA, epsilon=1.0).fit(X, y)
     assert SECRET.encode() not in pickle.dumps(model)
     assert SECRET not in repr(vars(model.steps[0][1].named_transformers_["found"]))
+
+
+@pytest.mark.parametrize("X", [[1, 2, 3], None, "x", np.zeros(3), [[1, 2], [3]]])
+def test_what_is_no_table_is_refused_in_words(X):
+    with pytest.raises(ValueError, match="2D|two dimensions"):
+        make_private_pipeline(UserLevelSGDRegressor(), {0: "number", 1: "category"}).fit(X, [1, 2, 3])
