@@ -11,6 +11,7 @@ from sklearn.compose import ColumnTransformer
 from skprivate._messages import SimulatedNoiseWarning, rounded_up, small
 from skprivate._sklearn import WARNINGS
 from skprivate._validation import check_bounds, public_values
+from skprivate.base import shown
 from skprivate.inspection import Role, Step
 from skprivate.report._facts import LOOK, NOTE, Finding
 
@@ -108,8 +109,8 @@ def declared(steps: Sequence[Step]) -> list[dict[str, Any]]:
         for column, how, values in _declared_by(step, steps):
             held = found.get(column)
             if held is None or held["declared"] == _NO_LIMITS:
-                shown = [str(value) for value in values[:MOST_VALUES]]
-                found[column] = {"column": column, "declared": how, "values": shown, "n_values": len(values)}
+                first = [str(value) for value in values[:MOST_VALUES]]
+                found[column] = {"column": column, "declared": how, "values": first, "n_values": len(values)}
     tables = [
         one.model for one in steps if isinstance(one.model, ColumnTransformer) and not one.place.rows.columns
     ]
@@ -143,9 +144,13 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
         how = _BY_TYPE if isinstance(given.get("categories"), str) else _LISTED
         yield from ((name, how, each) for name, each in zip(names, model._categories(count), strict=True))
     elif "bounds" in given and len(names) == count:
-        own = getattr(model, "feature_names_in_", None)
-        pairs = check_bounds(given["bounds"], count, own, partly=True) or [None] * count
-        for name, pair in zip(names, pairs, strict=True):
+        own, bounds = getattr(model, "feature_names_in_", None), given["bounds"]
+        try:
+            pairs = None if isinstance(bounds, str) else check_bounds(bounds, count, own, partly=True)
+        except (TypeError, ValueError):  # in a form of the estimator's own
+            yield ", ".join(names), _LIMITS, [shown(bounds)]
+            return
+        for name, pair in zip(names, pairs or [None] * count, strict=True):
             yield (name, _NO_LIMITS, ()) if pair is None else (name, _LIMITS, [f"{end:g}" for end in pair])
 
 

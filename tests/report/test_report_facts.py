@@ -11,6 +11,7 @@ from convert_report import model_card
 from sklearn.pipeline import make_pipeline
 
 from skprivate import (
+    MetricPrivateSynthesizer,
     MetricPrivatizer,
     NoGuaranteeError,
     UserLevelMean,
@@ -155,6 +156,22 @@ def test_a_delta_of_a_tenth_of_one_over_the_units_has_to_be_looked_at():
             if "one over the number of users" in each["text"]
         ]
         assert [each["level"] for each in found] == ([] if level is None else [level])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("bounds", "values"),
+    [
+        ("private", []),
+        ((0, 1), ["0", "1"]),
+        (([0, 0], [1, 1]), ["0", "1"]),
+        ({0: (0, 1), 1: (0, 1)}, ["0", "1"]),
+    ],
+    ids=["private", "pair", "sides", "mapping"],
+)
+def test_limits_are_shown_in_every_form_in_which_they_are_declared(bounds, values):
+    model = MetricPrivateSynthesizer(3.0, bounds=bounds).fit(X)
+    assert [each["values"] for each in valid(privacy_report(model))["declared"]] == [values, values]
 
 
 def test_a_fit_keeps_its_own_warnings_only(tmp_path):
