@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
-from sklearn.base import BaseEstimator
-
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
 from skprivate.privacy import _contributions
@@ -516,7 +514,7 @@ class Rehearsal:
     def __init__(self) -> None:
         self._books: dict[PrivacyLedger | None, Any] = {}
 
-    def gate(self, estimator: BaseEstimator, ledger: PrivacyLedger | None) -> PrivacyLedger:
+    def gate(self, estimator: object, ledger: PrivacyLedger | None) -> PrivacyLedger:
         """Make a gate for an estimator; where it has no ledger, one that admits all."""
         if ledger is not None:
             seeded = getattr(estimator, "random_state", None) is not None
