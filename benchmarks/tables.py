@@ -55,7 +55,7 @@ def fit(frame, target, epsilon, seed, columns):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return PrivateTableSynthesizer(
-            epsilon, delta=DELTA, target=target, columns=columns, random_state=seed
+            epsilon, delta=DELTA, target=target, schema=columns, random_state=seed
         ).fit(frame)
 
 

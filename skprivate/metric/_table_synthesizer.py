@@ -50,7 +50,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     target : str or int, default=None
         Column that others will be used to predict, by name or position: all tables of the tree have it, and those of
         three columns with it weigh 3 in the choice. Numbers have 8 bins in it.
-    columns : dict of {int or str: object}, default=None
+    schema : dict of {int or str: object}, default=None
         What columns hold, by name or position, where types do not tell, in the words of `make_private_pipeline`: a pair
         of public limits ``(low, high)``, a list of public values, ``"number"``, ``"date"``, ``"category"`` (the values
         that the type declares, or else up to 1000 that many rows have, found privately), or ``"drop"``. Limits save
@@ -107,7 +107,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"age": rng.integers(18, 90, 5000), "ward": rng.choice(["east", "west"], 5000)})
     >>> X["cost"] = np.round(40.0 * X["age"] * (1 + (X["ward"] == "east")) * rng.gamma(2.0, 1.0, 5000), 2)
-    >>> synthesizer = PrivateTableSynthesizer(columns={"ward": ["east", "west"]}).fit(X)
+    >>> synthesizer = PrivateTableSynthesizer(schema={"ward": ["east", "west"]}).fit(X)
     >>> synthesizer.sample(3).dtypes.astype(str).tolist() == X.dtypes.astype(str).tolist()
     True
     >>> set(synthesizer.sample(100, condition={"ward": "east"})["ward"])
@@ -122,7 +122,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
         "target": [str, Integral, None],
-        "columns": [Mapping, None],
+        "schema": [Mapping, None],
     }
 
     def __init__(
@@ -131,14 +131,14 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         *,
         delta: float = 1e-6,
         target: str | int | None = None,
-        columns: Mapping[Any, Any] | None = None,
+        schema: Mapping[Any, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.target = target
-        self.columns = columns
+        self.schema = schema
         self.random_state = random_state
         self.ledger = ledger
 
@@ -162,9 +162,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         TypeError
-            If neither its type nor ``columns`` tells what a column holds.
+            If neither its type nor ``schema`` tells what a column holds.
         ValueError
-            If ``columns`` or ``target`` name other columns, or if a number is infinite.
+            If ``schema`` or ``target`` name other columns, or if a number is infinite.
 
         Warns
         -----
@@ -206,7 +206,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             "seconds" and "megabytes", roughly.
         """
         self._validate_params()
-        return table_plan(self._mechanism(FrameSchema.of(X, self.columns)), int(n_rows))
+        return table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
 
     def sample(
         self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: Any = None
@@ -311,7 +311,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     def _read(self, X, user_ids):
         if not is_partitioned(X):
             X = validated(self, X, reset=True)
-            schema = FrameSchema.of(X, self.columns)
+            schema = FrameSchema.of(X, self.schema)
             self._target_of(schema)  # is refused before a row is read
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
@@ -324,7 +324,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         source = as_partitions(X)
         blank, names = learn_columns(self, source.empty)
-        schema = FrameSchema.of(source.empty, self.columns)
+        schema = FrameSchema.of(source.empty, self.schema)
         read = partial(_read_block, schema=schema, blank=blank, names=names)
         self._target_of(schema)
         table, texts = source.gather(read, _together)
@@ -356,7 +356,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             warn_caller(
                 f"about {round(model.n_units)} {unit}s are too few: {name} saw no magnitude of column {named}, which "
                 f"takes about {math.ceil(mechanism.least_in_range)} in one, and made it 0. Raise epsilon, take fewer "
-                f"columns, or pass public limits (columns={{{columns[0]}: (low, high)}}).",
+                f"columns, or pass public limits (schema={{{columns[0]}: (low, high)}}).",
                 TooFewUnitsWarning,
             )
         else:

@@ -162,25 +162,25 @@ def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
 def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
     """List what the guarantee does not cover, by its unit and adjacency."""
     unit, adjacency = guarantee.unit, guarantee.adjacency
-    said = list(_UNITS[unit].open)
+    sentences = list(_UNITS[unit].open)
     if adjacency is Adjacency.METRIC and unit is not PrivacyUnit.DATASET:
-        said.append(
+        sentences.append(
             "Values that are far from each other: ε grows with the distance, so that the rough place of a value is "
             "published on purpose."
         )
     if adjacency is not Adjacency.ADD_REMOVE and unit not in (PrivacyUnit.LABEL, PrivacyUnit.DATASET):
         several = {PrivacyUnit.USER: "users", PrivacyUnit.PRIVATE_ROW: "private rows"}.get(unit, "rows")
-        said.append(
+        sentences.append(
             f"The number of {several}: it is public. From it, somebody who knows all the others learns that there is "
             "one more, and nothing about that one."
         )
     if guarantee.delta > 0:
-        said.append(
+        sentences.append(
             f"The bound itself, with probability δ = {small(guarantee.delta)}: keep δ far below one over the "
             "number of those who are protected."
         )
     return [
-        *said,
+        *sentences,
         "What is true of people in general: if the release shows that a habit goes with an illness, it shows so for "
         "people who never took part.",
         "Whatever was computed from the same data without noise, or outside the total above: scores, counts, plots, "

@@ -175,6 +175,6 @@ def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: b
             (level, f"δ = {small(delta)} is {share}: more than a hundredth, which is a usual limit.")
         )
     if warned:
-        said = "a warning" if len(warned) == 1 else f"{len(warned)} warnings"
-        found.append((NOTE, f"The fit gave {said}: see section 4."))
+        number = "a warning" if len(warned) == 1 else f"{len(warned)} warnings"
+        found.append((NOTE, f"The fit gave {number}: see section 4."))
     return found

@@ -84,10 +84,10 @@ _VERDICTS = {
 
 def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
-    kind, said = _VERDICTS[facts["verdict"]]
-    said = "Nothing was released." if facts["strength"] is None and kind == "holds" else said
+    kind, headline = _VERDICTS[facts["verdict"]]
+    headline = "Nothing was released." if facts["strength"] is None and kind == "holds" else headline
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return header("Privacy report", facts["title"], by, (kind, said, found), _figures(facts))
+    return header("Privacy report", facts["title"], by, (kind, headline, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -114,18 +114,18 @@ def _number(value: int) -> str:
 
 
 def _protection(facts: Mapping[str, Any]) -> str:
-    said = facts["protection"]
-    if said is None:
+    section = facts["protection"]
+    if section is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
-        f"<p>{text(facts['strength']['in_words'])}</p><p>{text(said['example'])}</p>"
+        f'<p class="lead">{sentence(section["what"])}. Two inputs count as neighbours if {text(section["change"])}.</p>'
+        f"<p>{text(facts['strength']['in_words'])}</p><p>{text(section['example'])}</p>"
     )
 
 
 def _strength(facts: Mapping[str, Any]) -> str:
-    said = facts["strength"]
-    if said is None:
+    section = facts["strength"]
+    if section is None:
         return "<p>Nothing was released.</p>"
     kinds = {
         "pure": "pure ε-differential privacy (δ = 0)",
@@ -134,14 +134,14 @@ def _strength(facts: Mapping[str, Any]) -> str:
     }
     source = (
         "from all that was drawn, which is tighter than ε and δ alone say"
-        if said["risk_from"] == "events"
+        if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
-    far = said["definition"] == "metric"
+    far = section["definition"] == "metric"
     head = [*(["distance"] if far else []), "accused falsely", "recognised, at most"]
     head += [
         f"an accusation is true, at most, where {100 * prior['prior']:g} % took part"
-        for prior in said["risk"][0]["posterior"]
+        for prior in section["risk"][0]["posterior"]
     ]
     rows = [
         [
@@ -150,16 +150,16 @@ def _strength(facts: Mapping[str, Any]) -> str:
             percent(risk["tpr"]),
             *(percent(belief["at_most"]) for belief in risk["posterior"]),
         ]
-        for risk in said["risk"]
+        for risk in section["risk"]
     ]
     curves = []
-    for curve in said["trade_off"]:
+    for curve in section["trade_off"]:
         name = "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}"
         curves.append((name, list(zip(curve["fpr"], curve["tpr"], strict=True))))
     keys = "".join(
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
-    advantage, best = (_middle(said["risk"])[0][name] for name in ("advantage", "best_guess"))
+    advantage, best = (_middle(section["risk"])[0][name] for name in ("advantage", "best_guess"))
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -168,8 +168,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "took part, or which of two candidates did."
     )
     return (
-        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}. Who "
-        "guesses right half of the time without what is published is right with probability "
+        f"<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
+        f"and δ = {small(section['delta'])}. "
+        "Who guesses right half of the time without what is published is right with probability "
         f"{percent(best)} at most with it.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
@@ -211,8 +212,8 @@ def _values(declared: Mapping[str, Any]) -> str:
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
-    said = facts["mechanisms"]
-    if said is None:
+    section = facts["mechanisms"]
+    if section is None:
         return "<p>Nothing was drawn.</p>"
     noise = {
         "secure": "Secure: bits of a cryptographic generator that the operating system seeded, kept nowhere, and "
@@ -220,10 +221,10 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [pairs([("noise", noise[said["noise"]])])]
-    if said["events"]:
-        rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
-        n_draws = sum(event["count"] for event in said["events"])
+    parts = [pairs([("noise", noise[section["noise"]])])]
+    if section["events"]:
+        rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
+        n_draws = sum(event["count"] for event in section["events"])
         every = (
             "It came from one noisy draw."
             if n_draws == 1
@@ -234,7 +235,7 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
-    if said["adaptive"] and said["events"]:
+    if section["adaptive"] and section["events"]:
         parts.append(
             "<p>Some draws were chosen after looking at results of others: only their sum, or a filter, counts.</p>"
         )
@@ -249,9 +250,9 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
         parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
-    theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", said["theorem"])
+    theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", section["theorem"])
     more = [("proven in", theorem)] if theorem else []
-    more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
+    more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
     return "".join(parts) + pairs(more)
 
 
@@ -326,8 +327,8 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    said, rest = audit_verdict(audit)
-    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{said}</strong>{text(rest)}.</p>"
+    verdict, rest = audit_verdict(audit)
+    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{verdict}</strong>{text(rest)}.</p>"
     if found is not None and claimed is not None:
         shown += f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:

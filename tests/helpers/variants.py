@@ -199,7 +199,7 @@ def _user_level_classifiers():
     scaled = modes(
         kind,
         _USER_DATA,
-        fixed={"classes": [0, 1], "max_iter": 3},
+        fixed={"classes": [0, 1], "max_iter": 3, "solver": "sgd"},
         epsilon=(1e4, 1e5),
         adjacency=BOTH,
         standardize=(True, False),

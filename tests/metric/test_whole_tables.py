@@ -275,7 +275,7 @@ def fitted(library=None):
     X = frame() if library is None else library(frame())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return PrivateTableSynthesizer(20.0, columns=SAID, target="ok", random_state=0).fit(X)
+        return PrivateTableSynthesizer(20.0, schema=SAID, target="ok", random_state=0).fit(X)
 
 
 def test_pandas_frames_come_back():
@@ -332,7 +332,7 @@ def test_a_gap_of_one_row_changes_no_type():
     Y.loc[3, ["age", "ward"]] = np.nan  # pandas makes floats of all
     assert Y["age"].dtype == Y["ward"].dtype == float
     for said in ([0, 1, 2], "category"):
-        model = PrivateTableSynthesizer(columns={"ward": said}, random_state=0)
+        model = PrivateTableSynthesizer(schema={"ward": said}, random_state=0)
         one, two = (model.fit(Z).sample(99, random_state=0) for Z in (X, Y))
         assert one.dtypes.astype(str).tolist() == ["int64", "float64", "int64"]
         assert two.dtypes.tolist() == one.dtypes.tolist()
@@ -344,7 +344,7 @@ def test_arrays_come_back():
     assert PrivateTableSynthesizer(random_state=0).fit(X[:, :1].astype(int)).sample(5).dtype == np.int64
     mixed = np.column_stack([X[:, 0].astype(object), np.array(frame()["ward"], dtype=object)])
     S = (
-        PrivateTableSynthesizer(columns={1: ["east", "west"]}, random_state=0)
+        PrivateTableSynthesizer(schema={1: ["east", "west"]}, random_state=0)
         .fit(mixed)
         .sample(50, random_state=0)
     )
@@ -362,7 +362,7 @@ def test_conditions_are_met():
 
 def test_columns_are_left_out_and_limits_kept():
     X = frame()[["age", "ward", "temp"]]
-    model = PrivateTableSynthesizer(columns={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)
+    model = PrivateTableSynthesizer(schema={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)
     S = model.sample(500, random_state=0)
     assert list(S.columns) == ["age", "temp"]
     assert S["age"].between(0, 60).all()
@@ -372,7 +372,7 @@ def test_columns_are_left_out_and_limits_kept():
     ("columns", "target", "said"),
     [
         (None, None, "'ward'.*List its values"),
-        ({"ward": ["east"], "house": "number"}, None, "columns must be names among"),
+        ({"ward": ["east"], "house": "number"}, None, "schema must be names among"),
         ({"ward": "free text"}, None, "limits .* a list of different values or one of"),
         ({"ward": (1, 2)}, None, "'ward'"),
         ({"ward": [1, 2]}, None, "'ward'|ward.*numbers"),
@@ -382,7 +382,7 @@ def test_columns_are_left_out_and_limits_kept():
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):
-    model = PrivateTableSynthesizer(columns=columns, target=target)
+    model = PrivateTableSynthesizer(schema=columns, target=target)
     with pytest.raises((TypeError, ValueError), match=said) as caught:
         model.fit(frame()[["age", "ward"]])
     assert "east" not in str(caught.value).replace("['east', 'east']", "")
@@ -390,7 +390,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):
 
 
 def test_plan_looks_at_types_alone():
-    model = PrivateTableSynthesizer(columns=SAID, target="ok")
+    model = PrivateTableSynthesizer(schema=SAID, target="ok")
     assert model.plan(frame(), 5000) == model.plan(frame().iloc[:0], 5000)
     assert model.plan(frame(), 5000)["tables"] == 2 * 21 + 7
 
@@ -399,19 +399,19 @@ def test_values_that_nobody_listed_are_found():
     X = frame()[["age", "ward"]].copy()
     X.loc[5, "ward"] = "attic"
     for Y in (X, pl.from_pandas(X), Blocks([X[:1000], X[1000:]])):
-        model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(Y)
+        model = PrivateTableSynthesizer(5.0, schema={"ward": "category"}, random_state=0).fit(Y)
         S = model.sample(2000, random_state=0)
         shares = pd.Series(list(S["ward"])).value_counts(normalize=True)
         assert set(shares.index) == {"east", "west"}
         assert shares["east"] == pytest.approx(0.7, abs=0.05)
     assert set(model.sample(20, condition={"ward": "west"})["ward"]) == {"west"}
     users = np.arange(len(X)) // 3
-    model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(X, user_ids=users)
+    model = PrivateTableSynthesizer(5.0, schema={"ward": "category"}, random_state=0).fit(X, user_ids=users)
     assert set(model.sample(200, random_state=0)["ward"].dropna()) == {"east", "west"}
     X["ward"] = X["ward"].astype(object)
     X.loc[5, "ward"] = 3
     with pytest.raises(TypeError, match="'ward' of X must be of one kind"):
-        PrivateTableSynthesizer(columns={"ward": "category"}).fit(X)
+        PrivateTableSynthesizer(schema={"ward": "category"}).fit(X)
 
 
 def test_draws_that_find_values_are_planned_and_within_their_sensitivities():
@@ -443,7 +443,7 @@ def test_no_magnitude_comes_from_nowhere(n, n_columns):
     assert np.max(np.abs(S)) <= 120  # and no gap
     few = [str(item.message) for item in caught if item.category is TooFewUnitsWarning]
     if (S == 0).all(axis=0).any():
-        assert few and "columns={" in few[0] and "saw no magnitude of column" in few[0]
+        assert few and "schema={" in few[0] and "saw no magnitude of column" in few[0]
 
 
 def test_magnitudes_of_few_rows_are_moved_to_those_of_many():
@@ -456,9 +456,7 @@ def test_magnitudes_of_few_rows_are_moved_to_those_of_many():
 def test_users_weigh_one_together():
     X = frame()[["age", "ward"]]
     users = np.arange(len(X)) // 3
-    model = PrivateTableSynthesizer(5.0, columns={"ward": SAID["ward"]}, random_state=0).fit(
-        X, user_ids=users
-    )
+    model = PrivateTableSynthesizer(5.0, schema={"ward": SAID["ward"]}, random_state=0).fit(X, user_ids=users)
     assert model.n_units_ == pytest.approx(1000, abs=100)
     assert model.privacy_guarantee_.unit == "user"
 
@@ -485,7 +483,7 @@ def test_quality_of_a_model():
     assert np.diag(quality.two_way).mean() < 0.1
     assert quality.plot() is not None
     matplotlib.pyplot.close("all")
-    numbers = PrivateTableSynthesizer(20.0, target="temp", columns=SAID, random_state=0).fit(train)
+    numbers = PrivateTableSynthesizer(20.0, target="temp", schema=SAID, random_state=0).fit(train)
     assert numbers.quality(train, test, random_state=0).score < 0.5
 
 

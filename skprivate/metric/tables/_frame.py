@@ -98,7 +98,7 @@ class FrameColumn:
             except (TypeError, ValueError):
                 raise TypeError(
                     f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to "
-                    "float, the argument must be a string that columns={column: [value, ...]} lists, or a number."
+                    "float, the argument must be a string that schema={column: [value, ...]} lists, or a number."
                 ) from None
         if np.isinf(found).any():
             raise ValueError(
@@ -116,12 +116,12 @@ class FrameSchema:
     columns: tuple[FrameColumn, ...]
 
     @classmethod
-    def of(cls, X: Any, said: Mapping[Any, Any] | None) -> FrameSchema:
-        """Read names and types of a table, and what is said of its columns; no entry is looked at."""
+    def of(cls, X: Any, declaration: Mapping[Any, Any] | None) -> FrameSchema:
+        """Read names and types of a table, and what is declaration of its columns; no entry is looked at."""
         names, frame = column_names(X), is_frame(X)
         kinds, types = column_kinds(X), _types(X)
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
-        known = _by_position(said, names)
+        known = _by_position(declaration, names)
         columns = []
         for j, (kind, dtype, declared) in enumerate(zip(kinds, types, declared_values(X), strict=True)):
             found = known.get(j)
@@ -132,10 +132,10 @@ class FrameSchema:
                 _column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER)
             )
         if not columns:
-            raise ValueError(must_be("columns", "something other than 'drop' for a column", "none"))
+            raise ValueError(must_be("schema", "something other than 'drop' for a column", "none"))
         listed = {own.position: own.values for own in columns if own.values is not None}
-        refuse_other_kinds(X, listed, name="columns")
-        in_own_type(X, listed, name="columns")
+        refuse_other_kinds(X, listed, name="schema")
+        in_own_type(X, listed, name="schema")
         library = nw.from_native(X, eager_only=True).implementation.value if frame else None
         return cls(library=library, names=tuple(names), columns=tuple(columns))
 
@@ -220,62 +220,68 @@ def _types(X: Any) -> list[Any]:
     ]
 
 
-def _by_position(said: Mapping[Any, Any] | None, names: list[Any]) -> dict[int, Any]:
+def _by_position(declaration: Mapping[Any, Any] | None, names: list[Any]) -> dict[int, Any]:
     """Find the columns that a schema names, by name or position."""
-    if said is None:
+    if declaration is None:
         return {}
-    if not isinstance(said, Mapping):
-        raise TypeError(must_be("columns", "a mapping of columns to what they hold", type(said).__name__))
+    if not isinstance(declaration, Mapping):
+        raise TypeError(
+            must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__)
+        )
     places = {name: j for j, name in enumerate(names)}
     other = [
-        name for name in said if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
+        name
+        for name in declaration
+        if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
     ]
     if other:
-        raise ValueError(must_be("columns", f"names among {names[:20]}, or positions", other[0]))
-    return {places.get(name, name): _read_entry(str(name), entry) for name, entry in said.items()}
+        raise ValueError(must_be("schema", f"names among {names[:20]}, or positions", other[0]))
+    return {places.get(name, name): _read_entry(str(name), entry) for name, entry in declaration.items()}
 
 
 def _read_entry(label: str, entry: Any) -> Any:
-    """Read what is said of one column: a word, a pair of limits or a list of values."""
+    """Read what is declaration of one column: a word, a pair of limits or a list of values."""
     if isinstance(entry, str) and entry in WORDS:
         return entry
     spelled = isinstance(entry, Mapping) and len(entry) == 1
     kind, given = next(iter(entry.items())) if spelled else ("", entry)
     values = public_values(given) if kind in ("", "limits", "values") else None
     if kind == "limits" or (not kind and isinstance(entry, tuple) and len(entry) == 2):
-        return check_bounds({0: given}, 1, [label], parameter="columns")[0]
+        return check_bounds({0: given}, 1, [label], parameter="schema")[0]
     if not values or not all_differ(values):
         allowed = f"limits (low, high), a list of different values or one of {', '.join(map(repr, WORDS))}"
-        raise ValueError(must_be(f"columns[{label!r}]", allowed, type(entry).__name__))
+        raise ValueError(must_be(f"schema[{label!r}]", allowed, type(entry).__name__))
     return [plain_entry(value) for value in values if plain_entry(value) is not None]
 
 
 def _column(
-    j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, said: Any
+    j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, declaration: Any
 ) -> FrameColumn:
-    """Decide what a column holds, by its type and what is said of it."""
+    """Decide what a column holds, by its type and what is declaration of it."""
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
-    if isinstance(said, list):
-        return FrameColumn(**made, kind=_CATEGORY, values=tuple(said))
-    if said == _CATEGORY and declared is None and kind not in TIME_KINDS:
+    if isinstance(declaration, list):
+        return FrameColumn(**made, kind=_CATEGORY, values=tuple(declaration))
+    if declaration == _CATEGORY and declared is None and kind not in TIME_KINDS:
         return FrameColumn(**made, kind=_CATEGORY, found=True)
-    if declared is not None and said in (None, _CATEGORY):
+    if declared is not None and declaration in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
             return FrameColumn(**made, kind=_CATEGORY, values=values)
     if kind in TIME_KINDS and kind not in ("durations", "times of day"):
-        if isinstance(said, tuple):
+        if isinstance(declaration, tuple):
             raise ValueError(
-                must_be(f"columns[{label}]", "'date' or nothing, as dates need no limits", repr(said))
+                must_be(f"schema[{label}]", "'date' or nothing, as dates need no limits", repr(declaration))
             )
         return FrameColumn(**made, kind=_DATE if kind == "dates" else "time")
-    if kind == "numbers" or (kind is None and (said == _NUMBER or isinstance(said, tuple))):
-        return FrameColumn(**made, kind=_NUMBER, bounds=said if isinstance(said, tuple) else None)
-    if kind is None and said == _DATE:
+    if kind == "numbers" or (kind is None and (declaration == _NUMBER or isinstance(declaration, tuple))):
+        return FrameColumn(
+            **made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None
+        )
+    if kind is None and declaration == _DATE:
         return FrameColumn(**made, kind="time")
     raise TypeError(
         must_be(
-            f"columns[{label}]",
+            f"schema[{label}]",
             "said where the type does not tell what a column holds",
             f"nothing for {kind or 'objects'}",
             "List its values, known without looking at the rows, say 'category' for values that are found privately, "
