@@ -109,12 +109,25 @@ def _is_number(value: Any) -> bool:
 
 
 def _features(name: str, said: Any, encoder: Any) -> list[str]:
-    """List the names of what is made of a column, as far as the schema tells."""
+    """List the names of what is made of a column; of categories that the schema does not list how they begin."""
     if isinstance(said, list) and encoder is PublicOneHotEncoder:
         return list(encoder([said]).get_feature_names_out([name]))
     if said == _DATE:
         return [name, *PublicCalendar().get_feature_names_out([name])]
-    return [] if said in (_CATEGORY, _DROP) else [name]
+    return [] if said == _DROP else [f"{name}_" if said == _CATEGORY else name]
+
+
+def _may_repeat(said: Mapping[Any, Any], encoder: Any) -> bool:
+    """Tell if features of two columns may have one name, whatever values are found."""
+    features = {name: _features(str(name), one, encoder) for name, one in said.items()}
+    unlisted = [name for name, one in said.items() if one == _CATEGORY]
+    return bool(repeated(each for names in features.values() for each in names)) or any(
+        each.startswith(f"{name}_")
+        for name in unlisted
+        for other, names in features.items()
+        for each in names
+        if other != name
+    )
 
 
 class _Rule:
@@ -311,7 +324,7 @@ def make_private_pipeline(
     all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for the
     time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
     which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find
-    it. Features are called after their columns; if two would have one name, all have a prefix such as
+    it. Features are called after their columns; if two may have one name, all have a prefix such as
     ``numbers__``.
 
     Examples
@@ -343,7 +356,7 @@ def make_private_pipeline(
         return make_pipeline(PublicNumbers(), *_number_steps(last, splines, limits))
 
     entries: list[tuple[str, Any, Any]]
-    twins = ""
+    twins = False
     if schema is None:
         entries = [
             ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
@@ -352,7 +365,7 @@ def make_private_pipeline(
         ]
     else:
         said = _read_schema(schema)
-        twins = repeated(each for name, one in said.items() for each in _features(str(name), one, encoder))
+        twins = _may_repeat(said, encoder)
         limits = {
             name: each if isinstance(each, tuple) else None
             for name, each in said.items()
@@ -375,6 +388,6 @@ def make_private_pipeline(
         entries.insert(
             0, ("others", "drop", _Others(known))
         )  # looks at names and types before others look for theirs
-    table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=bool(twins))
+    table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=twins)
     steps = [("columns", table), *middle, ("model", last)]
     return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -258,6 +258,12 @@ def test_errors_of_a_schema_say_both_halves_and_what_helps():
             {"at": "date", "at_day_sin": "number"},
             lambda n: {"at": pd.Timestamp(2020, 1, 1), "at_day_sin": [0.5, 1] * n},
         ),
+        ({"w": "category", "w_x": "number"}, lambda n: {"w": ["x", "y"] * n, "w_x": [0.5, 1] * n}),
+        ({"w": "category", "w_0": "number"}, lambda n: {"w": ["x", "y"] * n, "w_0": [0.5, 1] * n}),
+        (
+            {"w": "category", "w_x": "category"},
+            lambda n: {"w": pd.Categorical(["x_y", "y"] * n), "w_x": ["y", "z"] * n},
+        ),
         ({"g": ["x", "rest"], "b": "number"}, lambda n: {"g": ["x", "rest"] * n, "b": [0.5, 1] * n}),
     ],
 )
