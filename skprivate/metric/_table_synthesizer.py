@@ -17,6 +17,7 @@ from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric.tables._candidates import draw_cells, draw_evenly
+from skprivate.metric.tables._cells import on_steps
 from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.metric.tables._mechanism import TableMechanism, table_plan
 from skprivate.metric.tables._quality import TableQuality, table_quality
@@ -258,7 +259,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
         synthetic = np.column_stack(self._draw(len(real), None, public_generator(random_state)))
-        names = tuple(own.label.strip("'") for own in self._schema.columns)
+        names = tuple(str(self._schema.names[own.position]) for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
         return table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
@@ -280,16 +281,21 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         chosen = draw_evenly(weights, int(n_samples), rng)
         columns: list[FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
+            own = own.limited(*limits[j]) if limits.get(j) else own
             values = own.decode(draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
 
     def _conditions(self, condition):
-        places = {column.label.strip("'"): j for j, column in enumerate(self._schema.columns)}
+        own = self._schema.columns
+        names = [self._schema.names[column.position] for column in own]
+        places = {column.position: j for j, column in enumerate(own)} | {
+            name: j for j, name in enumerate(names)
+        }
         for name, wanted in (condition or {}).items():
-            if str(name) not in places:
-                raise ValueError(must_be("condition", f"of columns among {list(places)[:20]}", name))
-            yield places[str(name)], wanted
+            if name not in places:
+                raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", name))
+            yield places[name], wanted
 
     def _restricted(self, j, wanted):
         """Keep the counts of the cells that a condition allows; limits of numbers."""
@@ -297,15 +303,21 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         label = f"condition[{own.label}]"
         if own.values is not None:
             listed = wanted if isinstance(wanted, list) else [wanted]
-            if not set(listed) <= set(own.values):
+            if not all(value in own.values for value in listed):
                 raise ValueError(must_be(label, f"among {list(own.values)[:20]}", wanted))
             allowed = [value in listed for value in own.values] + [False]
             return np.where(allowed, np.maximum(counts, 1e-9), 0.0), None
-        if not (isinstance(wanted, tuple) and len(wanted) == 2 and wanted[0] <= wanted[1]):
-            raise ValueError(must_be(label, "a pair (low, high)", wanted))
-        low, high = own.read(np.array(wanted, dtype=object))
-        edges = np.clip(cells.edges, low - 0.5 * cells.step, high + 0.5 * cells.step)
-        share = np.diff(edges) / np.diff(cells.edges)
+        try:
+            low, high = own.read(np.array(wanted, dtype=object)).tolist() if isinstance(wanted, tuple) else ()
+        except (TypeError, ValueError):  # no pair, or of something else
+            low = high = math.nan
+        if not low <= high:
+            raise ValueError(must_be(label, "a pair (low, high) of what the column holds", wanted))
+        if cells.step:  # the first and the last multiple between them
+            ends = on_steps(np.array([low, high]), cells.step)
+            ends += cells.step * np.array([float(ends[0] < low), -float(ends[1] > high)])
+            low, high = on_steps(ends, cells.step)
+        share = np.diff(cells.limited(low, high).edges) / np.diff(cells.edges)
         return np.append(np.maximum(counts[:-1], 1e-9) * share, 0.0), (low, high)
 
     def _read(self, X, user_ids):

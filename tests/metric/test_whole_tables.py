@@ -360,6 +360,51 @@ def test_conditions_are_met():
             fitted().sample(3, condition=wrong)
 
 
+def test_conditions_take_any_name_and_positions():
+    X = pd.DataFrame({"'quoted'": [1, 2] * 500, "car's": ["a", "b"] * 500})
+    model = PrivateTableSynthesizer(9.0, schema={1: ["a", "b"]}, random_state=0).fit(X)
+    assert set(model.sample(50, condition={"'quoted'": (2, 2), "car's": "b"})["'quoted'"]) == {2}
+    assert set(model.sample(50, condition={0: (1, 1), 1: "a"})["car's"]) == {"a"}
+    for wrong in ({0: ("a", "b")}, {0: (None, 1)}, {0: (0, np.inf)}, {0: (1,)}, {1: [["a"]]}, {0: ("a", 1)}):
+        with pytest.raises(ValueError, match=r"condition\["):
+            model.sample(3, condition=wrong)
+
+
+def test_conditions_between_two_steps_have_the_multiples_inside():
+    X = pd.DataFrame({"whole": np.arange(3000) % 9, "tenth": np.arange(3000) % 10 / 10})
+    model = PrivateTableSynthesizer(9.0, random_state=0).fit(X)
+    assert set(model.sample(300, condition={"whole": (0.5, 1.5)})["whole"]) == {1}
+    assert set(model.sample(300, condition={"tenth": (0.25, 0.7)})["tenth"]) == {0.3, 0.4, 0.5, 0.6, 0.7}
+    with pytest.raises(ValueError, match="condition must be met"):
+        model.sample(3, condition={"whole": (0.5, 0.7)})
+
+
+def test_conditions_on_times_are_dates_or_instants_of_any_zone():
+    days = pd.Timestamp(2020, 1, 1) + pd.to_timedelta(np.arange(3000) % 300, unit="D")
+    X = pd.DataFrame({"day": days, "tokyo": days.tz_localize("Asia/Tokyo")})
+    model = PrivateTableSynthesizer(9.0, random_state=0).fit(X)
+    S = model.sample(99, condition={"day": (datetime.date(2020, 2, 1), datetime.date(2020, 3, 1))})
+    assert S["day"].between("2020-02-01", "2020-03-01").all() and S["day"].nunique() > 9
+    ends = [pd.Timestamp(2020, 2, 1, hour, tz="Asia/Tokyo") for hour in (0, 23)]
+    assert model.sample(99, condition={"tokyo": tuple(ends)})["tokyo"].between(*ends).all()
+
+
+def test_dates_among_objects_come_back_in_their_years():
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=k % 300) for k in range(3000)]
+    X = pd.DataFrame({"day": pd.Series(days, dtype=object)})
+    S = PrivateTableSynthesizer(9.0, schema={"day": "date"}, random_state=0).fit(X).sample(99)
+    assert {value.year for value in S["day"]} == {2020}
+
+
+def test_numbers_beyond_64_bits_stay_floats_and_listed_integers_exact():
+    X = pd.DataFrame({"far": [1e19, -1e19] * 1000, "listed": [2**60 + 1, 3] * 1000})
+    X["unsigned"] = np.array([2**63 + 2**12, 1] * 1000, dtype=np.uint64)
+    schema = {"far": (-3e19, 3e19), "listed": [2**60 + 1, 3], "unsigned": [2**63 + 2**12, 1]}
+    S = PrivateTableSynthesizer(9.0, schema=schema, random_state=0).fit(X).sample(99)
+    assert S["far"].abs().max() > 9e18 and set(S["listed"]) == {2**60 + 1, 3}
+    assert set(S["unsigned"]) == {2**63 + 2**12, 1}
+
+
 def test_columns_are_left_out_and_limits_kept():
     X = frame()[["age", "ward", "temp"]]
     model = PrivateTableSynthesizer(schema={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,6 +75,10 @@ class Cells:
     @property
     def n_bins(self) -> int:
         return int(self.bins.max()) + 1
+
+    def limited(self, low: float, high: float) -> Cells:
+        """Cut the cells at limits, which are multiples of the step."""
+        return replace(self, edges=np.clip(self.edges, low - 0.5 * self.step, high + 0.5 * self.step))
 
     def code(self, values: FloatArray) -> IntArray:
         """Find the cell of each number, or code of a listed value; NaN is a gap."""

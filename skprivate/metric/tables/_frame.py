@@ -44,6 +44,9 @@ from skprivate.privacy.noise import FloatArray
 
 #: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
+#: Above it no float64 is taken for an integer of 64 bits.
+_MOST_WHOLE = 2.0**62
+_MOST_INT = 2**63 - 1
 #: Most values that are found in a column.
 _MOST_FOUND = 1000
 #: Replacements of types that list values.
@@ -51,7 +54,8 @@ _LISTED, _ORDERED = "listed values", "ordered values"
 #: Steps that numbers, days and seconds may be on, the widest first.
 _STEPS = {_NUMBER: (1.0, 0.1, 0.01, 0.001), _DATE: (1.0,), "time": (86400.0, 3600.0, 60.0, 1.0)}
 _ORIGIN = datetime.datetime(2000, 1, 1)
-#: Seconds from NumPy's origin to ours.
+#: Seconds of a day, and from NumPy's origin to ours.
+_DAY = 86400.0
 _EPOCH = 86400 * (_ORIGIN - datetime.datetime(1970, 1, 1)).days
 _LEAST_DAY, _MOST_DAY = (float((day - _ORIGIN.date()).days) for day in (datetime.date.min, datetime.date.max))
 
@@ -80,7 +84,10 @@ class FrameColumn:
     def lists_integers(self) -> bool:
         """Tell if all listed values are whole numbers."""
         listed = self.values or ("",)
-        return all(isinstance(value, Real) and float(value).is_integer() for value in listed)
+        return all(
+            isinstance(value, Real) and abs(value) <= _MOST_INT and float(value).is_integer()
+            for value in listed
+        )
 
     def read(self, entries: NDArray[Any]) -> FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
@@ -94,7 +101,7 @@ class FrameColumn:
             found = entries.astype(np.float64)
         else:
             try:
-                found = np.array([_number(value) for value in entries.tolist()], dtype=np.float64)
+                found = np.array([_number(value, self.kind) for value in entries.tolist()], dtype=np.float64)
             except (TypeError, ValueError):
                 raise TypeError(
                     f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to "
@@ -165,7 +172,7 @@ class FrameSchema:
     def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
         made = [
-            _entries(own, values, whole=not gap and (cell.step >= 1 or own.lists_integers))
+            _entries(own, values, whole=not gap and (_is_whole(cell) or own.lists_integers))
             for own, values, cell, gap in zip(self.columns, columns, cells, gaps, strict=True)
         ]
         names = [self.names[own.position] for own in self.columns]
@@ -186,6 +193,11 @@ class FrameSchema:
             for name, own, entries in zip(names, self.columns, made, strict=True)
         ]
         return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+
+
+def _is_whole(cells: Cells) -> bool:
+    """Tell if all numbers in released cells are integers of 64 bits."""
+    return cells.step >= 1 and bool(np.abs(cells.edges).max() <= _MOST_WHOLE)
 
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -290,16 +302,18 @@ def _column(
     )
 
 
-def _number(value: Any) -> float:
-    """Convert an entry to a number: dates to days, times to seconds since the year 2000."""
+def _number(value: Any, kind: str) -> float:
+    """Convert an entry to a number: dates and times to seconds since the year 2000 in UTC, or to days."""
+    unit = 1.0 if kind == "time" else _DAY
     if value is None:
         return math.nan
     if isinstance(value, datetime.datetime):
-        return (value.replace(tzinfo=None) - _ORIGIN).total_seconds()
+        apart = value.replace(tzinfo=None) - _ORIGIN - (value.utcoffset() or datetime.timedelta(0))
+        return apart.total_seconds() / unit
     if isinstance(value, datetime.date):
-        return float((value - _ORIGIN.date()).days)
+        return (value - _ORIGIN.date()).days * (_DAY / unit)
     if isinstance(value, np.datetime64):  # finer than Python's
-        return float(value.astype("M8[s]").astype(np.int64) - _EPOCH)
+        return float(value.astype("M8[s]").astype(np.int64) - _EPOCH) / unit
     if not isinstance(value, Number) or isinstance(value, np.timedelta64):
         raise TypeError
     try:
@@ -317,16 +331,15 @@ def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
     plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
     if own.values is not None:
         if plain and all(isinstance(value, Real) for value in own.values):
-            numbers = np.array([*own.values, np.nan], dtype=np.float64)
-            numbers = numbers[np.where(gap, len(own.values), values).astype(np.int64)]
-            return numbers.astype(np.int64) if whole else numbers
+            numbers = np.array([*own.values, 0 if whole else np.nan], dtype=np.int64 if whole else np.float64)
+            return numbers[np.where(gap, len(own.values), values).astype(np.int64)]
         listed = [*own.values, None]
         return [listed[k] for k in np.where(gap, len(own.values), values).astype(np.int64).tolist()]
     safe = np.where(gap, 0.0, values)
     if own.kind == _NUMBER:
         kind = str(own.dtype).lower()
         if plain and kind not in ("float32", "float16"):
-            return values.clip(-(2.0**62), 2.0**62).astype(np.int64) if whole else values
+            return values.astype(np.int64) if whole else values
         if plain:
             return values.astype(own.dtype)
         if kind.startswith("decimal"):
