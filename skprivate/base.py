@@ -244,6 +244,8 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
             yield release
         self.privacy_guarantee_ = release.close()
         self._skprivate_units = n_units
+        given = self.get_params(deep=False)  # type: ignore[attr-defined]  # of BaseEstimator
+        self._skprivate_declared = {name: given[name] for name in ("bounds", "classes") if name in given}
 
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ _DOES = {
     "PublicOrdinalEncoder": "numbers the declared values",
     "PublicScaler": "scales by declared constants",
     "SimpleImputer": "fills gaps",
+    "PrivateOneHotEncoder": "makes an indicator of each value that is found privately",
     "PrivateImputer": "fills gaps by private medians",
     "PrivateStandardScaler": "scales by private means and spreads",
     "PrivateQuantileTransformer": "ranks by private quantiles",
@@ -37,6 +38,7 @@ _DOES = {
 }
 _LIMITS, _NO_LIMITS = "limits", "number, limits not declared"
 _LISTED, _BY_TYPE = "list of values", "values that the type declares"
+_FOUND = "category, values not declared"
 #: Shares of one over the number of units above which δ is mentioned, and has to be looked at.
 _RULE, _LARGE = 0.01, 0.1
 
@@ -131,7 +133,7 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
         return
     if not hasattr(model, "get_params"):
         return
-    given = model.get_params(deep=False)
+    given = {**model.get_params(deep=False), **vars(model).get("_skprivate_declared", {})}  # as at the fit
     if given.get("classes") is not None:
         yield "the target", _LISTED, list(public_values(given["classes"]) or ())
     count = getattr(model, "n_features_in_", None)
@@ -140,6 +142,8 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
     names = columns_of(step, steps) or _names(model)
     if kind == "PublicCalendar":
         yield from ((name, "date", ()) for name in names)
+    elif kind == "PrivateOneHotEncoder":
+        yield from ((name, _FOUND, ()) for name in names)
     elif kind in ("PublicOneHotEncoder", "PublicOrdinalEncoder"):
         how = _BY_TYPE if isinstance(given.get("categories"), str) else _LISTED
         yield from ((name, how, each) for name, each in zip(names, model._categories(count), strict=True))

@@ -15,6 +15,7 @@ from skprivate import (
     MetricPrivatizer,
     NoGuaranteeError,
     UserLevelMean,
+    UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     audit_estimator,
     guarantee_of,
@@ -172,6 +173,25 @@ def test_a_delta_of_a_tenth_of_one_over_the_units_has_to_be_looked_at():
 def test_limits_are_shown_in_every_form_in_which_they_are_declared(bounds, values):
     model = MetricPrivateSynthesizer(3.0, bounds=bounds).fit(X)
     assert [each["values"] for each in valid(privacy_report(model))["declared"]] == [values, values]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_report_shows_what_was_declared_at_the_fit():
+    X = pd.DataFrame({"age": [30.0, 40.0] * 500, "ward": ["east", "west"] * 500})
+    schema = {"age": (0, 99), "ward": "category"}
+    model = make_private_pipeline(UserLevelSGDClassifier(classes=[0, 1]), schema, epsilon=3.0).fit(
+        X, [0, 1] * 500
+    )
+    facts = valid(privacy_report(model))
+    model["columns"].named_transformers_["numbers"][-1].set_params(bounds={0: (5, 6)})
+    model["model"].set_params(classes=[5, 6])
+    assert valid(privacy_report(model))["declared"] == facts["declared"]
+    assert [(each["column"], each["declared"], each["values"]) for each in facts["declared"]] == [
+        ("age", "limits", ["0", "99"]),
+        ("ward", "category, values not declared", []),
+        ("the target", "list of values", ["0", "1"]),
+    ]
+    assert "found privately" in " ".join(each["does"] for each in facts["steps"])
 
 
 def test_a_fit_keeps_its_own_warnings_only(tmp_path):
