@@ -116,3 +116,9 @@ def test_an_audit_by_a_barron_constant_in_three_dimensions_is_tight():
     auditor = FiniteAdversaryAuditor(assumption="barron", barron_constant=0.5, support=8.0).fit(points, s)
     assert auditor.duality_gap_ < 0.03
     assert 0.6 < auditor.loss_lower_bound_ <= 1.0 - np.mean(eta**2)
+
+
+def test_equal_labels_are_a_constant():
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    fit = fit_barron(points, np.ones(5), 1.0, np.random.default_rng(0))
+    assert fit.loss == fit.lower_bound == 0.0 and (fit.predict(points) == 1.0).all()

@@ -161,12 +161,14 @@ class Correlations:
 
     def refine(self, frequency: Array) -> Array:
         """Climb from a frequency to a larger |R|/|ω|."""
+        if not self.most:
+            return frequency
 
         def falling(w: Array) -> tuple[float, Array]:
             value, gradient = self.sums(w[None])
             size, length = abs(value[0]) ** 2, float(w @ w)
             slope = 2.0 * (value[0].conj() * gradient[0]).real / length - 2.0 * size * w / length**2
-            scale = max(self.most, 1e-300) ** 2
+            scale = self.most**2
             return -size / length / scale, -slope / scale
 
         found = minimize(falling, frequency, jac=True, method="BFGS", options={"maxiter": 30})
