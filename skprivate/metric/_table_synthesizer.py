@@ -308,7 +308,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             allowed = [value in listed for value in own.values] + [False]
             return np.where(allowed, np.maximum(counts, 1e-9), 0.0), None
         try:
-            low, high = own.read(np.array(wanted, dtype=object)).tolist() if isinstance(wanted, tuple) else ()
+            low, high = own.read(np.array(wanted if isinstance(wanted, tuple) else (), dtype=object)).tolist()
         except (TypeError, ValueError):  # no pair, or of something else
             low = high = math.nan
         if not low <= high:

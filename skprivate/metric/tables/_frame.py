@@ -46,7 +46,6 @@ from skprivate.privacy.noise import FloatArray
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
 #: Above it no float64 is taken for an integer of 64 bits.
 _MOST_WHOLE = 2.0**62
-_MOST_INT = 2**63 - 1
 #: Most values that are found in a column.
 _MOST_FOUND = 1000
 #: Replacements of types that list values.
@@ -85,7 +84,7 @@ class FrameColumn:
         """Tell if all listed values are whole numbers."""
         listed = self.values or ("",)
         return all(
-            isinstance(value, Real) and abs(value) <= _MOST_INT and float(value).is_integer()
+            isinstance(value, Real) and abs(float(value)) <= _MOST_WHOLE and float(value).is_integer()
             for value in listed
         )
 
