@@ -151,7 +151,7 @@ class PrivacyGuarantee(Versioned):
         epsilon = add_up([guarantee.epsilon for guarantee in every])
         events = count_events(pair for guarantee in every for pair in guarantee.events)
         adaptive = any(guarantee.adaptive for guarantee in every)
-        if not all(guarantee.events for guarantee in every):
+        if any(not guarantee.events and guarantee.epsilon + guarantee.delta > 0 for guarantee in every):
             events = {}  # a part of what was drawn is not the whole, neither here nor in a further composition
         elif not adaptive:
             # A bound that needs δ is no multiple of itself at a multiple of the distance.
