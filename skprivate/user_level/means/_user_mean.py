@@ -268,7 +268,8 @@ class Tail:
     """Tail of the users by two released distances: the part `BEYOND` exceeds ``distance``, ``beyond`` ``upper``.
 
     The part beyond t is exp(−(t/s)^k) through both. Where k shows that the tail may be heavy it is a power of t beyond
-    ``upper``, as in `balanced_radius`.
+    ``upper``, as in `balanced_radius`. Distances too far apart for such a power are of two groups of users, such as
+    zeros and ones: then all of `BEYOND` may be as far as ``upper``.
     """
 
     distance: float
@@ -285,16 +286,22 @@ class Tail:
         return math.log(math.log(self.beyond) / math.log(BEYOND)) / self._ratio
 
     @property
+    def _found(self) -> float:
+        """The index of a power through both distances."""
+        return math.log(BEYOND / self.beyond) / self._ratio
+
+    @property
     def index(self) -> float:
         """The index of a heavy tail."""
-        return max(LEAST_INDEX, math.log(BEYOND / self.beyond) / self._ratio)
+        return max(LEAST_INDEX, self._found)
 
     def spread(self, radius: float) -> float:
         """Return the root mean square distance of users clipped to a ball."""
         t = np.linspace(0.0, radius, 2001)[1:]
         share = np.exp(math.log(BEYOND) * (t / self.distance) ** self.power)
         if self.power < LIGHT:
-            share = np.where(t > self.upper, self.beyond * (t / self.upper) ** -self.index, share)
+            nearer = np.maximum(share, BEYOND) if self._found < LEAST_INDEX else share
+            share = np.where(t > self.upper, self.beyond * (t / self.upper) ** -self.index, nearer)
         return math.sqrt(float((2.0 * t * share).sum()) * radius / len(t))
 
     def lost(self, radius: float, clip: float, shift: float) -> float:
