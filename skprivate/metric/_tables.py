@@ -39,6 +39,14 @@ from skprivate.privacy.noise import FloatArray
 
 #: Replacements of types that list values.
 _CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
+LIST_ADVICE = (
+    "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
+    "(pandas.to_numeric), leave out free text and identifiers"
+)
+_AS_NUMBERS = (
+    "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
+    "in that unit, or to text that categories list."
+)
 
 
 @dataclass(frozen=True)
@@ -170,16 +178,6 @@ def refuse_dates(X: Any) -> None:
         if kind in TIME_KINDS:
             where = f"{columns_in_words(X, [j])} of X" if is_frame(X) else "X"
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
-
-
-LIST_ADVICE = (
-    "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
-    "(pandas.to_numeric), leave out free text and identifiers"
-)
-_AS_NUMBERS = (
-    "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
-    "in that unit, or to text that categories list."
-)
 
 
 def _unlisted(column: nw.Series[Any]) -> Any:

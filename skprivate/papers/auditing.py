@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
+_CHUNK_CELLS = 2**22
 
 
 def theorem1_gap(n: int, n_neurons: int, variation: float, confidence: float) -> float:
@@ -229,9 +230,6 @@ def barron_constant(function: Callable[[Array], npt.ArrayLike], low: float, high
             "that it becomes constant."
         )
     return float(np.abs(np.fft.fft(derivative)).sum() / n_points)
-
-
-_CHUNK_CELLS = 2**22
 
 
 class Network(NamedTuple):

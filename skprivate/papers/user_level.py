@@ -121,7 +121,7 @@ def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> f
 
 
 def coordinate_epsilon(epsilon: float, delta: float, n_features: int) -> float:
-    """Return ε' = ε/√(8 d ln(1/δ)) of Algorithm 3, the pure price of a coordinate under strong composition."""
+    """Return ε' = ε/√(8 d ln(1/δ)) of Algorithm 3, the pure cost of a coordinate under strong composition."""
     return epsilon / math.sqrt(8.0 * n_features * math.log(1.0 / delta))
 
 
@@ -230,9 +230,9 @@ class Plan:
         # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
         for n_users in (1, 2**62):
             n_bins(self.bound, rotated_radius(self.tau, padded, n_users, self.gamma))
-        price = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
+        cost = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
         draws = self.n_steps * padded
-        return [(BoundedRangeEvent(price), draws), (LaplaceEvent(price), draws)]
+        return [(BoundedRangeEvent(cost), draws), (LaplaceEvent(cost), draws)]
 
 
 def winsorized_descent(

@@ -57,46 +57,48 @@ _ADVICE = {
 
 
 def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Check what is said of each column: a pair of limits, a list of values or a word."""
+    """Check what is rule_text of each column: a pair of limits, a list of values or a word."""
     words = ", ".join(map(repr, _WORDS))
     if not isinstance(schema, Mapping) or not schema:
         raise TypeError(
             f"schema must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
             f"got {type(schema).__name__}."
         )
-    found = {name: _read_entry(name, said, words) for name, said in schema.items()}
-    if all(said == _DROP for said in found.values()):
+    found = {name: _read_entry(name, rule_text, words) for name, rule_text in schema.items()}
+    if all(rule_text == _DROP for rule_text in found.values()):
         raise ValueError('schema must leave the model a column, got "drop" for all of them.')
     return found
 
 
-def _read_entry(name: Any, said: Any, words: str) -> Any:
-    """Read what is said of one column: a tuple of limits, a list of values or a word."""
-    if isinstance(said, str) and said in _WORDS:
-        return said
-    spelled = isinstance(said, Mapping) and len(said) == 1
-    kind, given = next(iter(said.items())) if spelled else ("", said)
+def _read_entry(name: Any, rule_text: Any, words: str) -> Any:
+    """Read what is rule_text of one column: a tuple of limits, a list of values or a word."""
+    if isinstance(rule_text, str) and rule_text in _WORDS:
+        return rule_text
+    spelled = isinstance(rule_text, Mapping) and len(rule_text) == 1
+    kind, given = next(iter(rule_text.items())) if spelled else ("", rule_text)
     values = public_values(given) if kind in ("", "limits", "values") else None
     plain = list(map(plain_entry, values or ()))
     pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
-    if kind == "limits" or (pair and not kind and isinstance(said, tuple)):
+    if kind == "limits" or (pair and not kind and isinstance(rule_text, tuple)):
         return check_bounds({0: given}, 1, [name], parameter="limits")[0]
     if pair and not kind:
         raise ValueError(
-            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {said!r}. Write the tuple "
+            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {rule_text!r}. Write the tuple "
             f'{tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
     if (
-        isinstance(said, tuple)
+        isinstance(rule_text, tuple)
         and len(plain) == 2
         and all(isinstance(v, date | np.datetime64) for v in plain)
     ):
         raise ValueError(
-            f'schema must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
+            f'schema must have "date" for {str(name)!r}, got limits {rule_text!r}. Dates need none; two dates that are '
             "values go in a list."
         )
     if not values or not all_differ(values):
-        got = repr(said) if isinstance(said, str | tuple | Real | None) else type(said).__name__
+        got = (
+            repr(rule_text) if isinstance(rule_text, str | tuple | Real | None) else type(rule_text).__name__
+        )
         raise ValueError(
             f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
             f"got {got}. Write list(...) for a set."
@@ -108,13 +110,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
-def _features(name: str, said: Any, encoder: Any) -> list[str]:
+def _features(name: str, rule_text: Any, encoder: Any) -> list[str]:
     """List the names of what is made of a column, as far as the schema tells."""
-    if isinstance(said, list) and encoder is PublicOneHotEncoder:
-        return list(encoder([said]).get_feature_names_out([name]))
-    if said == _DATE:
+    if isinstance(rule_text, list) and encoder is PublicOneHotEncoder:
+        return list(encoder([rule_text]).get_feature_names_out([name]))
+    if rule_text == _DATE:
         return [name, *PublicCalendar().get_feature_names_out([name])]
-    return [] if said in (_CATEGORY, _DROP) else [name]
+    return [] if rule_text in (_CATEGORY, _DROP) else [name]
 
 
 class _Rule:
@@ -183,11 +185,13 @@ class _Others(_Rule):
             if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
                 others.setdefault((wanted, word), []).append(name)
         if others:
-            said = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
+            rule_text = [
+                f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()
+            ]
             got = {word for _, word in others}
             advice = [text for word, text in _ADVICE.items() if word in got or not word]
-            raise TypeError(f"schema says {'; '.join(said)}. {' '.join(advice)}")
-        return [name for name, said in self.known.items() if said == _DROP]
+            raise TypeError(f"schema says {'; '.join(rule_text)}. {' '.join(advice)}")
+        return [name for name, rule_text in self.known.items() if rule_text == _DROP]
 
 
 def _listed(names: list[Any]) -> str:
@@ -351,27 +355,29 @@ def make_private_pipeline(
             ("categories", encoder("declared"), _OfType((_CATEGORY,))),
         ]
     else:
-        said = _read_schema(schema)
-        twins = repeated(each for name, one in said.items() for each in _features(str(name), one, encoder))
+        rule_text = _read_schema(schema)
+        twins = repeated(
+            each for name, one in rule_text.items() for each in _features(str(name), one, encoder)
+        )
         limits = {
             name: each if isinstance(each, tuple) else None
-            for name, each in said.items()
+            for name, each in rule_text.items()
             if isinstance(each, tuple) or each in (_NUMBER, _DATE)
         }
-        listed = {name: each for name, each in said.items() if isinstance(each, list)}
+        listed = {name: each for name, each in rule_text.items() if isinstance(each, list)}
         entries = [
             ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
-            ("calendar", PublicCalendar(), [name for name, each in said.items() if each == _DATE]),
+            ("calendar", PublicCalendar(), [name for name, each in rule_text.items() if each == _DATE]),
             ("lists", encoder(list(listed.values())), list(listed)),
         ]
         entries = [entry for entry in entries if entry[2]]
-        if unlisted := tuple(name for name, each in said.items() if each == _CATEGORY):
+        if unlisted := tuple(name for name, each in rule_text.items() if each == _CATEGORY):
             entries += [
                 ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
                 ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
             ]
         kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
-        known = {name: kinds.get(type(each), each) for name, each in said.items()}
+        known = {name: kinds.get(type(each), each) for name, each in rule_text.items()}
         entries.insert(
             0, ("others", "drop", _Others(known))
         )  # looks at names and types before others look for theirs

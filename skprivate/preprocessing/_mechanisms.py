@@ -59,7 +59,7 @@ ONE = 1 << CONTRIBUTION_BITS
 _RADIUS_FACTOR = 2.0
 
 
-class Prices(NamedTuple):
+class Costs(NamedTuple):
     """ε of each selection, and Laplace or Gaussian noise on the three sums of a column."""
 
     selection: float
@@ -67,7 +67,7 @@ class Prices(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def selection_price(count: int, epsilon: float, delta: float) -> float:
+def selection_cost(count: int, epsilon: float, delta: float) -> float:
     """Find the largest ε of each of ``count`` exponential mechanisms; with δ > 0 many cost less than their sum."""
     pure = epsilon / count
     if delta == 0:
@@ -77,9 +77,9 @@ def selection_price(count: int, epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def moment_prices(
+def moment_costs(
     n_columns: int, n_selections: int, sensitivities: tuple[float, float], epsilon: float, delta: float
-) -> Prices:
+) -> Costs:
     """Divide a budget between ``n_selections`` selections and one vector of noisy sums for every column.
 
     ``sensitivities`` are the ℓ1 and ℓ2 ones of the sums, in units. Laplace or Gaussian noise is chosen such that fewer
@@ -87,22 +87,22 @@ def moment_prices(
     """
     per_column = epsilon / n_columns
     each_share = per_column / (n_selections + 1)
-    pure = Prices(each_share, PureEvent(each_share, "Laplace"))
+    pure = Costs(each_share, PureEvent(each_share, "Laplace"))
     if delta == 0:
         return pure
     share = _SUMS_SHARE if n_selections else 1.0
 
-    def prices(root: float) -> Prices:
+    def costs(root: float) -> Costs:
         each = math.sqrt(8 * (1 - share) / max(n_selections, 1)) * root
-        return Prices(each, GaussianEvent(1 / (math.sqrt(2 * share) * root), 3))
+        return Costs(each, GaussianEvent(1 / (math.sqrt(2 * share) * root), 3))
 
     def plan(root: float) -> Plan:
-        return moment_events(prices(root), n_columns, n_selections)
+        return moment_events(costs(root), n_columns, n_selections)
 
     start = math.sqrt(_rho(epsilon, delta) / n_columns)
-    approximate = prices(_largest(plan, start, epsilon, delta))
+    approximate = costs(_largest(plan, start, epsilon, delta))
 
-    def needed(found: Prices) -> float:
+    def needed(found: Costs) -> float:
         selected = _UNITS_PER_SELECTION / found.selection if n_selections else 0.0
         return max(selected, _UNITS_PER_NOISE * noise_deviation(found.noise, *sensitivities))
 
@@ -116,12 +116,12 @@ def noise_deviation(noise: PureEvent | GaussianEvent, l1: float, l2: float) -> f
     return l2 * noise.noise_multiplier
 
 
-def moment_events(prices: Prices, n_columns: int, n_selections: int) -> Plan:
-    """List the events of `moment_prices` for all columns."""
+def moment_events(costs: Costs, n_columns: int, n_selections: int) -> Plan:
+    """List the events of `moment_costs` for all columns."""
     selections: Plan = (
-        ((BoundedRangeEvent(prices.selection), n_selections * n_columns),) if n_selections else ()
+        ((BoundedRangeEvent(costs.selection), n_selections * n_columns),) if n_selections else ()
     )
-    return (*selections, (prices.noise, n_columns))
+    return (*selections, (costs.noise, n_columns))
 
 
 def _rho(epsilon: float, delta: float) -> float:
@@ -131,7 +131,7 @@ def _rho(epsilon: float, delta: float) -> float:
 
 
 def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta: float) -> float:
-    """Find a scale at which the composed price of a plan is just within the budget."""
+    """Find a scale at which the composed cost of a plan is just within the budget."""
     scale, within, beyond = start, 0.0, math.inf
     for _ in range(40):
         spent = compose_epsilon(plan(scale), delta)
@@ -141,7 +141,7 @@ def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta:
                 break
         else:
             beyond = min(beyond, scale)
-        # In proportion; but a large δ pays for a small scale alone, and beyond it the price rises steeply.
+        # In proportion; but a large δ pays for a small scale alone, and beyond it the cost rises steeply.
         scale *= 0.998 * epsilon / max(spent, epsilon / 2)
         if not within < scale < beyond:
             scale = (within + beyond) / 2
@@ -189,24 +189,24 @@ class ColumnQuantiles(Mechanism):
         return sum(map(quantile_levels, self.n_bins))
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """ε of each selection."""
-        return selection_price(self.n_selections, self.epsilon, self.delta)
+        return selection_cost(self.n_selections, self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return ((BoundedRangeEvent(self.price), self.n_selections),) if self.n_bins else ()
+        return ((BoundedRangeEvent(self.cost), self.n_selections),) if self.n_bins else ()
 
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.price, self.adjacency)
+        return units_for_median(self.cost, self.adjacency)
 
     def run(self, data: Rows, release: Any) -> list[FloatArray]:
         """Release the inner edges of all columns, arrays of shape (n_bins[j] - 1,)."""
         if not self.n_bins:
             return []
-        draws: dict[str, Any] = {"epsilon": self.price, "adjacency": self.adjacency, "release": release}
+        draws: dict[str, Any] = {"epsilon": self.cost, "adjacency": self.adjacency, "release": release}
         bounds = self.bounds or (None,) * len(self.n_bins)
         values = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
         centres = [
@@ -317,28 +317,26 @@ class ColumnMoments(Mechanism):
         return self.bounds is None
 
     @property
-    def prices(self) -> Prices:
+    def costs(self) -> Costs:
         l1, l2 = sum_sensitivities(self.adjacency)
-        return moment_prices(
-            self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta
-        )
+        return moment_costs(self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return moment_events(self.prices, self.n_columns, self.n_selections)
+        return moment_events(self.costs, self.n_columns, self.n_selections)
 
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on a sum, in units."""
-        return noise_deviation(self.prices.noise, *sum_sensitivities(self.adjacency)) * CONTRIBUTION_STEP
+        return noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * CONTRIBUTION_STEP
 
     @property
     def least_units(self) -> float:
         """Number of units that a centre (up to e⁻³) and its sums need to depend on the data."""
         if not self.n_selections:
             return 4 * self.noise_scale
-        price = self.prices.selection
-        return max(units_for_median(price, self.adjacency), 3.0 * units_beyond(price), 4 * self.noise_scale)
+        cost = self.costs.selection
+        return max(units_for_median(cost, self.adjacency), 3.0 * units_beyond(cost), 4 * self.noise_scale)
 
     def run(self, data: Rows, release: Any) -> Moments:
         """Release the moments of all columns."""
@@ -363,7 +361,7 @@ class ColumnMoments(Mechanism):
         return centre + radius * mean, radius * math.sqrt(variance), count
 
     def _noisy(self, total: Any, release: Any) -> Any:
-        noise, (l1, l2) = self.prices.noise, sum_sensitivities(self.adjacency)
+        noise, (l1, l2) = self.costs.noise, sum_sensitivities(self.adjacency)
         if isinstance(noise, PureEvent):
             return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=CONTRIBUTION_STEP)
         return release.gaussian(
@@ -375,13 +373,13 @@ class ColumnMoments(Mechanism):
         if self.bounds is not None:
             halves = [0.5 * high - 0.5 * low for low, high in self.bounds]
             return [low + half for (low, _), half in zip(self.bounds, halves, strict=True)], halves
-        price = self.prices.selection
+        cost = self.costs.selection
         centres = [
-            private_centre(cells, epsilon=price, adjacency=self.adjacency, release=release)
+            private_centre(cells, epsilon=cost, adjacency=self.adjacency, release=release)
             for cells in column_cells(data, fine_cells, UNIT_WEIGHT)
         ]
         radii = [
-            private_extent(cells, epsilon=price, release=release)
+            private_extent(cells, epsilon=cost, release=release)
             for cells in column_cells(data, partial(distance_cells, centres=centres), UNIT_WEIGHT)
         ]
         # The centre itself is no finer than that.
@@ -401,13 +399,13 @@ class _OneSelection(Mechanism):
     adjacency: Adjacency
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """ε of each selection."""
-        return selection_price(self.n_columns, self.epsilon, self.delta)
+        return selection_cost(self.n_columns, self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return ((BoundedRangeEvent(self.price), self.n_columns),)
+        return ((BoundedRangeEvent(self.cost), self.n_columns),)
 
 
 @dataclass(frozen=True)
@@ -420,15 +418,13 @@ class ColumnMedians(_OneSelection):
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.price, self.adjacency)
+        return units_for_median(self.cost, self.adjacency)
 
     def run(self, data: Rows, release: Any) -> list[float]:
         """Release the medians."""
         columns = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
         return [
-            private_centre(
-                cells, epsilon=self.price, adjacency=self.adjacency, release=release, bounds=bounds
-            )
+            private_centre(cells, epsilon=self.cost, adjacency=self.adjacency, release=release, bounds=bounds)
             for cells, bounds in zip(columns, self.bounds or (None,) * self.n_columns, strict=True)
         ]
 
@@ -444,7 +440,7 @@ class ColumnModes(_OneSelection):
     def least_units(self) -> float:
         """Number of units that a selection needs to depend on the data."""
         factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
-        return factor * (math.log(max(map(len, self.categories))) + 3) / self.price
+        return factor * (math.log(max(map(len, self.categories))) + 3) / self.cost
 
     def run(self, data: Rows, release: Any) -> list[Any]:
         """Release the modes."""
@@ -458,7 +454,7 @@ class ColumnModes(_OneSelection):
         chosen = release.select(
             weights[: len(categories)],
             sensitivity=UNIT_WEIGHT,
-            epsilon=self.price,
+            epsilon=self.cost,
             monotone=self.adjacency is Adjacency.ADD_REMOVE,
         )
         return categories[int(chosen)]

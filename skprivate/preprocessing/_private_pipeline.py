@@ -61,7 +61,7 @@ FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 COMPOSED_SHARE = 0.99
 #: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
 _FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
-_TOLD = ("_prepared_features", "_whole")
+_HANDED_OVER = ("_prepared_features", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -146,7 +146,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             _take_rest(model, before, parts, budget)
         _tell_columns(model, before, Z)
         Pipeline([(last, model)]).fit(Z, y, **rest)
-        for name in _TOLD:
+        for name in _HANDED_OVER:
             vars(model).pop(name, None)
         self.steps = copies.set_params(**own).steps
         return self

@@ -30,6 +30,25 @@ from skprivate.report._style import (
 _FOLDED, _MOST_VALUES = 25, 12
 #: Pages of the documentation in the sources, which readers do not have.
 _SOURCE_PAGE = re.compile(r"docs/([a-z_/]+)\.md")
+_SIGN = (
+    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
+    "<div>Released by, date</div></section>"
+)
+_NO_LEDGER = (
+    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
+    "here.</p>"
+)
+_NO_AUDIT = (
+    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
+    "show that a guarantee is wrong, and never that it is right.</p>"
+)
+#: Kinds of the box, and its words.
+_VERDICTS = {
+    HOLDS: ("holds", "Holds, under the assumptions of section 3."),
+    LOOK: ("caution", "Look at this before you sign."),
+    STOP: ("stop", "Not for release."),
+}
+_OPEN = '<dd class="open">not answered</dd>'
 
 
 def page(facts: Mapping[str, Any]) -> str:
@@ -60,26 +79,6 @@ def page(facts: Mapping[str, Any]) -> str:
         "holds its own data as JSON.",
         f'<script type="application/json" id="privacy-report">{twin}</script>',
     )
-
-
-_SIGN = (
-    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
-    "<div>Released by, date</div></section>"
-)
-_NO_LEDGER = (
-    "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not counted "
-    "here.</p>"
-)
-_NO_AUDIT = (
-    "<p>No audit was handed in. An audit runs the model on neighbouring inputs and gives a lower bound on ε: it can "
-    "show that a guarantee is wrong, and never that it is right.</p>"
-)
-#: Kinds of the box, and its words.
-_VERDICTS = {
-    HOLDS: ("holds", "Holds, under the assumptions of section 3."),
-    LOOK: ("caution", "Look at this before you sign."),
-    STOP: ("stop", "Not for release."),
-}
 
 
 def _head(facts: Mapping[str, Any]) -> str:
@@ -334,9 +333,6 @@ def _audit(audit: Mapping[str, Any]) -> str:
     if not audit["same_claim"]:
         shown += "<p>The audit tested another claim than the guarantee of this report.</p>"
     return shown
-
-
-_OPEN = '<dd class="open">not answered</dd>'
 
 
 def _answers(facts: Mapping[str, Any]) -> str:

@@ -43,6 +43,8 @@ FORMAT_VERSION = "2.0"
 REPORT_SCHEMA: Mapping[str, Any] = json.loads(
     resources.files("skprivate.report").joinpath("report_schema.json").read_text(encoding="utf-8")
 )
+_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 class PrivacyReport:
@@ -165,10 +167,6 @@ class _Subject:
     def title(self) -> str:
         article = "an" if self.name[:1] in "AEIO" else "a"
         return _TITLES.get(self.kind, f"Privacy of {article} {self.name}")
-
-
-_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
-_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 def _findings(

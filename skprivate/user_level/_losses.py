@@ -15,6 +15,20 @@ import numpy.typing as npt
 from skprivate._messages import unheard
 
 FloatArray = npt.NDArray[np.float64]
+#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
+CURVED = 0.5
+#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
+#: below it, so that noise falls with it.
+LEAST_CLIP = 0.2
+#: Largest noise levels that the penalty follows.
+MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
+#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
+INTERCEPT_PART = 0.5
+#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
+#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
+MOST_CLIP = 2.0
+#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
+EXAGGERATION = 0.08
 
 
 class LinearLoss(Protocol):
@@ -139,22 +153,6 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
         return np.full(rows.shape, np.nan)
     each = [row_gradients(loss, rows[[i]], targets[[i]], coef) for i in range(len(rows))]
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
-
-
-#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
-CURVED = 0.5
-#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
-#: below it, so that noise falls with it.
-LEAST_CLIP = 0.2
-#: Largest noise levels that the penalty follows.
-MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
-#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
-INTERCEPT_PART = 0.5
-#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
-#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
-MOST_CLIP = 2.0
-#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
-EXAGGERATION = 0.08
 
 
 def first_residual(loss: Any, n_outputs: int) -> float:

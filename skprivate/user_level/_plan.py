@@ -116,7 +116,7 @@ class Terms:
         )
 
     def decides(self, epsilon: float, n_users: float, n_candidates: float = len(SCALES)) -> bool:
-        """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this price."""
+        """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this cost."""
         return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=self.monotone)
 
 
@@ -150,14 +150,14 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        for price, count in (
+        for cost, count in (
             (self.scale_epsilon, self.n_scales),
             (self.clip_epsilon, 1),
             (self.tail_epsilon, 1),
             (self.median_epsilon, self.n_medians),
         ):
-            if price is not None:
-                events.append((BoundedRangeEvent(price), count))
+            if cost is not None:
+                events.append((BoundedRangeEvent(cost), count))
         return tuple(events)
 
     def level(self, n_users: float, n_coef: int) -> float:
@@ -208,7 +208,7 @@ def split_budget(
     """
     alone, rho = terms.multiplier, terms.rho
 
-    def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
+    def cost(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
         if not count:
             return None
         if terms.n_users is None:
@@ -217,7 +217,7 @@ def split_budget(
         needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
-    clip_epsilon = price(CLIP_SHARE, int(clip))
+    clip_epsilon = cost(CLIP_SHARE, int(clip))
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
         tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
@@ -227,10 +227,10 @@ def split_budget(
         terms,
         alone,
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
+        scale_epsilon=cost(SCALE_SHARE, scales, len(COARSE_SCALES)),
         clip_epsilon=clip_epsilon,
         tail_epsilon=tail_epsilon,
-        median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        median_epsilon=cost(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_scales=scales,
         n_medians=medians,
     )
@@ -390,8 +390,8 @@ class DescentPlan:
 
         The selection is drawn in any case: which events are drawn must not depend on a released number of users.
         """
-        price = self.split.clip_epsilon
-        return price is not None and self.split.terms.decides(price, self.split.at_least(self.n_users))
+        cost = self.split.clip_epsilon
+        return cost is not None and self.split.terms.decides(cost, self.split.at_least(self.n_users))
 
     @property
     def sums(self) -> list[tuple[PrivacyEvent, int]]:

@@ -34,6 +34,14 @@ Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 #: Number of rows whose columns fit into the cache. No result depends on it.
 BLOCK_ROWS = 2**14
+#: Bits of the entries of an integer row.
+ROW_BITS = 15
+#: Bits of integers that float64 holds exactly.
+EXACT_BITS = 53
+#: Users whose largest entry is beyond these count for nothing: its unit would have no inverse.
+LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
+#: Squares below this may have lost digits by underflow, which would make a norm too small.
+LEAST_SQUARE = 2.0**-900
 
 
 class UserGroups:
@@ -389,14 +397,6 @@ class _Parts(UserProblem):
                 yield numbers[users], vectors
 
 
-#: Bits of the entries of an integer row.
-ROW_BITS = 15
-#: Bits of integers that float64 holds exactly.
-EXACT_BITS = 53
-#: Users whose largest entry is beyond these count for nothing: its unit would have no inverse.
-LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
-
-
 class _LinearProblem(UserProblem):
     """Gradients of a linear loss, from rows that are rounded once to integers.
 
@@ -479,10 +479,6 @@ class _RowProblem(_LinearProblem):
             slopes, _ = self._slopes(w, rows)
             norms[rows] = _length(slopes) * self.norms[rows] * self.units[rows]
         return norms
-
-
-#: Squares below this may have lost digits by underflow, which would make a norm too small.
-LEAST_SQUARE = 2.0**-900
 
 
 def _length(slopes: FloatArray) -> FloatArray:

@@ -53,6 +53,7 @@ FloatArray = npt.NDArray[np.float64]
 _MOST_FOR_RANGES = 0.5
 #: Factor on prices, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
+Query = Callable[[FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,6 @@ class WinsorizedAnswers(Mechanism):
     def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Any) -> list[float]:
         """Answer all queries: numbers of the users, τ and B of each; later ones may depend on earlier answers."""
         return [self.answer(values, tau, bound, release) for values, tau, bound in data]
-
-
-Query = Callable[[FloatArray], Any]
 
 
 class UserLevelQueries:

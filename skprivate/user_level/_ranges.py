@@ -21,6 +21,28 @@ Counts = tuple[IntArray, IntArray]
 _MOST_BINS = 2.0**62
 #: Largest bound and radius: what is computed from them stays finite.
 _LARGEST = 2.0**1000
+#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
+SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates of an upper quantile: every power of 2^¼.
+FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
+#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
+COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
+#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
+#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
+_FAR, _LARGEST_DISTANCE = 6.0, 8.0
+#: Bound of penalties, so that costs stay far from overflow, however small ε is.
+_MOST_PENALTY = 2.0**40
+#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
+_ONSET = 96.0
+#: Largest factor of that level where the tail is heavier than that of normal users.
+MOST_HEAVY = 4.0
+#: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
+#: they have a tail.
+GRADIENT_NOISE_PART = 0.5
+#: Least index of a tail: that of a law which just has no variance.
+LEAST_INDEX = 2.0
+#: Median of the absolute value of a normal number.
+NORMAL_MEDIAN = float(chi.median(1))
 
 
 def n_bins(bound: float, tau: float) -> int:
@@ -118,21 +140,6 @@ def _runs(
     return starts[nonempty], (ends - starts)[nonempty], costs[nonempty]
 
 
-#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
-SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
-#: Candidates of an upper quantile: every power of 2^¼.
-FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
-#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
-COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
-
-
-#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
-#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
-_FAR, _FARTHEST = 6.0, 8.0
-#: Bound of penalties, so that costs stay far from overflow, however small ε is.
-_MOST_PENALTY = 2.0**40
-
-
 def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
     """Count non-negative numbers, one per user, by the nearest scale (in the logarithm)."""
     midpoints = np.sqrt(scales[1:] * scales[:-1])
@@ -170,7 +177,7 @@ def select_upper_scale(
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
-    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _FARTHEST)
+    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _LARGEST_DISTANCE)
     costs = costs + np.ceil(octaves * min(2.0 / epsilon, _MOST_PENALTY)).astype(np.int64)
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
@@ -205,19 +212,6 @@ def selection_epsilon(
     """
     exponent = np.log(max(n_candidates, 2.0)) + log_failure
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
-
-
-#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
-_ONSET = 96.0
-#: Largest factor of that level where the tail is heavier than that of normal users.
-MOST_HEAVY = 4.0
-#: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
-#: they have a tail.
-GRADIENT_NOISE_PART = 0.5
-#: Least index of a tail: that of a law which just has no variance.
-LEAST_INDEX = 2.0
-#: Median of the absolute value of a normal number.
-NORMAL_MEDIAN = float(chi.median(1))
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:

@@ -23,6 +23,8 @@ from skprivate.user_level._problems import UserData, UserGroups, encode_users, n
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Checks X and y as scikit-learn's `validate_data` does, with its options.
+Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
 
 
 class CheckedRows(NamedTuple):
@@ -31,10 +33,6 @@ class CheckedRows(NamedTuple):
     X: FloatArray
     y: npt.NDArray[Any]
     user_ids: Any
-
-
-#: Checks X and y as scikit-learn's `validate_data` does, with its options.
-Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
 
 
 def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:

@@ -50,6 +50,11 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Mean number of evaluations of each candidate under repeated selection.
 REPETITIONS_EACH = 5.0
+#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
+_QUANTILE = 0.125
+#: Factor on the shares, so that rounded sums of them never exceed the budget.
+_WITHIN = 1.0 - 1e-12
+Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
 
 
 def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
@@ -148,12 +153,6 @@ class MeanSelection(Mechanism):
             return -mean, None
 
         return select_repeatedly(release, evaluate, self._search).candidate
-
-
-#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
-_QUANTILE = 0.125
-#: Factor on the shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
 
 
 def difference_sums(losses: FloatArray, clip: float) -> npt.NDArray[np.int64]:
@@ -271,9 +270,6 @@ class DifferenceSelection(Mechanism):
         # Loss of the choice, in units of the clipping bound.
         level = 4.0 * (1.0 + math.log(self.n_candidates)) / (self._choice_epsilon * self.n_users)
         return tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
-
-
-Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:

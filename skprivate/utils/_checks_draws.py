@@ -42,6 +42,8 @@ from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayR
 _ROWS, _NEIGHBOURS = 20, 40
 #: A p-value of the noise below which a check fails.
 _IMPOSSIBLE = 1e-10
+#: So that what a mechanism draws outside its plan is seen, rather than refused.
+_AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
 def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -234,10 +236,6 @@ def too_little_noise(run: Callable[[Any], Any], data: Any) -> list[str]:
         run(data)
     found = [test for test in tape.tests if test.test.startswith("less") and test.p_value < _IMPOSSIBLE]
     return [f"the noise of a draw is below what its events say: {test}" for test in found]
-
-
-#: So that what a mechanism draws outside its plan is seen, rather than refused.
-_AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
 def check_mechanism(

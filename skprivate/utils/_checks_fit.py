@@ -58,6 +58,12 @@ _FITS = 8
 _TINY_EPSILON = 1e-3
 #: Bytes of a pickle that a further row may add: three quarters of one number. Grids grow with n·ε, by doubling.
 _BYTES_PER_ROW = 6
+#: Floating-point slack of an ε that was put together from parts.
+_SLACK = 1 + 2.0**-39
+#: Stands for entries that no message may quote.
+_SECRET = "Rosalind"
+#: Of parameters that start workers, write files or decide about noise alone.
+_LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
 def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -79,7 +85,7 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
     blob = pickle.dumps(fitted.estimator)
     found = sum(value.tobytes() in blob for value in private)
     assert not found, f"the pickle of a fitted {name} holds {found} number(s) of the private training data."
-    texts = {"repr": repr(fitted.estimator), "output": fitted.said}
+    texts = {"repr": repr(fitted.estimator), "output": fitted.wording}
     if hasattr(fitted.estimator, "_repr_html_"):
         texts["HTML"] = fitted.estimator._repr_html_()
     if releases_something(estimator):
@@ -229,10 +235,6 @@ def _stateless(estimator: Any) -> bool:
 def _unit(fitted: Fitted) -> PrivacyUnit:
     guarantee = getattr(fitted.estimator, "privacy_guarantee_", None)
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
-
-
-#: Floating-point slack of an ε that was put together from parts.
-_SLACK = 1 + 2.0**-39
 
 
 def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -429,12 +431,6 @@ def _no_bits(name: str) -> Iterator[None]:
         yield
 
 
-#: Stands for entries that no message may quote.
-_SECRET = "Rosalind"
-#: Of parameters that start workers, write files or decide about noise alone.
-_LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
-
-
 class _Loss:
     """A loss that is wrong only when it is asked for a gradient."""
 
@@ -474,11 +470,11 @@ def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData
         ledger, error, left = _charged(estimator, ledgers, odd, parameters)
         if error is None:
             continue
-        said = f"{name} refused {kind} ({type(error).__name__}: {error})"
-        assert not ledger.entries(), f"{said} after it had paid."
-        assert not left, f"{said} and is half-fitted: {left}."
+        wording = f"{name} refused {kind} ({type(error).__name__}: {error})"
+        assert not ledger.entries(), f"{wording} after it had paid."
+        assert not left, f"{wording} and is half-fitted: {left}."
         quoted = _SECRET in str(error) and not (unit == "label" and kind.startswith("X"))
-        assert not quoted and not mentions(str(error), hidden), f"{said}, which shows private data."
+        assert not quoted and not mentions(str(error), hidden), f"{wording}, which shows private data."
 
 
 def _charged(

@@ -22,6 +22,8 @@ from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generat
 _SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType)
 #: Fitted attributes that state the shape of the input, which every estimator publishes.
 _SHAPE = ("n_features_in_", "feature_names_in_")
+#: Per-row arguments of ``fit`` that the common data know how to make.
+ROW_METADATA = ("user_ids", "private")
 
 
 def fitted_state(estimator: Any) -> dict[str, Any]:
@@ -141,10 +143,6 @@ def close_leaves(first: Any, second: Any) -> bool:
     return bool(np.allclose(here, there, rtol=1e-6, atol=1e-6 * scale, equal_nan=True))
 
 
-#: Per-row arguments of ``fit`` that the common data know how to make.
-ROW_METADATA = ("user_ids", "private")
-
-
 @dataclass(frozen=True)
 class CheckData:
     """Arguments of ``fit`` in a check.
@@ -257,14 +255,14 @@ class Fitted:
         return self.estimator.privacy_guarantee_
 
     @property
-    def said(self) -> str:
+    def wording(self) -> str:
         """Warnings, except the one of simulated noise, and prints."""
         texts = [str(item) for item in self.warnings if not isinstance(item, SimulatedNoiseWarning)]
         return "\n".join([*texts, self.printed])
 
     def leaves(self) -> dict[str, Any]:
         """Find all that the fitted estimator holds, warned of and printed."""
-        return {**fitted_leaves(self.estimator), "<warnings and prints>": self.said}
+        return {**fitted_leaves(self.estimator), "<warnings and prints>": self.wording}
 
 
 def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:

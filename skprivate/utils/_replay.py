@@ -135,9 +135,9 @@ def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, s
             return np.inf, f"the rows of {len(rows)} units differ, although one unit changed"
         norm = first.options.get("norm", "linf")
         if first.kind == "channel":
-            moved, price = _log_ratio(first, second, coordinates[0])
-            share = float(moved / price) if price else float(np.inf if moved else 0.0)
-            return share, f"two states differ by {share:.6g} times their price" if moved > price else None
+            moved, cost = _log_ratio(first, second, coordinates[0])
+            share = float(moved / cost) if cost else float(np.inf if moved else 0.0)
+            return share, f"two states differ by {share:.6g} times their price" if moved > cost else None
     allowed = allowed_once = Fraction(first.sensitivity)
     if distance is not None:
         if exact(first.statistic)[1]:
@@ -347,7 +347,7 @@ class Diverged(Exception):
 
 
 class Recording:
-    """A tape that keeps every draw, its result, and the leaves of what the computation returned and said."""
+    """A tape that keeps every draw, its result, and the leaves of what the computation returned and wording."""
 
     def __init__(self, run: Callable[[Any], Any], data: Any) -> None:
         self.draws: list[Draw] = []
@@ -474,8 +474,8 @@ def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of anybody's objects, when they are collected
         result = run(data)
-    said = [f"{item.category.__name__}: {item.message}" for item in caught]
-    return {**leaves(result), "<warnings>": "\n".join(said), "<prints>": printed.getvalue()}
+    wording = [f"{item.category.__name__}: {item.message}" for item in caught]
+    return {**leaves(result), "<warnings>": "\n".join(wording), "<prints>": printed.getvalue()}
 
 
 def _kept(draw: Draw) -> Draw:

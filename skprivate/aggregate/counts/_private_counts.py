@@ -66,7 +66,7 @@ from skprivate.privacy.draws import (
 #: Public bound on the groups of a unit: costs of the lattice are for so many.
 MOST_GROUPS = 2**20
 #: ε of the choice of ``max_groups`` times the noise multiplier.
-REACH_PART = 0.45
+EXTENT_PART = 0.45
 #: Noise of the lost share over that of the counts, and how many times ``max_groups`` it looks at.
 LOST_NOISE, LOOK = 7.0, 4
 #: Standard deviations above the threshold from which an interval is not conditioned on passing.
@@ -177,7 +177,7 @@ class GroupCounts(Mechanism):
         if self.given is None:
             found.append((ApproximateEvent(0.0, THRESHOLD_PART * self.delta, "threshold"), 1))
         if self.users and self.max_groups is None:
-            found.append((BoundedRangeEvent(REACH_PART / multiplier), 1))
+            found.append((BoundedRangeEvent(EXTENT_PART / multiplier), 1))
         if self.users:
             found.append((GaussianEvent(LOST_NOISE * multiplier, 2), 1))
         return found
@@ -216,12 +216,12 @@ class GroupCounts(Mechanism):
         if self.users:
             sizes = np.bincount(data.unit).astype(np.float64)
             if self.max_groups is None:
-                reach = private_extent(
+                extent = private_extent(
                     weigh(OCTAVES.cells(sizes), None, UNIT_WEIGHT),
-                    epsilon=REACH_PART / level,
+                    epsilon=EXTENT_PART / level,
                     release=release,
                 )
-                most = min(MOST_GROUPS, max(1, round(reach)))
+                most = min(MOST_GROUPS, max(1, round(extent)))
             assert data.tags is not None
             lines = chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
             if self._noise == "gaussian":

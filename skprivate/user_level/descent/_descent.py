@@ -47,6 +47,39 @@ OVERSHOT = 0.5
 LEAST_PART = 0.1
 #: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
 MOST_PAIRS = 100
+#: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
+FALSE_ALARM = 3e-4
+#: Mean vote that is close enough to 0, however little noise there is.
+SMALL_VOTE = 0.005
+#: Least number of directions that show if a descent converged.
+LEAST_STEPS = 10
+#: Part of the projection radius from which a solution counts as at the bound.
+AT_BOUND = 0.9
+#: Starts of the average of the iterates, as parts of all.
+AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
+NOT_CONVERGED = (
+    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
+    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
+)
+AT_RADIUS = (
+    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
+    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
+    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
+)
+ADVICE = (
+    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
+    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
+    "privacy cost."
+)
+#: Largest growth and decay of the log step in one step, while searching and while averaging.
+_SEARCH_GROWTH = 0.3
+_SEARCH_DECAY = 0.8
+_REFINE_GAIN = 0.15
+#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
+#: that −0.06 means about a ninth of 1/curvature.
+_TARGET_CORRELATION = -0.06
+#: Part of the refinement whose iterates are not averaged.
+_BURN_IN = 0.07
 
 
 @dataclass
@@ -94,34 +127,6 @@ class QuasiNewton:
         for (s, y, curvature), part in zip(pairs, reversed(parts), strict=True):
             result = result + (part - float(y @ result) / curvature) * s
         return result
-
-
-#: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
-FALSE_ALARM = 3e-4
-#: Mean vote that is close enough to 0, however little noise there is.
-SMALL_VOTE = 0.005
-#: Least number of directions that show if a descent converged.
-LEAST_STEPS = 10
-#: Part of the projection radius from which a solution counts as at the bound.
-AT_BOUND = 0.9
-
-#: Starts of the average of the iterates, as parts of all.
-AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
-
-NOT_CONVERGED = (
-    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
-    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
-)
-AT_RADIUS = (
-    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
-    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
-    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
-)
-ADVICE = (
-    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
-    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
-    "privacy cost."
-)
 
 
 class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
@@ -197,17 +202,6 @@ def average(
         if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
             break
     return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise, times[first:])
-
-
-#: Largest growth and decay of the log step in one step, while searching and while averaging.
-_SEARCH_GROWTH = 0.3
-_SEARCH_DECAY = 0.8
-_REFINE_GAIN = 0.15
-#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
-#: that −0.06 means about a ninth of 1/curvature.
-_TARGET_CORRELATION = -0.06
-#: Part of the refinement whose iterates are not averaged.
-_BURN_IN = 0.07
 
 
 def adaptive_descent(

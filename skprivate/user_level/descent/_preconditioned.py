@@ -59,6 +59,8 @@ SLOPE_SHARE, SLOPE_NOISE = 0.05, 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
 #: of a diagonal and a full matrix.
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
+#: Least rows that are looked at for centres and scales, and ρm² for each feature.
+LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,10 +373,6 @@ class _Path:
         expected = float(move @ hessian @ move)
         doubt = 2.0 * noise * float(np.linalg.norm(self.metric.back.T @ move))
         return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_GROWTH)
-
-
-#: Least rows that are looked at for centres and scales, and ρm² for each feature.
-LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 
 def sample_size(terms: Terms, n_features: int) -> int:

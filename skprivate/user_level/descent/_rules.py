@@ -60,6 +60,28 @@ UNSETTLED_LEVEL, RARE = 0.006, 0.2
 _FEWEST = 3.0
 #: Largest ratio of class weights.
 _MOST = 100.0
+#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
+#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
+#: evidence of a part of one coefficient.
+PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
+#: Least part of a coefficient, left by steps and penalty, that is evidence.
+LEAST_PART = 1e-6
+#: Iterations towards the likeliest variance.
+ROUNDS = 50
+#: Points and weights of Gauss–Hermite quadrature.
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+#: First step in units of the projection radius, and its length where that is infinite.
+FIRST_STEP = 0.15
+FIRST_STEP_UNBOUNDED = 0.5
+#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
+WHITENING_SHARES = (0.02, 0.05, 0.1)
+WHITENING_SHARE_PRIVATE_COUNT = 0.08
+#: Relative noise of second moments that is small, and above which nothing is whitened.
+SMALL_NOISE, MOST_NOISE = 0.1, 0.2
+#: Noise of all steps together below which they are quasi-Newton.
+QUIET_LEVEL = 1e-3
+#: Largest size of second moments; more take too long.
+MOST_WHITENED = 200
 
 
 class WeightedLoss:
@@ -189,18 +211,6 @@ def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
     return weights
 
 
-#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
-#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
-#: evidence of a part of one coefficient.
-PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
-#: Least part of a coefficient, left by steps and penalty, that is evidence.
-LEAST_PART = 1e-6
-#: Iterations towards the likeliest variance.
-ROUNDS = 50
-#: Points and weights of Gauss–Hermite quadrature.
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
-
-
 class Function(NamedTuple):
     """Column that an earlier step made of a feature; its ``deviation`` is 0 where unknown or where it is a line."""
 
@@ -318,20 +328,6 @@ class Penalty:
         if self.clip_ridge:
             noise += noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
         return noise + self.user_ridge / n_users
-
-
-#: First step in units of the projection radius, and its length where that is infinite.
-FIRST_STEP = 0.15
-FIRST_STEP_UNBOUNDED = 0.5
-#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
-WHITENING_SHARES = (0.02, 0.05, 0.1)
-WHITENING_SHARE_PRIVATE_COUNT = 0.08
-#: Relative noise of second moments that is small, and above which nothing is whitened.
-SMALL_NOISE, MOST_NOISE = 0.1, 0.2
-#: Noise of all steps together below which they are quasi-Newton.
-QUIET_LEVEL = 1e-3
-#: Largest size of second moments; more take too long.
-MOST_WHITENED = 200
 
 
 @dataclass(frozen=True, kw_only=True)

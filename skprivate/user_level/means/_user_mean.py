@@ -73,6 +73,27 @@ AVERAGING = 1.2
 SLOPE = 0.7
 #: Variance of the logarithm of the distance: at first, and added by a step during and after the travel.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
+#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
+#: mean is that part of the way from the sum back to the centre.
+CENTRE_DRAWS = 12
+CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
+#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
+#: the centre.
+FEWEST = 32.0
+#: Part of the shares of selections where the number of users is private, because few users would decide none.
+PRIVATE_SHARES = 0.5
+#: Power of a distance in the exponent of a tail below which the tail may be heavy.
+LIGHT = 1.2
+#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
+MOST_BEYOND = 0.12
+#: Range of public radii and bounds.
+_LEAST, _MOST = 2.0**-900, 2.0**900
+#: Rows and their users.
+UserRows = tuple[FloatArray, UserGroups]
+#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
+_MEDIANS, _QUANTILE = 0.25, 0.125
+#: Factor on shares, so that rounded sums of them never exceed the budget.
+_WITHIN = 1.0 - 1e-12
 
 
 def least_clip(n_features: int) -> float:
@@ -215,23 +236,6 @@ class TrackedCentre:
         self.n_steps += 1
 
 
-#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
-#: mean is that part of the way from the sum back to the centre.
-CENTRE_DRAWS = 12
-CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
-#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
-#: the centre.
-FEWEST = 32.0
-#: Part of the shares of selections where the number of users is private, because few users would decide none.
-PRIVATE_SHARES = 0.5
-#: Power of a distance in the exponent of a tail below which the tail may be heavy.
-LIGHT = 1.2
-#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
-MOST_BEYOND = 0.12
-#: Range of public radii and bounds.
-_LEAST, _MOST = 2.0**-900, 2.0**900
-
-
 @dataclass(frozen=True)
 class MeanResult:
     """Released mean; unless ``winsorised``, users were few and it is a private centre without a sum about it."""
@@ -308,10 +312,6 @@ class Tail:
             return shift
         cut = self.beyond * radius / (self.index - 1.0) * math.pow(radius / self.upper, -self.index)
         return 2.0 * min(cut, shift / max(radius / clip - 1.0, 1.0))
-
-
-#: Rows and their users.
-UserRows = tuple[FloatArray, UserGroups]
 
 
 def mean_rows(rows: UserRows) -> MeanProblem:
@@ -448,18 +448,18 @@ class UserMean(Mechanism):
 
     def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
         """Select the median of every coordinate; the origin where users are too few for that."""
-        price = self.split.median_epsilon
-        if price is None or self.bound is None:
+        cost = self.split.median_epsilon
+        if cost is None or self.bound is None:
             return np.zeros(self.n_features)
         middles = private_middles(
             users.map(_vectors),
-            epsilon=price,
+            epsilon=cost,
             tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
             bound=self.bound,
             release=release,
             monotone=self.terms.monotone,
         )
-        if not self.terms.decides(price, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
+        if not self.terms.decides(cost, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
             return np.zeros(self.n_features)
         return np.array(middles)
 
@@ -467,13 +467,13 @@ class UserMean(Mechanism):
         self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
     ) -> tuple[float, float | None]:
         """Select a distance that few users exceed, and return their part; 0 and None where users are too few."""
-        price = self.split.tail_epsilon
-        if price is None:
+        cost = self.split.tail_epsilon
+        if cost is None:
             return 0.0, None
-        rank = tail_rank(price, len(FINE_SCALES))
+        rank = tail_rank(cost, len(FINE_SCALES))
         counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.distance
+            counts, rank, epsilon=cost, release=release, scales=FINE_SCALES, near=centre.distance
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
@@ -492,12 +492,6 @@ class UserMean(Mechanism):
         if beyond is not None:
             radius = balanced_radius(median, upper, growth, level, d, beyond)
         return max(radius, least_clip(d) * distance, least)
-
-
-#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
-_MEDIANS, _QUANTILE = 0.25, 0.125
-#: Factor on shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
 
 
 class PureMeanResult(MeanResult):
@@ -561,7 +555,7 @@ class PureUserMean(Mechanism):
         return self.bound * 2.0 ** (1 - MEDIAN_BITS)
 
     def _share(self, share: float) -> float:
-        """Return the price of one coordinate of a part of the budget."""
+        """Return the cost of one coordinate of a part of the budget."""
         return share * self.epsilon / self.n_features * _WITHIN
 
     @property
@@ -617,7 +611,7 @@ class PureUserMean(Mechanism):
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:
-        """Return the norm of all noise at this price of a coordinate; users all at one corner of the cube have √d."""
+        """Return the norm of all noise at this cost of a coordinate; users all at one corner of the cube have √d."""
         return math.sqrt(2.0 * self.n_features) * 2.0 / (epsilon * self.n_users)
 
     def _result(self, means: list[float], half: float, epsilon: float) -> PureMeanResult:

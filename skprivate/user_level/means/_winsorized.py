@@ -50,7 +50,7 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
 def winsorized_means(
     rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Any
 ) -> list[float]:
-    """Compute `winsorized_mean_1d` for several numbers of every user, each at this price.
+    """Compute `winsorized_mean_1d` for several numbers of every user, each at this cost.
 
     Blocks have shape (n_numbers, n_users_of_block).
     """

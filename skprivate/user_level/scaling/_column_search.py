@@ -85,6 +85,12 @@ STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
 #: Share of the budget that hardly matters; more is spent where it is needed, up to the second. Share where the number
 #: of users is private.
 LEAST_SHARE, MOST_SHARE, SHARE_PRIVATE_COUNT = 0.08, 0.25, 0.12
+#: Share of the budget (in zCDP).
+RARE_SHARE = 0.03
+#: Part of the largest possible rate of rare values that is assumed.
+RATE_PART = 0.25
+#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
+QUIET_NOISE = 0.01
 
 
 class Shapes(NamedTuple):
@@ -442,14 +448,6 @@ def _magnitudes() -> Shapes:
         units.append(UNITS)
     shares, distances = (np.concatenate([part[k] for part in parts]) for k in range(2))
     return Shapes(shares, distances, np.concatenate(units))
-
-
-#: Share of the budget (in zCDP).
-RARE_SHARE = 0.03
-#: Part of the largest possible rate of rare values that is assumed.
-RATE_PART = 0.25
-#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
-QUIET_NOISE = 0.01
 
 
 def rare_scales(

@@ -37,6 +37,20 @@ ROW_BOUND = 2.0
 ROW_BOUND_GROWTH = 0.04
 #: Largest entry, so that norms stay finite.
 _LARGEST = 1e300
+#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
+PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
+#: Share of the Gaussian budget.
+MEANS_SHARE = 0.05
+#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
+#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
+#: classes add up to 0.
+MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
+#: Deviations of noise that do not count as a mean.
+NOISE_DEVIATIONS = 2.0
+#: Least part of a row's mean square without the means.
+LEAST_LEFT = 0.1
+#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
+MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
 
 
 def public_bound(n_features: int) -> float:
@@ -81,10 +95,6 @@ def bounded_rows(
         block *= scales[:, None]
         np.add(block, centres[:, None], out=result[:, rows])
     return result.T
-
-
-#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
-PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
 
 
 class Frame(NamedTuple):
@@ -137,18 +147,6 @@ class Frame(NamedTuple):
 def identity(n_features: int) -> Frame:
     """Make the map that changes nothing."""
     return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0)
-
-
-#: Share of the Gaussian budget.
-MEANS_SHARE = 0.05
-#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
-#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
-#: classes add up to 0.
-MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
-#: Deviations of noise that do not count as a mean.
-NOISE_DEVIATIONS = 2.0
-#: Least part of a row's mean square without the means.
-LEAST_LEFT = 0.1
 
 
 def row_means(
@@ -206,10 +204,6 @@ def shifted(data: UserData, centres: FloatArray) -> UserData:
     columns = store[: data.X.shape[1]]
     np.subtract(data.groups.columns(data.X), centres[:, None], out=columns)
     return replace(data, X=columns.T, store=store)
-
-
-#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
-MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
 
 
 def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:

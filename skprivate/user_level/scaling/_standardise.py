@@ -42,6 +42,33 @@ from skprivate.user_level.scaling._frame import (
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
+#: target that has one.
+MOST_BEYOND = 0.35
+#: Features with centres and scales of at most these sizes, and a scale that is not small, keep both.
+MOST_CENTRE, MOST_SCALE = 1.5, 3.0
+#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
+PREDICTION_NOISE = 0.3
+#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
+QUANTILE_ERROR = 1.1
+#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
+#: one cannot dominate. Those of a regression are clipped as predictions are.
+FEATURE_RANGE = 4.0
+#: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
+#: light tail: longer rows add more noise than signal. Less below this noise level.
+ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
+#: Distances up to these, in units of the centre and in the target's own, count as 0.
+LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
+#: A priori a distance one octave larger is e^−DECAY times as likely.
+DECAY = 1.0 / 24.0
+#: Logarithms of the number of candidates, and of the chance that a selection fails.
+DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
+#: Largest share of the budget for scales of users with several rows.
+SCALES_SHARE = 0.15
+#: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
+TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
+#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
+_MANY = 2.0**40
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -88,23 +115,6 @@ def clip_data(data: UserData, frame: Frame) -> UserData:
     """Clip rows in their original units."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
-
-
-#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
-#: target that has one.
-MOST_BEYOND = 0.35
-#: Features with centres and scales of at most these sizes, and a scale that is not small, keep both.
-MOST_CENTRE, MOST_SCALE = 1.5, 3.0
-#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
-PREDICTION_NOISE = 0.3
-#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
-QUANTILE_ERROR = 1.1
-#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
-#: one cannot dominate. Those of a regression are clipped as predictions are.
-FEATURE_RANGE = 4.0
-#: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
-#: light tail: longer rows add more noise than signal. Less below this noise level.
-ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ class Standardisation:
                 mapped,
                 rare,
                 MOST_BEYOND,
-                self._farthest(n_users) ** 2,
+                self._largest_distance(n_users) ** 2,
                 multiplier=self.rare_multiplier,
                 n_users=n_users,
                 terms=self.terms,
@@ -234,8 +244,8 @@ class Standardisation:
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
             factor = math.inf if known or self.scale_epsilon is not None else factor
-        farthest = np.where(known_units, self._farthest(n_users), self._farthest_unknown(n_users))
-        ends = np.where(rare, farthest * units, factor * scales)
+        largest = np.where(known_units, self._largest_distance(n_users), self._unknown_distance(n_users))
+        ends = np.where(rare, largest * units, factor * scales)
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
             scales=self._among_all(np.where(rare, units, scales), 1.0),
@@ -254,20 +264,20 @@ class Standardisation:
         """Return the noise level ν of a fit with all the budget."""
         return self.terms.level(self.all_users or n_users, self.width)
 
-    def _farthest(self, n_users: float) -> float:
+    def _largest_distance(self, n_users: float) -> float:
         """Return the bound of features without a scale about their centre, in units: up to the next cell.
 
         Without noise nothing is clipped.
         """
         return 2.0**FOLD * max(1.0, RANGE_LEVEL / self._level(n_users))
 
-    def _farthest_unknown(self, n_users: float) -> float:
+    def _unknown_distance(self, n_users: float) -> float:
         """Return the same where users are too few to tell the unit.
 
         A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
         """
         many = self.features is not None and self.features.decides_all(n_users)
-        return self._farthest(n_users) * (1.0 if many else 2.0**-FOLD / math.sqrt(MOST_BEYOND))
+        return self._largest_distance(n_users) * (1.0 if many else 2.0**-FOLD / math.sqrt(MOST_BEYOND))
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
@@ -318,20 +328,6 @@ class Standardisation:
         return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
-#: Distances up to these, in units of the centre and in the target's own, count as 0.
-LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
-#: A priori a distance one octave larger is e^−DECAY times as likely.
-DECAY = 1.0 / 24.0
-#: Logarithms of the number of candidates, and of the chance that a selection fails.
-DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
-#: Largest share of the budget for scales of users with several rows.
-SCALES_SHARE = 0.15
-#: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
-TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
-#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
-_MANY = 2.0**40
-
-
 def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     """Count users by the root mean square distance of their rows to the centre, in each column."""
     # What is not a number may have a sign, too, and is far away.
@@ -363,14 +359,14 @@ def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: fl
     return EIGHTHS.value(least + chosen) if chosen else 0.0
 
 
-def distance_price(beyond: float, n_users: float) -> float:
-    """Return the price of telling a part of the users from nobody."""
+def distance_cost(beyond: float, n_users: float) -> float:
+    """Return the cost of telling a part of the users from nobody."""
     return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
 
 
-def share_beyond(price: float, n_users: float) -> float:
-    """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
-    return min(2.0 * DISTANCE_CANDIDATES / (price * n_users), MOST_BEYOND)
+def share_beyond(cost: float, n_users: float) -> float:
+    """Return the smallest tail that this cost distinguishes from nobody, or the largest that is used."""
+    return min(2.0 * DISTANCE_CANDIDATES / (cost * n_users), MOST_BEYOND)
 
 
 def plan_standardisation(
@@ -400,9 +396,9 @@ def plan_standardisation(
     )
     if terms.n_users is None:
         return plan
-    n, tail, scale = float(terms.n_users), None, distance_price(MOST_BEYOND, float(terms.n_users))
+    n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
-        price = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_price(LEAST_TAIL, n))
-        tail = price if price >= distance_price(MOST_TAIL, n) else None
+        cost = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
+        tail = cost if cost >= distance_cost(MOST_TAIL, n) else None
     affordable = several and plan.n_scales * scale**2 <= 8.0 * SCALES_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
