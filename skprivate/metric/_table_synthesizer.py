@@ -12,24 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import privacy
 from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_too_few
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric.tables._candidates import draw_cells, draw_evenly
+from skprivate.metric.tables import _candidates, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
-from skprivate.metric.tables._mechanism import TableMechanism, table_plan
-from skprivate.metric.tables._quality import TableQuality, table_quality
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.privacy import (
-    PrivacyLedger,
-    encode_identifiers,
-    identifier_tags,
-    public_generator,
-    refuse_other_index,
-    warn_caller,
-)
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy import PrivacyLedger, noise
 
 _LISTED = "limits and lists of values are public"
 
@@ -172,7 +163,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no magnitude of a column is seen, by released numbers: it is 0 in all rows. Or if units are too few for
             more than magnitudes.
         """
-        refuse_other_index(X, user_ids=user_ids)
+        privacy.refuse_other_index(X, user_ids=user_ids)
         schema, data = self._read(X, user_ids)
         mechanism = self._mechanism(schema)
         unit = "row" if user_ids is None else "user"
@@ -206,7 +197,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             "seconds" and "megabytes", roughly.
         """
         self._validate_params()
-        return table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
+        return _mechanism.table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
 
     def sample(
         self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: Any = None
@@ -235,10 +226,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no rows of the model meet the condition.
         """
         check_is_fitted(self)
-        columns = self._draw(n_samples, condition, public_generator(random_state))
+        columns = self._draw(n_samples, condition, privacy.public_generator(random_state))
         return self._schema.write(columns, self.model_.cells, tuple(self.gaps_ > 0))
 
-    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> TableQuality:
+    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> _quality.TableQuality:
         """Compare as many synthetic rows with real ones: not private, and not for publication.
 
         Parameters
@@ -257,10 +248,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
-        synthetic = np.column_stack(self._draw(len(real), None, public_generator(random_state)))
+        synthetic = np.column_stack(self._draw(len(real), None, privacy.public_generator(random_state)))
         names = tuple(own.label.strip("'") for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
-        return table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
+        return _quality.table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
     def _draw(self, n_samples, condition, rng):
         """Draw numbers and codes, column by column."""
@@ -277,10 +268,12 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
             raise ValueError(must_be("condition", "met by some rows of the model", "none"))
-        chosen = draw_evenly(weights, int(n_samples), rng)
-        columns: list[FloatArray] = []
+        chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
+        columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
-            values = own.decode(draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
+            values = own.decode(
+                _candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng
+            )
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
 
@@ -316,8 +309,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
                 return schema, (table, None, texts)
-            units, users = encode_identifiers(user_ids, len(table))
-            return schema, (table, units, texts, identifier_tags(users))
+            units, users = privacy.encode_identifiers(user_ids, len(table))
+            return schema, (table, units, texts, privacy.identifier_tags(users))
         if user_ids is not None:
             raise ValueError(
                 must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
@@ -331,7 +324,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return schema, (table, None, texts)
 
     def _mechanism(self, schema):
-        return TableMechanism(
+        return _mechanism.TableMechanism(
             columns=tuple(own.spec for own in schema.columns),
             target=self._target_of(schema),
             epsilon=float(self.epsilon),
@@ -353,7 +346,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if model.unseen:
             columns = [self._schema.columns[j].label for j in model.unseen]
             named = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
-            warn_caller(
+            privacy.warn_caller(
                 f"about {round(model.n_units)} {unit}s are too few: {name} saw no magnitude of column {named}, which "
                 f"takes about {math.ceil(mechanism.least_in_range)} in one, and made it 0. Raise epsilon, take fewer "
                 f"columns, or pass public limits (schema={{{columns[0]}: (low, high)}}).",

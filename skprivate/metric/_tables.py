@@ -18,21 +18,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skprivate import _validation
 from skprivate._sklearn import _MISSING
-from skprivate._validation import (
-    TEXT_ADVICE,
-    TIME_KINDS,
-    any_table,
-    code_numbers,
-    column_kinds,
-    column_label,
-    columns_in_words,
-    entries,
-    is_frame,
-    learn_columns,
-    refuse_other_columns,
-    validate_data,
-)
+from skprivate._validation import entries
 from skprivate.metric.net import tree_distances
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 from skprivate.privacy.noise import FloatArray
@@ -116,13 +104,13 @@ def schema_of(X: Any) -> TableSchema:
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     """Validate rows of finite float64; errors name the column."""
     try:
-        table: FloatArray = validate_data(
+        table: FloatArray = _validation.validate_data(
             estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset
         )
     except (TypeError, ValueError) as error:
-        if not hasattr(estimator, "categories") or TEXT_ADVICE not in str(error):
+        if not hasattr(estimator, "categories") or _validation.TEXT_ADVICE not in str(error):
             raise
-        raise type(error)(str(error).replace(TEXT_ADVICE, LIST_ADVICE)) from None
+        raise type(error)(str(error).replace(_validation.TEXT_ADVICE, LIST_ADVICE)) from None
     refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
     return table
 
@@ -130,7 +118,7 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
 def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
     """Validate rows of any entries but dates."""
     refuse_dates(X)
-    return any_table(estimator, X, reset=reset)
+    return _validation.any_table(estimator, X, reset=reset)
 
 
 def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
@@ -138,7 +126,7 @@ def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tu
     if not is_partitioned(X):
         return schema_of(X), InMemory(read(estimator, X, reset=True))
     source = as_partitions(X)
-    blank, names = learn_columns(estimator, source.empty)
+    blank, names = _validation.learn_columns(estimator, source.empty)
     return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read, names=names))
 
 
@@ -147,7 +135,7 @@ def _read_block(
 ) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
-    refuse_other_columns(block, names)
+    _validation.refuse_other_columns(block, names)
     return read(blank, block, reset=False)
 
 
@@ -166,7 +154,7 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
     """Refuse NaN and infinity, naming the column."""
     for j in range(table.shape[1]):
         if not bool(np.isfinite(table[:, j]).all()):
-            label = column_label(j if positions is None else positions[j], names)
+            label = _validation.column_label(j if positions is None else positions[j], names)
             if bool(np.isnan(table[:, j]).any()):
                 raise ValueError(f"Input X contains NaN in column {label}.\n{who} {_MISSING}")
             raise ValueError(f"Input X contains infinity in column {label}; only finite numbers are allowed.")
@@ -174,9 +162,9 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
 
 def refuse_dates(X: Any) -> None:
     """Refuse columns of dates: their unit and origin would have to be guessed."""
-    for j, kind in enumerate(column_kinds(X)):
-        if kind in TIME_KINDS:
-            where = f"{columns_in_words(X, [j])} of X" if is_frame(X) else "X"
+    for j, kind in enumerate(_validation.column_kinds(X)):
+        if kind in _validation.TIME_KINDS:
+            where = f"{_validation.columns_in_words(X, [j])} of X" if _validation.is_frame(X) else "X"
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
 
 
@@ -284,7 +272,7 @@ def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
 
 def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
     """Number each value by ``states``; refuse others without quoting them."""
-    numbers = code_numbers(entries(values), list(states))
+    numbers = _validation.code_numbers(entries(values), list(states))
     if (numbers == len(states)).any():
         raise ValueError(
             f"X has values that are not among the {len(states)} states; the public list of states must hold every "

@@ -24,16 +24,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
+from skprivate import audit
 from skprivate._messages import must_be, number, one_of
 from skprivate._sklearn import check_class_labels, steps
-from skprivate.audit import (
-    as_labels,
-    binary_entropy,
-    certify_labels,
-    inside_support,
-    is_labels,
-    support_diameter,
-)
 from skprivate.privacy import public_generator
 
 __all__ = [
@@ -134,7 +127,7 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
             f"d = {n_values} "
             f"values; got n = {n}. Use certificate='convex', which needs no minimum."
         )
-    return binary_entropy(math.sqrt(numerator / n))
+    return audit.binary_entropy(math.sqrt(numerator / n))
 
 
 def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) -> float:
@@ -421,15 +414,15 @@ def theorem_bound(
     if loss not in ("squared", "log"):
         raise ValueError(must_be("loss", one_of(("squared", "log")), loss))
     number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
-    bits = as_labels(S, "S")
+    bits = audit.as_labels(S, "S")
     check_class_labels(bits)
     classes, coded = np.unique(bits, return_inverse=True)
     if classes.size != 2:
         raise ValueError(must_be("S", "a bit that takes two values", f"{classes.size} of them"))
     s = np.where(coded == 1, 1.0, -1.0)
-    if is_labels(T):
-        values, codes = np.unique(as_labels(T, "T"), return_inverse=True)
-        empirical = certify_labels(codes, s, values.size, loss=loss).empirical_loss
+    if audit.is_labels(T):
+        values, codes = np.unique(audit.as_labels(T, "T"), return_inverse=True)
+        empirical = audit.certify_labels(codes, s, values.size, loss=loss).empirical_loss
         squared = loss == "squared"
         gap = theorem2_gap(s.size, confidence) if squared else theorem3_gap(s.size, values.size, confidence)
         return TheoremBound(2 if squared else 3, empirical, gap, max(0.0, empirical - gap), True)
@@ -444,9 +437,9 @@ def theorem_bound(
         raise ValueError(
             "Theorem 1 needs barron_constant and support: no finite sample bounds them from above."
         )
-    if not inside_support(points, support).all():
+    if not audit.inside_support(points, support).all():
         raise ValueError(f"T must be inside support={support!r}.")
-    variation = float(barron_constant) * support_diameter(support, points.shape[1])
+    variation = float(barron_constant) * audit.support_diameter(support, points.shape[1])
     _, empirical = fit_network(points, s, n_neurons, public_generator(random_state), n_restarts=n_restarts)
     gap = theorem1_gap(s.size, n_neurons, variation, confidence)
     return TheoremBound(1, empirical, gap, max(0.0, empirical - gap), False)

@@ -11,17 +11,9 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 
-from skprivate._validation import (
-    is_frame,
-    learn_columns,
-    missing_mask,
-    plain_entry,
-    refuse_other_columns,
-    validate_data,
-)
+from skprivate import _validation
 from skprivate.partitions import Partitions, as_partitions, is_partitioned
-from skprivate.privacy import encode_identifiers
-from skprivate.privacy.draws import WeightedCells, merge_cells, weigh
+from skprivate.privacy import draws, encode_identifiers
 from skprivate.privacy.noise import FloatArray, IntArray
 
 
@@ -59,7 +51,9 @@ class Columns:
 Rows: TypeAlias = Columns | Partitions
 
 
-def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[WeightedCells]:
+def column_cells(
+    data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int
+) -> list[draws.WeightedCells]:
     """Sum the weights in the cells of every column, in one pass.
 
     ``cells`` maps the values of a column and its number to cells, and holds public and released numbers only. A unit
@@ -70,13 +64,13 @@ def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total
 
 def _block_cells(
     block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int
-) -> list[WeightedCells]:
+) -> list[draws.WeightedCells]:
     columns = map(block.column, range(block.table.shape[1]))
-    return [weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
+    return [draws.weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
 
 
-def _merge_columns(parts: Any) -> list[WeightedCells]:
-    return [merge_cells(column) for column in zip(*parts, strict=True)]
+def _merge_columns(parts: Any) -> list[draws.WeightedCells]:
+    return [draws.merge_cells(column) for column in zip(*parts, strict=True)]
 
 
 def read_columns(
@@ -98,7 +92,7 @@ def read_columns(
             "which may be in several blocks. Pass a table in memory, or protect rows."
         )
     source = as_partitions(X)
-    blank, names = learn_columns(estimator, source.empty)
+    blank, names = _validation.learn_columns(estimator, source.empty)
     check_types(source.empty, entry_types=False)
     rows = source.map(partial(_read_block, blank=blank, read=read, names=names))
     if rows.n_rows == 0:
@@ -107,7 +101,7 @@ def read_columns(
 
 
 def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) -> Columns:
-    refuse_other_columns(block, names)
+    _validation.refuse_other_columns(block, names)
     if block.shape[0] == 0:
         table: Any = np.empty((0, blank.n_features_in_))
     else:
@@ -116,7 +110,7 @@ def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) ->
 
 
 def _with_units(table: Any, user_ids: Any) -> Columns:
-    missing = missing_mask(table)
+    missing = _validation.missing_mask(table)
     if user_ids is None:
         return Columns(table, missing, None, len(table))
     codes, names = encode_identifiers(user_ids, len(table))
@@ -133,7 +127,7 @@ def public_count(data: Rows, adjacency: str) -> int | None:
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     """Validate a table of numbers with NaN where they are missing; errors name the column."""
     options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-    return finite_or_missing(estimator, validate_data(estimator, _with_nan(X), **options))
+    return finite_or_missing(estimator, _validation.validate_data(estimator, _with_nan(X), **options))
 
 
 def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
@@ -152,7 +146,7 @@ def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
 
 def by_position(estimator: Any, X: Any, *, finite: bool = False) -> FloatArray:
     """Validate a result of `transform`: its columns are known by position, since their names may be lost."""
-    table: FloatArray = validate_data(
+    table: FloatArray = _validation.validate_data(
         clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
     )
     n_columns = getattr(estimator, "n_features_in_", table.shape[1])
@@ -178,9 +172,9 @@ def column_name(estimator: Any, j: int) -> str:
 
 def _with_nan(X: Any) -> Any:
     """Replace missing values that have no float by NaN."""
-    if is_frame(X) and hasattr(X, "isna") and any(str(kind) == "object" for kind in X.dtypes):
+    if _validation.is_frame(X) and hasattr(X, "isna") and any(str(kind) == "object" for kind in X.dtypes):
         return X.where(~X.isna(), np.nan)
     if isinstance(X, np.ndarray) and X.dtype == object:
-        missing = [plain_entry(value) is None for value in X.ravel().tolist()]
+        missing = [_validation.plain_entry(value) is None for value in X.ravel().tolist()]
         return np.where(np.reshape(missing, X.shape), np.nan, X)
     return X

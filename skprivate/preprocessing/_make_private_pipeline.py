@@ -18,25 +18,17 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._validation import (
-    TIME_KINDS,
-    all_differ,
-    check_bounds,
-    column_kinds,
-    column_names,
-    declared_values,
-    plain_entry,
-    public_values,
-    repeated,
+from skprivate import _validation
+from skprivate.preprocessing import (
+    _additive_pipeline,
+    _private_imputer,
+    _private_one_hot_encoder,
+    _private_pipeline,
+    _private_spline_transformer,
+    _public_encoders,
+    _public_numbers,
+    _public_scaler,
 )
-from skprivate.preprocessing._additive_pipeline import shared_parameters
-from skprivate.preprocessing._private_imputer import PrivateImputer
-from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
-from skprivate.preprocessing._private_pipeline import PrivatePipeline
-from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
-from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.privacy import PrivacyLedger
 
 _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
@@ -45,7 +37,7 @@ _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop
 #: Words of the schema by kinds of types.
 _WORD_OF_KIND = {
     "numbers": _NUMBER,
-    **dict.fromkeys(TIME_KINDS - {"durations", "times of day"}, _DATE),
+    **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE),
 }
 
 #: What to do with columns of other types, by their kinds.
@@ -76,15 +68,15 @@ def _read_entry(name: Any, rule_text: Any, words: str) -> Any:
         return rule_text
     spelled = isinstance(rule_text, Mapping) and len(rule_text) == 1
     kind, given = next(iter(rule_text.items())) if spelled else ("", rule_text)
-    values = public_values(given) if kind in ("", "limits", "values") else None
-    plain = list(map(plain_entry, values or ()))
+    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
+    plain = list(map(_validation.plain_entry, values or ()))
     pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
     if kind == "limits" or (pair and not kind and isinstance(rule_text, tuple)):
-        return check_bounds({0: given}, 1, [name], parameter="limits")[0]
+        return _validation.check_bounds({0: given}, 1, [name], parameter="limits")[0]
     if pair and not kind:
         raise ValueError(
-            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {rule_text!r}. Write the tuple "
-            f'{tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
+            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {rule_text!r}. Write the "
+            f'tuple {tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
     if (
         isinstance(rule_text, tuple)
@@ -95,7 +87,7 @@ def _read_entry(name: Any, rule_text: Any, words: str) -> Any:
             f'schema must have "date" for {str(name)!r}, got limits {rule_text!r}. Dates need none; two dates that are '
             "values go in a list."
         )
-    if not values or not all_differ(values):
+    if not values or not _validation.all_differ(values):
         got = (
             repr(rule_text) if isinstance(rule_text, str | tuple | Real | None) else type(rule_text).__name__
         )
@@ -112,10 +104,10 @@ def _is_number(value: Any) -> bool:
 
 def _features(name: str, rule_text: Any, encoder: Any) -> list[str]:
     """List the names of what is made of a column, as far as the schema tells."""
-    if isinstance(rule_text, list) and encoder is PublicOneHotEncoder:
+    if isinstance(rule_text, list) and encoder is _public_encoders.PublicOneHotEncoder:
         return list(encoder([rule_text]).get_feature_names_out([name]))
     if rule_text == _DATE:
-        return [name, *PublicCalendar().get_feature_names_out([name])]
+        return [name, *_public_numbers.PublicCalendar().get_feature_names_out([name])]
     return [] if rule_text in (_CATEGORY, _DROP) else [name]
 
 
@@ -124,12 +116,12 @@ class _Rule:
 
     def _words(self, X: Any) -> dict[Any, str]:
         """Find the word of the schema for the type of each column; other kinds as messages call them, or ""."""
-        names, kinds = column_names(X), column_kinds(X)
+        names, kinds = _validation.column_names(X), _validation.column_kinds(X)
         if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
             raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         words = [_WORD_OF_KIND.get(kind or "", kind or "") for kind in kinds]
-        columns = zip(names, words, declared_values(X), strict=True)
+        columns = zip(names, words, _validation.declared_values(X), strict=True)
         return {name: word if values is None else _CATEGORY for name, word, values in columns}
 
 
@@ -206,10 +198,13 @@ def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
     if not isinstance(model, Pipeline):
         return [], clone(model), None
     *before, (_, last) = clone(model).steps
-    if not isinstance(model, PrivatePipeline):
+    if not isinstance(model, _private_pipeline.PrivatePipeline):
         return before, last, None
     (_, splines), *middle = before
-    if not isinstance(splines, PrivateSplineTransformer) or splines.bounds is not None:
+    if (
+        not isinstance(splines, _private_spline_transformer.PrivateSplineTransformer)
+        or splines.bounds is not None
+    ):
         raise TypeError(
             "model must be an estimator, a pipeline of steps that look at no data and one, or "
             "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
@@ -227,8 +222,8 @@ def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[A
         return [] if get_tags(model).input_tags.allow_nan else [known, StandardScaler()]
     if not has_fit_parameter(model, "private"):
         # Medians are the better fill even where limits have a middle, and linear models scale by themselves.
-        return [PrivateImputer(**shared_parameters(model), bounds=bounds)]
-    scaler = PublicScaler.from_bounds(limits) if None not in limits.values() else None
+        return [_private_imputer.PrivateImputer(**_additive_pipeline.shared_parameters(model), bounds=bounds)]
+    scaler = _public_scaler.PublicScaler.from_bounds(limits) if None not in limits.values() else None
     gaps = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
     return [gaps] if scaler is None else [scaler, gaps]
 
@@ -236,8 +231,8 @@ def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[A
 def _finder(model: Any, encoder: Any) -> Any:
     """Make the encoder of columns whose values nobody has listed."""
     if not getattr(model, "_only_labels", False):
-        return PrivateOneHotEncoder(**shared_parameters(model))
-    if encoder is PublicOneHotEncoder:  # features are public
+        return _private_one_hot_encoder.PrivateOneHotEncoder(**_additive_pipeline.shared_parameters(model))
+    if encoder is _public_encoders.PublicOneHotEncoder:  # features are public
         return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
 
@@ -249,7 +244,7 @@ def make_private_pipeline(
     epsilon: float | None = None,
     delta: float | None = None,
     ledger: PrivacyLedger | None = None,
-) -> PrivatePipeline:
+) -> _private_pipeline.PrivatePipeline:
     """Make a pipeline from a raw table to a private model, with one budget for all of it.
 
     Gaps, dates, booleans and texts are prepared by public rules, or privately within the budget.
@@ -341,22 +336,26 @@ def make_private_pipeline(
     if "epsilon" not in last.get_params(deep=False) or not (is_classifier(last) or is_regressor(last)):
         raise TypeError(f"model must be a private classifier or regressor, got {type(last).__name__}.")
     tags = get_tags(last).input_tags
-    encoder: Any = PublicOrdinalEncoder if tags.categorical and tags.allow_nan else PublicOneHotEncoder
+    encoder: Any = (
+        _public_encoders.PublicOrdinalEncoder
+        if tags.categorical and tags.allow_nan
+        else _public_encoders.PublicOneHotEncoder
+    )
 
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
-        return make_pipeline(PublicNumbers(), *_number_steps(last, splines, limits))
+        return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
 
     entries: list[tuple[str, Any, Any]]
     twins = ""
     if schema is None:
         entries = [
             ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
-            ("calendar", PublicCalendar(), _OfType((_DATE,))),
+            ("calendar", _public_numbers.PublicCalendar(), _OfType((_DATE,))),
             ("categories", encoder("declared"), _OfType((_CATEGORY,))),
         ]
     else:
         rule_text = _read_schema(schema)
-        twins = repeated(
+        twins = _validation.repeated(
             each for name, one in rule_text.items() for each in _features(str(name), one, encoder)
         )
         limits = {
@@ -367,7 +366,11 @@ def make_private_pipeline(
         listed = {name: each for name, each in rule_text.items() if isinstance(each, list)}
         entries = [
             ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
-            ("calendar", PublicCalendar(), [name for name, each in rule_text.items() if each == _DATE]),
+            (
+                "calendar",
+                _public_numbers.PublicCalendar(),
+                [name for name, each in rule_text.items() if each == _DATE],
+            ),
             ("lists", encoder(list(listed.values())), list(listed)),
         ]
         entries = [entry for entry in entries if entry[2]]
@@ -383,4 +386,4 @@ def make_private_pipeline(
         )  # looks at names and types before others look for theirs
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=bool(twins))
     steps = [("columns", table), *middle, ("model", last)]
-    return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
+    return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -10,22 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from skprivate import privacy
 from skprivate._validation import code_numbers
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing._columns import Column, Columns, Rows, column_cells
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    CONTRIBUTION_STEP,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    Mechanism,
-    PrivacyEvent,
-    PureEvent,
-    compose_epsilon,
-    exact_sum,
-    upper_root,
-)
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent
 from skprivate.privacy.draws import (
     COARSE,
     FINE,
@@ -44,7 +33,7 @@ from skprivate.privacy.draws import (
 )
 from skprivate.privacy.noise import FloatArray, IntArray
 
-Plan: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
+Plan: TypeAlias = tuple[tuple[privacy.PrivacyEvent, int], ...]
 #: Public range of every column, or None.
 #: None in place of a pair: the range of that column is not known.
 Bounds: TypeAlias = tuple[tuple[float, float] | None, ...] | None
@@ -54,7 +43,7 @@ _SUMS_SHARE = 0.25
 #: A selection at ε needs about this many units times 1/ε, the sums this many standard deviations of noise.
 _UNITS_PER_SELECTION, _UNITS_PER_NOISE = 55.0, 4.0
 #: One in steps of contributions, 2⁻³⁰.
-ONE = 1 << CONTRIBUTION_BITS
+ONE = 1 << privacy.CONTRIBUTION_BITS
 #: Numbers are clipped at twice the released radius: normal ones hardly ever, and long tails where few are left.
 _RADIUS_FACTOR = 2.0
 
@@ -134,7 +123,7 @@ def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta:
     """Find a scale at which the composed cost of a plan is just within the budget."""
     scale, within, beyond = start, 0.0, math.inf
     for _ in range(40):
-        spent = compose_epsilon(plan(scale), delta)
+        spent = privacy.compose_epsilon(plan(scale), delta)
         if spent <= epsilon:
             within = max(within, scale)
             if spent > 0.995 * epsilon:
@@ -254,8 +243,8 @@ def contributions(column: Column, centre: float, radius: float, n_units: int) ->
         relative = np.clip((column.values - centre) / radius, -1.0, 1.0)
     z = np.trunc(relative * ONE).astype(np.int64)
     first, sizes = unit_means(z, column.units, n_units)
-    second, _ = unit_means((z * z) >> CONTRIBUTION_BITS, column.units, n_units)
-    second = np.maximum(second, -((-first * first) >> CONTRIBUTION_BITS))
+    second, _ = unit_means((z * z) >> privacy.CONTRIBUTION_BITS, column.units, n_units)
+    second = np.maximum(second, -((-first * first) >> privacy.CONTRIBUTION_BITS))
     present = sizes > 0
     return np.stack([first, np.where(present, second - ONE // 2, 0), np.where(present, ONE // 2, 0)])
 
@@ -264,7 +253,7 @@ def moment_sums(block: Columns, centres: Sequence[float], radii: Sequence[float]
     """Sum `contributions` over the units of a block, into shape (n_columns, 3)."""
     return np.stack(
         [
-            exact_sum(contributions(block.column(j), centre, radius or 1.0, block.n_units))
+            privacy.exact_sum(contributions(block.column(j), centre, radius or 1.0, block.n_units))
             for j, (centre, radius) in enumerate(zip(centres, radii, strict=True))
         ]
     )
@@ -280,7 +269,7 @@ def sum_sensitivities(adjacency: Adjacency) -> tuple[int, float]:
     """
     if adjacency is Adjacency.REPLACE_ONE:
         return 9 * ONE // 4, float(2 * ONE)
-    return 2 * ONE, upper_root(3 * ONE * ONE // 2)
+    return 2 * ONE, privacy.upper_root(3 * ONE * ONE // 2)
 
 
 class Moments(NamedTuple):
@@ -328,7 +317,9 @@ class ColumnMoments(Mechanism):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on a sum, in units."""
-        return noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * CONTRIBUTION_STEP
+        return (
+            noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * privacy.CONTRIBUTION_STEP
+        )
 
     @property
     def least_units(self) -> float:
@@ -363,9 +354,11 @@ class ColumnMoments(Mechanism):
     def _noisy(self, total: Any, release: Any) -> Any:
         noise, (l1, l2) = self.costs.noise, sum_sensitivities(self.adjacency)
         if isinstance(noise, PureEvent):
-            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=CONTRIBUTION_STEP)
+            return release.laplace(
+                total, sensitivity=l1, epsilon=noise.epsilon, step=privacy.CONTRIBUTION_STEP
+            )
         return release.gaussian(
-            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=CONTRIBUTION_STEP
+            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=privacy.CONTRIBUTION_STEP
         )
 
     def _ranges(self, data: Rows, release: Any) -> tuple[list[float], list[float]]:

@@ -22,36 +22,18 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
+from skprivate import _validation, privacy
 from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import (
-    column_names,
-    is_frame,
-    public_labels,
-    read_labels,
-    read_numbers,
-    refuse_no_table,
-    validate_data,
-)
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
-from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar
-from skprivate.privacy import (
-    GaussianEvent,
-    PaymentIsNext,
-    PrivacyEvent,
-    PrivacyLedger,
-    Rehearsal,
-    SharedBudget,
-    compose_epsilon,
-    cost_of_plan,
-    gaussian_noise_multiplier,
-    in_one_order,
+from skprivate.preprocessing import (
+    _private_one_hot_encoder,
+    _private_spline_transformer,
+    _public_encoders,
+    _public_numbers,
 )
-from skprivate.privacy.draws import CategoryDiscovery
+from skprivate.privacy import GaussianEvent, PaymentIsNext, PrivacyEvent, PrivacyLedger, Rehearsal, draws
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
 #: more than scales do.
@@ -94,7 +76,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         self.ledger = ledger
         self.verbose = verbose
 
-    @in_one_order
+    @privacy.in_one_order
     @np.errstate(all="ignore")  # a warning about a step's arithmetic would say something about somebody's row
     @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
@@ -108,7 +90,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 f"X of a pipeline with one budget must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
             )
-        refuse_no_table(X)
+        _validation.refuse_no_table(X)
         given = {name: _column(X, name, value) for name, value in params.items() if value is not None}
         whole = any("__" not in name for name in given)
         if whole and not get_config().get("enable_metadata_routing", False):
@@ -194,7 +176,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return self.fit(X, y, **params).predict(X)
 
     @available_if(_last_has("score"))  # type: ignore[untyped-decorator]
-    @in_one_order
+    @privacy.in_one_order
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
         return super().score(X, y, sample_weight, **params)
 
@@ -214,7 +196,7 @@ def _column(X: Any, name: str, value: Any) -> Any:
     """Return the column of X that a name means as ``user_ids``; everything else as it is."""
     if name.rpartition("__")[2] != "user_ids" or not isinstance(value, str):
         return value
-    if not is_frame(X) or value not in list(column_names(X)):
+    if not _validation.is_frame(X) or value not in list(_validation.column_names(X)):
         raise ValueError(must_be(name, "identifiers, or the name of a column of X", value))
     return X[value]
 
@@ -231,7 +213,11 @@ def _rehearse(steps: list[Any], X: Any, y: Any, first: dict[str, Any], rest: dic
         warnings.simplefilter("ignore")  # the fit itself will say it again
         Z = copies.fit_transform(X, y, **first)
     if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
-        y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
+        y = (
+            _validation.read_numbers(y)
+            if is_regressor(model)
+            else _validation.read_labels(y, **_validation.public_labels(model))
+        )
         if y is not None:
             check_consistent_length(X, y)
         return
@@ -256,7 +242,7 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.step = step
 
     def fit(self, X: Any, y: Any = None, user_ids: Any = None) -> _Rehearsed:
-        validate_data(self, X, skip_check_array=True)
+        _validation.validate_data(self, X, skip_check_array=True)
         if isinstance(self.step, PrivateEstimatorMixin):  # of another package: cannot be stopped there
             asked = {"user_ids": user_ids} if has_fit_parameter(self.step, "user_ids") else {}
             with suppress(PaymentIsNext):
@@ -300,7 +286,7 @@ def _without_columns(before: list[Any], X: Any) -> list[str]:
     """List the parts of the first step that public names and types leave no column, so that they need no budget."""
     table = before[0][1] if before else None
     typed = (
-        is_frame(X) or getattr(X, "ndim", 0) == 2
+        _validation.is_frame(X) or getattr(X, "ndim", 0) == 2
     )  # what else there is is refused by the step, or declares nothing
     return [
         f"{before[0][0]}__{name}"
@@ -353,13 +339,15 @@ def _check_adjacency(parts: list[Any], model: Any) -> None:
 
 def shares_before(parts: list[Any]) -> list[float]:
     """Choose the shares of ε of the private steps before the last one."""
-    find = [isinstance(each, PrivateOneHotEncoder) for each in parts]
-    knots = any(isinstance(each, PrivateSplineTransformer) for each in parts)
+    find = [isinstance(each, _private_one_hot_encoder.PrivateOneHotEncoder) for each in parts]
+    knots = any(isinstance(each, _private_spline_transformer.PrivateSplineTransformer) for each in parts)
     other = (KNOTS_SHARE if knots else PREPARED_SHARE) / max(len(parts) - sum(find), 1)
     return [FOUND_SHARE / sum(find) if found else other for found in find]
 
 
-def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float, int | None]:
+def cost_of_finding(
+    step: _private_one_hot_encoder.PrivateOneHotEncoder, pipeline: Any
+) -> tuple[float, float, int | None]:
     """Compute the (ε, δ) at which categories are found, alone or in a pipeline, and the units that one value needs.
 
     With k columns it needs √k times as many; None without δ.
@@ -370,7 +358,7 @@ def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, f
         share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
         whole = pipeline._budget()
         epsilon, delta = share * whole[0], whole[1] / 2 / len(parts)
-    found = CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
+    found = draws.CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
     return epsilon, delta, found
 
 
@@ -404,7 +392,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
         if all(each.get_params(deep=False).get("ledger") is None for each in (part, *fitted)):
             share = model_share(epsilon, total_delta, events, share)
         # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
-        part._whole = SharedBudget(epsilon, total_delta, events)
+        part._whole = privacy.SharedBudget(epsilon, total_delta, events)
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 
@@ -422,9 +410,14 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
             continue  # not fitted
         last = each.steps[-1][1] if isinstance(each, Pipeline) else each
         found = last.step if isinstance(last, _Rehearsed) else last
-        if isinstance(found, PublicOneHotEncoder | PrivateOneHotEncoder | PublicCalendar):
+        if isinstance(
+            found,
+            _public_encoders.PublicOneHotEncoder
+            | _private_one_hot_encoder.PrivateOneHotEncoder
+            | _public_numbers.PublicCalendar,
+        ):
             known[place] = ["unit"] * len(known[place])
-        elif isinstance(last, PrivateSplineTransformer) and last.passthrough:
+        elif isinstance(last, _private_spline_transformer.PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
     if any(known):
         part._prepared_features = tuple(known)
@@ -457,12 +450,12 @@ def model_share(
 ) -> float:
     """Compute the share of ε of a model behind ``earlier`` draws, which have 1 - ``least`` of it and half of δ."""
     allowed = COMPOSED_SHARE * epsilon
-    if delta == 0.0 or cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
+    if delta == 0.0 or privacy.cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
         # Few selections are paid without δ: budgets then hardly compose to less than the sum.
         return least
-    z = gaussian_noise_multiplier(allowed, delta)
-    while (spent := compose_epsilon([*earlier, (GaussianEvent(z), 1)], delta)) > allowed:
+    z = privacy.gaussian_noise_multiplier(allowed, delta)
+    while (spent := privacy.compose_epsilon([*earlier, (GaussianEvent(z), 1)], delta)) > allowed:
         z *= max(spent / allowed, 1.001)
-    share = compose_epsilon([(GaussianEvent(z), 1)], delta / 2) / epsilon
+    share = privacy.compose_epsilon([(GaussianEvent(z), 1)], delta / 2) / epsilon
     # The sum is never above the budget; under a δ that pays for Gaussian noise by itself the share would be 0.
     return min(max(share, least), 1.0)

@@ -20,23 +20,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    BoundedRangeEvent,
-    GaussianEvent,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    ball_contributions,
-    exact_sum,
-)
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee
+from skprivate.user_level import _plan
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
-from skprivate.user_level._plan import WIDER, Terms
 from skprivate.user_level._problems import UserData, vector_norms
 from skprivate.user_level._ranges import FINE_SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult
+from skprivate.user_level.scaling import _standardise
 from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noise, whiten, whitening
-from skprivate.user_level.scaling._standardise import mapped_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -113,14 +106,16 @@ def score_sums(data: UserData, at: Point) -> npt.NDArray[Any]:
         outside = lengths > at.clip
         kept = np.where(outside, (1.0 - 1.0 / d) * at.clip / np.where(outside, lengths, 1.0), 1.0)
         parts = np.repeat(kept * weights / sizes, sizes) * _curvature(slopes, at.loss)
-        z = ball_contributions(
+        z = privacy.ball_contributions(
             z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z
         )
-        v = ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
-        score = exact_sum(ball_contributions(vectors, at.clip, weights=weights), bound=2**CONTRIBUTION_BITS)
+        v = privacy.ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
+        score = privacy.exact_sum(
+            privacy.ball_contributions(vectors, at.clip, weights=weights), bound=2**privacy.CONTRIBUTION_BITS
+        )
         # Products of 18-bit integers, and their sums over a block, are exact in float64.
         block = np.concatenate([score, *((each @ each.T).astype(np.int64).ravel() for each in (z, v))])
-        total = exact_sum(iter((total[:, None], block[:, None])))
+        total = privacy.exact_sum(iter((total[:, None], block[:, None])))
     return total
 
 
@@ -136,7 +131,7 @@ def _curvature(slopes: FloatArray, loss: HuberLoss | LogisticLoss) -> FloatArray
 class Inference:
     """Newton step from released coefficients with a covariance; ``several`` if users may have several rows."""
 
-    terms: Terms
+    terms: _plan.Terms
     n_features: int
     fit_intercept: bool
     logistic: bool
@@ -191,7 +186,9 @@ class Inference:
         if not self.draws or result.frame is None:
             return None
         frame = result.frame._replace(half_ranges=math.inf)
-        rows = rows.map(UserData.in_order).map(partial(mapped_rows, frame=frame, target=not self.logistic))
+        rows = rows.map(UserData.in_order).map(
+            partial(_standardise.mapped_rows, frame=frame, target=not self.logistic)
+        )
         matrix, length = whitening(
             rows,
             self.size,
@@ -233,7 +230,7 @@ class Inference:
         return Estimate(result.coef + move, np.sqrt(squares), np.diag(noise) / squares)
 
     def _multiplier(self, share: float) -> float:
-        return self.terms.multiplier / math.sqrt(share) * WIDER
+        return self.terms.multiplier / math.sqrt(share) * _plan.WIDER
 
     def _clip(self, median: float, n_users: float) -> float:
         """Return the norm to which scores are clipped, from their median norm."""

@@ -7,25 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from skprivate.privacy import (
-    CONTRIBUTION_STEP,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    PrivacyEvent,
-    SharedBudget,
-    compose_epsilon,
-    gaussian_noise_multiplier,
-    upper_root,
-)
-from skprivate.user_level._ranges import (
-    COARSE_SCALES,
-    FINE_SCALES,
-    SCALES,
-    select_median_scale,
-    selection_epsilon,
-    tail_rank,
-)
+from skprivate import privacy
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, PrivacyEvent, SharedBudget
+from skprivate.user_level import _ranges
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
@@ -85,12 +69,12 @@ class Terms:
     @property
     def acute_sensitivity(self) -> float:
         """ℓ2 change where no two vectors are at an obtuse angle, as counts and matrices zzᵀ are: √2 for an exchange."""
-        return upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
+        return privacy.upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
     def multiplier(self) -> float:
         """Noise multiplier of one Gaussian sum with all the budget."""
-        return gaussian_noise_multiplier(self.epsilon, self.delta)
+        return privacy.gaussian_noise_multiplier(self.epsilon, self.delta)
 
     @property
     def rho(self) -> float:
@@ -110,14 +94,16 @@ class Terms:
         """Release the exact sum of integer contributions, in units of a contribution of norm 1."""
         return release.gaussian(
             contributions,
-            sensitivity=self.sum_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.sum_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=noise_multiplier,
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
 
-    def decides(self, epsilon: float, n_users: float, n_candidates: float = len(SCALES)) -> bool:
+    def decides(self, epsilon: float, n_users: float, n_candidates: float = len(_ranges.SCALES)) -> bool:
         """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this cost."""
-        return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=self.monotone)
+        return epsilon * (1.0 + 1e-12) >= _ranges.selection_epsilon(
+            n_users, n_candidates, monotone=self.monotone
+        )
 
 
 @dataclass(frozen=True)
@@ -172,14 +158,14 @@ class BudgetSplit:
         """
         if self.scale_epsilon is None:
             return None
-        scale = select_median_scale(
-            rows.sum(partial(counts, scales=COARSE_SCALES)),
+        scale = _ranges.select_median_scale(
+            rows.sum(partial(counts, scales=_ranges.COARSE_SCALES)),
             epsilon=self.scale_epsilon,
             release=release,
             monotone=self.terms.monotone,
-            scales=COARSE_SCALES,
+            scales=_ranges.COARSE_SCALES,
         )
-        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(COARSE_SCALES))
+        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(_ranges.COARSE_SCALES))
         return scale if decided else None
 
     def count(self, n_users: int, release: Any) -> float:
@@ -208,26 +194,28 @@ def split_budget(
     """
     alone, rho = terms.multiplier, terms.rho
 
-    def cost(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
+    def cost(share: float, count: int, n_candidates: float = len(_ranges.SCALES)) -> float | None:
         if not count:
             return None
         if terms.n_users is None:
             return math.sqrt(8.0 * private_shares * share * rho / count)
         affordable = math.sqrt(8.0 * share * rho / count)
-        needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
+        needed = _ranges.selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
     clip_epsilon = cost(CLIP_SHARE, int(clip))
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
         tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
-        if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
+        if terms.n_users is not None and terms.n_users <= 2 * _ranges.tail_rank(
+            tail_epsilon, len(_ranges.FINE_SCALES)
+        ):
             tail_epsilon = None
     draft = BudgetSplit(
         terms,
         alone,
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
-        scale_epsilon=cost(SCALE_SHARE, scales, len(COARSE_SCALES)),
+        scale_epsilon=cost(SCALE_SHARE, scales, len(_ranges.COARSE_SCALES)),
         clip_epsilon=clip_epsilon,
         tail_epsilon=tail_epsilon,
         median_epsilon=cost(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
@@ -269,9 +257,9 @@ def remaining_multiplier(
     most, patience = MOST_WIDENED * z, 8
     while z <= most:
         draws = [(GaussianEvent(z, n_numbers), 1), *other]
-        spent = [(compose_epsilon(draws, delta), epsilon)]
+        spent = [(privacy.compose_epsilon(draws, delta), epsilon)]
         if whole is not None:
-            spent.append((compose_epsilon([*draws, *whole.others], whole.delta), whole.epsilon))
+            spent.append((privacy.compose_epsilon([*draws, *whole.others], whole.delta), whole.epsilon))
         if all(needed <= most_epsilon for needed, most_epsilon in spent):
             return z
         patience -= 1

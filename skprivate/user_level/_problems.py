@@ -25,8 +25,7 @@ from scipy.sparse import csr_array
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, encode_identifiers, exact_sum
-from skprivate.user_level._losses import CustomLoss, LinearLoss, row_gradients
-from skprivate.user_level._ranges import scale_counts
+from skprivate.user_level import _losses, _ranges
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -317,7 +316,7 @@ def number_of_users(block: UserData | UserProblem | npt.NDArray[Any]) -> IntArra
 
 def target_counts(data: UserData, scales: FloatArray) -> IntArray:
     """Count the users whose targets are nearest to each scale."""
-    return scale_counts(user_magnitudes(data.y, data.groups), scales)
+    return _ranges.scale_counts(user_magnitudes(data.y, data.groups), scales)
 
 
 @dataclass(frozen=True)
@@ -328,7 +327,7 @@ class Objective:
     intercept's. Rows whose norm, with the intercept's 1, exceeds ``max_norm`` get a smaller weight in proportion.
     """
 
-    loss: LinearLoss | CustomLoss
+    loss: _losses.LinearLoss | _losses.CustomLoss
     n_features: int
     n_outputs: int
     fit_intercept: bool
@@ -571,5 +570,5 @@ class _CustomProblem(UserProblem):
             block = np.ones((rows.stop - rows.start, self.n_coef))
             block[:, : self.objective.n_features] = self.groups.sorted_rows(self.data.X, rows)
             target = self.groups.sorted_rows(self.data.y, rows).astype(np.float64)
-            rowwise = row_gradients(self.objective.loss, block, target, w)
+            rowwise = _losses.row_gradients(self.objective.loss, block, target, w)
             yield users, self.groups.block_means(rowwise.T.copy(), users)

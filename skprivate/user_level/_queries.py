@@ -14,36 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._messages import (
-    delta_number,
-    epsilon_number,
-    must_be,
-    positive,
-    unheard,
-    warn_if_large,
-    whole_number,
-)
+from skprivate import _messages, privacy
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    PUBLIC_BEFORE,
-    Adjacency,
-    BoundedRangeEvent,
-    BudgetExceededError,
-    GaussianEvent,
-    LaplaceEvent,
-    Mechanism,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PrivacyUnit,
-    gaussian_noise_multiplier,
-    open_release,
-    refuse_other_index,
-)
-from skprivate.user_level._plan import WIDER
-from skprivate.user_level._problems import encode_users
+from skprivate.privacy import Adjacency, GaussianEvent, LaplaceEvent, Mechanism, PrivacyEvent, PrivacyUnit
+from skprivate.user_level import _plan, _problems
 from skprivate.user_level._ranges import n_bins, selection_epsilon
 from skprivate.user_level.means._winsorized import clipped_means, clipped_step, clipped_sum, private_middles
 
@@ -93,7 +68,7 @@ class WinsorizedAnswers(Mechanism):
         if self.delta == 0.0:
             affordable = _MOST_FOR_RANGES * self.epsilon / self.n_queries
         else:
-            rho = 0.5 / gaussian_noise_multiplier(self.epsilon, self.delta) ** 2
+            rho = 0.5 / privacy.gaussian_noise_multiplier(self.epsilon, self.delta) ** 2
             affordable = math.sqrt(8.0 * _MOST_FOR_RANGES * rho / self.n_queries)
         return math.ceil(exponent / affordable)
 
@@ -101,7 +76,7 @@ class WinsorizedAnswers(Mechanism):
     def _ranges(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         if self.range_epsilon is None:
             return ()
-        return ((BoundedRangeEvent(self.range_epsilon), self.n_queries),)
+        return ((privacy.BoundedRangeEvent(self.range_epsilon), self.n_queries),)
 
     @cached_property
     def noise(self) -> LaplaceEvent | GaussianEvent:
@@ -109,8 +84,10 @@ class WinsorizedAnswers(Mechanism):
         if self.delta == 0.0:
             left = self.epsilon / self.n_queries * _WITHIN - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
-        z = gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges)
-        return GaussianEvent(z * WIDER)
+        z = privacy.gaussian_noise_multiplier(
+            self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges
+        )
+        return GaussianEvent(z * _plan.WIDER)
 
     @property
     def relative_noise(self) -> float:
@@ -144,7 +121,7 @@ class WinsorizedAnswers(Mechanism):
             )
             return mean
         total, z = clipped_sum(values, middle, half), self.noise.noise_multiplier
-        noisy = release.gaussian(total, sensitivity=2**CONTRIBUTION_BITS, noise_multiplier=z)
+        noisy = release.gaussian(total, sensitivity=2**privacy.CONTRIBUTION_BITS, noise_multiplier=z)
         return middle + float(noisy) * clipped_step(half) / len(values)
 
     def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Any) -> list[float]:
@@ -246,26 +223,26 @@ class UserLevelQueries:
         bound: float = 1.0,
         tau: float | None = None,
         random_state: Any = None,
-        ledger: PrivacyLedger | None = None,
+        ledger: privacy.PrivacyLedger | None = None,
     ) -> None:
-        whole_number("n_queries", n_queries)
+        _messages.whole_number("n_queries", n_queries)
         self.tau, self.bound = _range_of(tau, bound)
         self._rows: list[FloatArray] = []
-        refuse_other_index(X, user_ids=user_ids)
+        privacy.refuse_other_index(X, user_ids=user_ids)
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X = validate_data(BaseEstimator(), X, dtype=np.float64)
-        codes = encode_users(user_ids, len(X))[0]
+        codes = _problems.encode_users(user_ids, len(X))[0]
         self.n_users = int(codes.max()) + 1
         self._mechanism = WinsorizedAnswers(
-            epsilon_number(epsilon),
-            delta_number(delta),
+            _messages.epsilon_number(epsilon),
+            _messages.delta_number(delta),
             self.n_users,
             int(n_queries),
             n_bins(self.bound, self.tau),
         )
         unit = PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER
-        warn_if_large(float(delta), self.n_users, str(unit), type(self).__name__)
-        self._release = open_release(
+        _messages.warn_if_large(float(delta), self.n_users, str(unit), type(self).__name__)
+        self._release = privacy.open_release(
             epsilon=epsilon,
             delta=delta,
             unit=unit,
@@ -277,7 +254,7 @@ class UserLevelQueries:
             assumptions=(
                 "the number of users is public",
                 "queries are functions of one user's rows alone",
-                PUBLIC_BEFORE,
+                privacy.PUBLIC_BEFORE,
             ),
             plan=self._mechanism.events,
             parameters={"n_queries": repr(n_queries), "bound": repr(bound), "tau": repr(tau)},
@@ -315,14 +292,16 @@ class UserLevelQueries:
         """
         if not callable(query):
             raise TypeError(
-                must_be("query", "a function from one user's rows to a number", type(query).__name__)
+                _messages.must_be(
+                    "query", "a function from one user's rows to a number", type(query).__name__
+                )
             )
         if self.n_left < 1:
-            raise BudgetExceededError(
+            raise privacy.BudgetExceededError(
                 "all queries that were paid for are answered: make another object, with a budget of its own."
             )
         tau, bound = self._query_range(tau, bound)
-        with unheard():
+        with _messages.unheard():
             tried = np.asarray(query(np.zeros((1, self._n_features))))
         if tried.ndim or tried.dtype.kind not in "biuf":
             raise TypeError(
@@ -331,7 +310,7 @@ class UserLevelQueries:
         if not self._rows:
             raise RuntimeError("the queries are closed: make another object for further ones.")
         self.n_left -= 1
-        with unheard():
+        with _messages.unheard():
             values = np.array([_value(query, rows) for rows in self._rows])
         return self._mechanism.answer(values, tau, bound, self._release)
 
@@ -349,7 +328,7 @@ class UserLevelQueries:
         """
         return 2.0 * self._mechanism.half(*self._query_range(tau, bound)) * self._mechanism.relative_noise
 
-    def close(self) -> PrivacyGuarantee:
+    def close(self) -> privacy.PrivacyGuarantee:
         """End the queries; those that were not asked stay paid for.
 
         Returns
@@ -375,13 +354,13 @@ class UserLevelQueries:
         """Return radius and range of one query; refuses more bins than were paid for."""
         if bound is None and tau is None:
             return self.tau, self.bound
-        bound = self.bound if bound is None else positive("bound", bound)
+        bound = self.bound if bound is None else _messages.positive("bound", bound)
         if tau is None:
             tau = bound if self._mechanism.bins == 1 else min(self.tau, bound)
         tau, bound = _range_of(tau, bound)
         if n_bins(bound, tau) > self._mechanism.bins:
             raise ValueError(
-                must_be(
+                _messages.must_be(
                     "bound",
                     f"at most {self.bound / self.tau:g} times tau, as when the queries were paid for",
                     bound,
@@ -392,10 +371,10 @@ class UserLevelQueries:
 
 
 def _range_of(tau: float | None, bound: float) -> tuple[float, float]:
-    bound = positive("bound", bound)
-    tau = bound if tau is None else positive("tau", tau)
+    bound = _messages.positive("bound", bound)
+    tau = bound if tau is None else _messages.positive("tau", tau)
     if tau > bound:
-        raise ValueError(must_be("tau", f"at most bound = {bound:g}", tau))
+        raise ValueError(_messages.must_be("tau", f"at most bound = {bound:g}", tau))
     n_bins(bound, tau)
     return tau, bound
 

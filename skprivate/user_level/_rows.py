@@ -10,15 +10,9 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from skprivate import privacy
 from skprivate._validation import read_labels, read_numbers, validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
-from skprivate.privacy import (
-    N_KINDS,
-    encode_identifiers,
-    identifier_tags,
-    kinds_in_words,
-    several_kinds,
-)
 from skprivate.user_level._problems import UserData, UserGroups, encode_users, number_of_users
 
 FloatArray = npt.NDArray[np.float64]
@@ -126,7 +120,7 @@ def by_user(
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
         counts = users.sum(number_of_users if together else _users_of_each_kind)
         if np.count_nonzero(counts) > 1:
-            raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
+            raise privacy.several_kinds(privacy.kinds_in_words(np.flatnonzero(counts).tolist()))
         if not counts.any():
             raise ValueError("X has no rows (0 samples): at least one is needed.")
     except BaseException:
@@ -147,8 +141,8 @@ def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> U
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:
     if len(rows.X) == 0:
         return rows.X, rows.y, np.empty((0, 4), dtype=np.uint64)
-    codes, names = encode_identifiers(rows.user_ids, len(rows.X))
-    return rows.X, rows.y, identifier_tags(names)[codes]
+    codes, names = privacy.encode_identifiers(rows.user_ids, len(rows.X))
+    return rows.X, rows.y, privacy.identifier_tags(names)[codes]
 
 
 def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
@@ -184,4 +178,4 @@ def _first_rows(tags: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.bool_], bo
 
 def _users_of_each_kind(data: UserData) -> IntArray:
     kinds = (data.names[:, 3] & np.uint64(255)).astype(np.int64)
-    return np.bincount(kinds, minlength=N_KINDS).astype(np.int64)
+    return np.bincount(kinds, minlength=privacy.N_KINDS).astype(np.int64)

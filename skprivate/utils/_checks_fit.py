@@ -23,34 +23,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state, get_tags
 
+from skprivate import privacy
 from skprivate._sklearn import StrOptions
-from skprivate.privacy import (
-    STEP_ALONE,
-    BudgetExceededError,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PrivacyUnit,
-    SimulatedNoiseWarning,
-    compose_epsilon,
-    public_generator,
-)
-from skprivate.privacy.noise import SeededBitSource, SystemBitSource
-from skprivate.utils._data import (
-    ROW_METADATA,
-    CheckData,
-    Fitted,
-    MakeData,
-    close_leaves,
-    default_data,
-    equal_leaves,
-    fit_clone,
-    fitted_leaves,
-    numbers,
-    other_data,
-    private_numbers,
-    releases_in_transform,
-    releases_something,
-)
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, PrivacyUnit, SimulatedNoiseWarning, noise
+from skprivate.utils import _data
+from skprivate.utils._data import CheckData, Fitted, MakeData, numbers
 
 #: Fits on each of two data sets in `check_no_unnoised_statistic`.
 _FITS = 8
@@ -66,18 +43,20 @@ _SECRET = "Rosalind"
 _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
-def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_no_training_value_kept(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
     target, bit by bit; texts are searched for their digits.
     """
-    data = make_data(estimator, public_generator(0), 60)
-    fitted = fit_clone(estimator, data, **_noise(estimator, None))
-    private = private_numbers(data, _unit(fitted))
+    data = make_data(estimator, privacy.public_generator(0), 60)
+    fitted = _data.fit_clone(estimator, data, **_noise(estimator, None))
+    private = _data.private_numbers(data, _unit(fitted))
     if _stateless(estimator):
-        private = private_numbers(data, PrivacyUnit.ROW)
-    elif not releases_something(estimator):
+        private = _data.private_numbers(data, PrivacyUnit.ROW)
+    elif not _data.releases_something(estimator):
         return
     for path, leaf in fitted.leaves().items():
         kept = np.isin(numbers({path: leaf}), private)
@@ -88,13 +67,15 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
     texts = {"repr": repr(fitted.estimator), "output": fitted.wording}
     if hasattr(fitted.estimator, "_repr_html_"):
         texts["HTML"] = fitted.estimator._repr_html_()
-    if releases_something(estimator):
+    if _data.releases_something(estimator):
         texts["guarantee"] = str(fitted.guarantee) + repr(fitted.guarantee) + fitted.guarantee._repr_html_()
     for kind, text in texts.items():
         assert not mentions(text, private), f"the {kind} of a fitted {name} shows a private number."
 
 
-def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_no_unnoised_statistic(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
@@ -103,11 +84,11 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     shows this pattern with probability at most 0.26⁸ for each value; a finding is repeated once before it
     fails: 5e-10.
     """
-    if not (releases_something(estimator) or _stateless(estimator)):
+    if not (_data.releases_something(estimator) or _stateless(estimator)):
         return
-    data = make_data(estimator, public_generator(1), 30)
-    unit = _unit(fit_clone(estimator, data, **_noise(estimator, 0)))
-    other = other_data(estimator, data, unit, make_data, seed=2)
+    data = make_data(estimator, privacy.public_generator(1), 30)
+    unit = _unit(_data.fit_clone(estimator, data, **_noise(estimator, 0)))
+    other = _data.other_data(estimator, data, unit, make_data, seed=2)
     suspects = _unnoised(estimator, data, other)
     if suspects:
         suspects &= _unnoised(estimator, data, other)
@@ -119,10 +100,10 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
 def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
     parameters = {
         **_noise(estimator, None),
-        **({"epsilon": _TINY_EPSILON} if releases_something(estimator) else {}),
+        **({"epsilon": _TINY_EPSILON} if _data.releases_something(estimator) else {}),
     }
-    here = [fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
-    there = [fit_clone(estimator, other, **parameters).leaves() for _ in range(_FITS)]
+    here = [_data.fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
+    there = [_data.fit_clone(estimator, other, **parameters).leaves() for _ in range(_FITS)]
     found = set()
     for path in set.intersection(*map(set, [*here, *there])):
         fixed_here = _all_equal([run[path] for run in here])
@@ -130,7 +111,7 @@ def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
         if fixed_here.shape != fixed_there.shape:
             differ = np.array(fixed_here.all() and fixed_there.all())
         else:
-            differ = fixed_here & fixed_there & ~equal_leaves(here[0][path], there[0][path])
+            differ = fixed_here & fixed_there & ~_data.equal_leaves(here[0][path], there[0][path])
         if np.any(differ):
             found.add(path)
     return found
@@ -142,22 +123,24 @@ def _all_equal(values: list[Any]) -> np.ndarray:
         return np.array(False)
     result = np.ones(shapes.pop(), dtype=bool)
     for value in values[1:]:
-        result = result & equal_leaves(values[0], value)
+        result = result & _data.equal_leaves(values[0], value)
     return result
 
 
-def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_size_independent_of_rows(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
     may grow). Not asked where part of the rows is public and may be kept.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
     sizes = []
     for n_rows in (100, 3000):
-        fitted = fit_clone(
-            estimator, make_data(estimator, public_generator(3), n_rows), **_noise(estimator, 0)
+        fitted = _data.fit_clone(
+            estimator, make_data(estimator, privacy.public_generator(3), n_rows), **_noise(estimator, 0)
         )
         if fitted.guarantee.unit in (PrivacyUnit.LABEL, PrivacyUnit.PRIVATE_ROW):
             return
@@ -170,20 +153,20 @@ def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: Make
 
 
 def check_events_independent_of_values(
-    name: str, estimator: Any, *, make_data: MakeData = default_data
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
 ) -> None:
     """Check that the guarantee and its events are the same for all data of the same shape.
 
     Also for constant, tiny and huge values: no plan may depend on what the data hold, and no values may be
     refused or warned of, because that is seen, too.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(4), 60)
+    data = make_data(estimator, privacy.public_generator(4), 60)
     parameters = _noise(estimator, 0)
-    first = fit_clone(estimator, data, **parameters)
+    first = _data.fit_clone(estimator, data, **parameters)
     unit = first.guarantee.unit
-    variants = {"other": other_data(estimator, data, unit, make_data, seed=5)}
+    variants = {"other": _data.other_data(estimator, data, unit, make_data, seed=5)}
     if unit is not PrivacyUnit.LABEL:
         rows = (
             np.asarray(data.metadata["private"])
@@ -197,7 +180,7 @@ def check_events_independent_of_values(
         variants["huge target"] = CheckData(data.X, 1e6 * data.y, data.metadata)
     for kind, variant in variants.items():
         try:
-            guarantee = fit_clone(estimator, variant, **parameters).guarantee
+            guarantee = _data.fit_clone(estimator, variant, **parameters).guarantee
         except ValueError as error:
             raise AssertionError(
                 f"{name} refuses {kind} values, which tells something of them: {error}"
@@ -227,8 +210,8 @@ def _noise(estimator: Any, random_state: int | None) -> dict[str, Any]:
 
 def _stateless(estimator: Any) -> bool:
     """Check if ``fit`` states that it learns nothing: what it leaves must then not depend on the data at all."""
-    return not releases_something(estimator) and (
-        releases_in_transform(estimator) or not get_tags(estimator).requires_fit
+    return not _data.releases_something(estimator) and (
+        _data.releases_in_transform(estimator) or not get_tags(estimator).requires_fit
     )
 
 
@@ -237,15 +220,17 @@ def _unit(fitted: Fitted) -> PrivacyUnit:
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
 
 
-def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_events_within_budget(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the guarantee is at most the requested budget, and its events compose to no more."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(6), 60)
+    data = make_data(estimator, privacy.public_generator(6), 60)
     for epsilon in (0.1, 1.0, 5.0):
-        fitted = fit_clone(estimator, data, epsilon=epsilon, random_state=0)
+        fitted = _data.fit_clone(estimator, data, epsilon=epsilon, random_state=0)
         guarantee = fitted.guarantee
-        assert isinstance(guarantee, PrivacyGuarantee), (
+        assert isinstance(guarantee, privacy.PrivacyGuarantee), (
             f"{name}.privacy_guarantee_ must be a PrivacyGuarantee."
         )
         assert guarantee.events, f"{name} released without a recorded event."
@@ -253,24 +238,24 @@ def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData
         assert guarantee.epsilon <= epsilon, f"{name}(epsilon={epsilon}) promises only {guarantee}."
         requested = getattr(fitted.estimator, "delta", 0.0)
         assert guarantee.delta <= requested, f"{name}(delta={requested}) promises only {guarantee}."
-        composed = compose_epsilon(guarantee.events, guarantee.delta)
+        composed = privacy.compose_epsilon(guarantee.events, guarantee.delta)
         assert composed <= guarantee.epsilon * _SLACK, (
             f"the events of {name} compose to ε = {composed}, more than its guarantee {guarantee} says."
         )
 
 
-def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that secure fits on the same data differ, and that fits with the same seed agree."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(7), 60)
+    data = make_data(estimator, privacy.public_generator(7), 60)
 
     def released(random_state: Any) -> dict[str, Any]:
-        return fit_clone(estimator, data, random_state=random_state, epsilon=0.1).leaves()
+        return _data.fit_clone(estimator, data, random_state=random_state, epsilon=0.1).leaves()
 
     def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
         return first.keys() == second.keys() and all(
-            np.all(equal_leaves(value, second[path])) for path, value in first.items()
+            np.all(_data.equal_leaves(value, second[path])) for path, value in first.items()
         )
 
     first = released(None)
@@ -282,13 +267,15 @@ def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = defaul
     assert any(not same(first, released(seed)) for seed in range(1, 21)), f"{name} ignores random_state."
 
 
-def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_simulated_noise_is_marked(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(8), 60)
+    data = make_data(estimator, privacy.public_generator(8), 60)
     for random_state, simulated in ((0, True), (check_random_state(0), True), (None, False)):
-        fitted = fit_clone(estimator, data, random_state=random_state)
+        fitted = _data.fit_clone(estimator, data, random_state=random_state)
         count = sum(isinstance(item, SimulatedNoiseWarning) for item in fitted.warnings)
         assert count == simulated, (
             f"{name}(random_state={random_state!r}) gave {count} SimulatedNoiseWarning(s) instead of "
@@ -299,16 +286,18 @@ def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: Mak
         )
 
 
-def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_bad_input_spends_nothing(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(9), 60)
-    guarantee = fit_clone(estimator, data, random_state=0).guarantee
-    private = private_numbers(data, guarantee.unit)
+    data = make_data(estimator, privacy.public_generator(9), 60)
+    guarantee = _data.fit_clone(estimator, data, random_state=0).guarantee
+    private = _data.private_numbers(data, guarantee.unit)
     cases = [(kind, bad, {}) for kind, bad in _bad_data(estimator, data)]
     cases += [(f"{key}=", data, {key: value}) for key, value in _bad_parameters(estimator)]
     for kind, bad, parameters in cases:
@@ -370,15 +359,17 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
             yield key, "no such option"
 
 
-def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_ledger_is_asked_first(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(10), 60)
-    guarantee = fit_clone(estimator, data, random_state=0).guarantee
+    data = make_data(estimator, privacy.public_generator(10), 60)
+    guarantee = _data.fit_clone(estimator, data, random_state=0).guarantee
 
     def ledger_with(epsilon: float, delta: float) -> PrivacyLedger:
         return PrivacyLedger(epsilon=epsilon, delta=delta, unit=guarantee.unit)
@@ -392,7 +383,7 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
             ledger = ledger_with(*budget)
             with _no_bits(name):
                 try:
-                    fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+                    _data.fit_clone(estimator, data, ledger=ledger, random_state=random_state)
                 except BudgetExceededError:
                     pass
                 else:
@@ -401,7 +392,7 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
     for random_state in (0, None):
         ledger = ledger_with(*exact)
         try:
-            fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+            fitted = _data.fit_clone(estimator, data, ledger=ledger, random_state=random_state)
         except BudgetExceededError as error:
             raise AssertionError(
                 f"{name} asks its ledger for more than it draws ({guarantee}): {error}"
@@ -425,8 +416,8 @@ def _no_bits(name: str) -> Iterator[None]:
         raise AssertionError(f"{name} drew noise before its ledger agreed to the price.")
 
     with (
-        mock.patch.object(SystemBitSource, "bytes", refuse),
-        mock.patch.object(SeededBitSource, "bytes", refuse),
+        mock.patch.object(noise.SystemBitSource, "bytes", refuse),
+        mock.patch.object(noise.SeededBitSource, "bytes", refuse),
     ):
         yield
 
@@ -453,7 +444,9 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_errors_spend_nothing(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
@@ -463,9 +456,9 @@ def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData
     ledgers = [key for key in estimator.get_params() if key.split("__")[-1] == "ledger"]
     if not ledgers:
         return
-    data = make_data(estimator, public_generator(14), 24)
+    data = make_data(estimator, privacy.public_generator(14), 24)
     unit = _charged(estimator, ledgers, data, {})[0].entries()[0].unit
-    hidden = private_numbers(data, PrivacyUnit(unit))
+    hidden = _data.private_numbers(data, PrivacyUnit(unit))
     for kind, odd, parameters in [*_odd_parameters(estimator, data), *_odd_data(estimator, data)]:
         ledger, error, left = _charged(estimator, ledgers, odd, parameters)
         if error is None:
@@ -549,9 +542,11 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
             yield f"{key} number {k}", CheckData(X, y, {**metadata, key: odd}), {}
 
 
-def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_parameters_untouched(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
-    data = make_data(estimator, public_generator(11), 60)
+    data = make_data(estimator, privacy.public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
     for random_state in seeds:
         fresh = clone(estimator)
@@ -566,17 +561,19 @@ def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData
         assert joblib.hash(after) == contents, f"fit of {name} changed the contents of a parameter."
 
 
-def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_copies_share_the_ledger(
+    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
-    data = make_data(estimator, public_generator(12), 60)
+    data = make_data(estimator, privacy.public_generator(12), 60)
     seeded = _noise(estimator, 0)
-    fitted = fit_clone(estimator, data, **seeded).estimator
+    fitted = _data.fit_clone(estimator, data, **seeded).estimator
     stream = io.BytesIO()
     joblib.dump(fitted, stream)
     stream.seek(0)
     for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted), joblib.load(stream)):
         _assert_same_state(name, "a copy", copied, fitted)
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
     guarantee = fitted.privacy_guarantee_
     with tempfile.TemporaryDirectory() as folder:
@@ -594,13 +591,13 @@ def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeD
         )
 
 
-def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a pipeline passes per-row arguments of ``fit``, as plain fit parameters and by routing."""
-    data = make_data(estimator, public_generator(13), 60)
-    metadata = {key: values for key, values in data.metadata.items() if key in ROW_METADATA}
+    data = make_data(estimator, privacy.public_generator(13), 60)
+    metadata = {key: values for key, values in data.metadata.items() if key in _data.ROW_METADATA}
     if not metadata:
         return
-    direct = fit_clone(estimator, data, random_state=0).estimator
+    direct = _data.fit_clone(estimator, data, random_state=0).estimator
     step = clone(estimator).set_params(random_state=0)
     pipeline = Pipeline([("same", FunctionTransformer()), ("estimator", step)])
     with warnings.catch_warnings():
@@ -611,7 +608,7 @@ def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData 
     for kind, fitted in (("fit parameters", plain), ("metadata routing", routed)):
         _assert_same_state(name, f"a fit with metadata by {kind}", fitted[-1], direct)
     without = CheckData(data.X, data.y, {k: v for k, v in data.metadata.items() if k not in metadata})
-    fit_clone(estimator, without, random_state=0)  # absent, they have a documented meaning
+    _data.fit_clone(estimator, without, random_state=0)  # absent, they have a documented meaning
 
 
 def _fit(estimator: Any, data: CheckData) -> Any:
@@ -621,15 +618,17 @@ def _fit(estimator: Any, data: CheckData) -> Any:
 
 
 def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:
-    here, there = fitted_leaves(found), fitted_leaves(expected)
+    here, there = _data.fitted_leaves(found), _data.fitted_leaves(expected)
     assert here.keys() == there.keys(), (
         f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
     )
     # Where it was paid is no part of what was promised; a step of a pipeline says that it is one.
-    alone = [path for path, value in here.items() if np.ndim(value) == 0 and str(value) == STEP_ALONE]
+    alone = [path for path, value in here.items() if np.ndim(value) == 0 and str(value) == privacy.STEP_ALONE]
     differ = [
         path
         for path, value in here.items()
-        if not path.endswith("ledger_entry") and not close_leaves(value, there[path]) and path not in alone
+        if not path.endswith("ledger_entry")
+        and not _data.close_leaves(value, there[path])
+        and path not in alone
     ]
     assert not differ, f"{what} of {name} differs in {differ}."

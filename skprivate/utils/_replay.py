@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from skprivate.privacy import noise
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.privacy.noise import as_integers, largest
 from skprivate.utils._data import equal_leaves, leaves
 
 #: Draws that add noise to a sum over units.
@@ -35,7 +35,7 @@ NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 def exact(statistic: Any) -> tuple[np.ndarray, bool]:
     """Flatten a statistic to int64, Python integers or float64, and tell if it is one of integers."""
-    whole = as_integers(statistic)
+    whole = noise.as_integers(statistic)
     if whole is not None:
         return whole.ravel(), True
     return np.asarray(statistic, dtype=np.float64).ravel(), False
@@ -44,7 +44,12 @@ def exact(statistic: Any) -> tuple[np.ndarray, bool]:
 def change(first: Any, second: Any) -> dict[int, Fraction | int]:
     """Find the coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
-    small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
+    small = (
+        object not in (a.dtype, b.dtype)
+        and whole
+        and also_whole
+        and max(noise.largest(a), noise.largest(b)) < 2**62
+    )
     if small:
         steps = b - a
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}

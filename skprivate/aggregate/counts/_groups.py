@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from skprivate._messages import must_be
 from skprivate._validation import column_array, entries
-from skprivate.privacy import encode_identifiers, identifier_tags
-from skprivate.privacy.draws import Entry, entry_of
+from skprivate.privacy import draws, encode_identifiers, identifier_tags
 
 #: Steps of a contribution: a count of 1, or a value at the end of its limits.
 ONE = 2**20
-Key = tuple[Entry, ...]
+Key = tuple[draws.Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,10 @@ def native_type(column: nw.Series[Any]) -> Any:
     return native.dtype if hasattr(native, "dtype") else native.type
 
 
-def _entries(column: nw.Series[Any]) -> list[Entry]:
+def _entries(column: nw.Series[Any]) -> list[draws.Entry]:
     """Read a column of keys, each by itself."""
     found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
-    return list(map(entry_of, found.tolist()))
+    return list(map(draws.entry_of, found.tolist()))
 
 
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skprivate.privacy.draws import Grid
+from skprivate.privacy import draws
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Magnitudes of numbers: cells at ±2^e that end at ¾ and 3/2 of that, and one at 0.
-OCTAVES = Grid(0)
+OCTAVES = draws.Grid(0)
 N_OCTAVES = 2 * OCTAVES.last + 1
 #: Quantile bins of numbers, fine cells in each of them, cells of an octave of the tails beyond.
 N_BINS, PER_BIN, PER_OCTAVE = 16, 4, 4

@@ -18,29 +18,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate import _validation
 from skprivate._messages import must_be
-from skprivate._validation import (
-    TIME_KINDS,
-    all_differ,
-    any_table,
-    check_bounds,
-    code_numbers,
-    column_kinds,
-    column_label,
-    column_names,
-    declared_values,
-    frame_columns,
-    in_own_type,
-    is_frame,
-    plain_entry,
-    public_values,
-    refuse_other_kinds,
-    validate_data,
-)
 from skprivate.metric._tables import decimals
 from skprivate.metric.tables._cells import Cells, ColumnSpec
-from skprivate.privacy.draws import MISSING, entry_of
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy import draws, noise
 
 #: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
@@ -82,10 +64,10 @@ class FrameColumn:
         listed = self.values or ("",)
         return all(isinstance(value, Real) and float(value).is_integer() for value in listed)
 
-    def read(self, entries: NDArray[Any]) -> FloatArray:
+    def read(self, entries: NDArray[Any]) -> noise.FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
         if self.values is not None:
-            codes = code_numbers(entries, list(self.values)).astype(np.float64)
+            codes = _validation.code_numbers(entries, list(self.values)).astype(np.float64)
             codes[codes == len(self.values)] = np.nan
             return codes
         if self.found:
@@ -118,14 +100,16 @@ class FrameSchema:
     @classmethod
     def of(cls, X: Any, declaration: Mapping[Any, Any] | None) -> FrameSchema:
         """Read names and types of a table, and what is declaration of its columns; no entry is looked at."""
-        names, frame = column_names(X), is_frame(X)
-        kinds, types = column_kinds(X), _types(X)
+        names, frame = _validation.column_names(X), _validation.is_frame(X)
+        kinds, types = _validation.column_kinds(X), _types(X)
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         known = _by_position(declaration, names)
         columns = []
-        for j, (kind, dtype, declared) in enumerate(zip(kinds, types, declared_values(X), strict=True)):
+        for j, (kind, dtype, declared) in enumerate(
+            zip(kinds, types, _validation.declared_values(X), strict=True)
+        ):
             found = known.get(j)
-            label = column_label(j, names if frame else None)
+            label = _validation.column_label(j, names if frame else None)
             if found == _DROP:
                 continue
             columns.append(
@@ -134,22 +118,24 @@ class FrameSchema:
         if not columns:
             raise ValueError(must_be("schema", "something other than 'drop' for a column", "none"))
         listed = {own.position: own.values for own in columns if own.values is not None}
-        refuse_other_kinds(X, listed, name="schema")
-        in_own_type(X, listed, name="schema")
+        _validation.refuse_other_kinds(X, listed, name="schema")
+        _validation.in_own_type(X, listed, name="schema")
         library = nw.from_native(X, eager_only=True).implementation.value if frame else None
         return cls(library=library, names=tuple(names), columns=tuple(columns))
 
-    def read(self, X: Any) -> FloatArray:
+    def read(self, X: Any) -> noise.FloatArray:
         """Convert the columns of a table that `validated` returns."""
-        entries = list(X.T) if not is_frame(X) else frame_columns(X)
+        entries = list(X.T) if not _validation.is_frame(X) else _validation.frame_columns(X)
         return np.column_stack([own.read(entries[own.position]) for own in self.columns])
 
     def texts(self, X: Any) -> tuple[NDArray[Any], ...]:
         """Read the entries of columns whose values nobody listed; those of one column are of one kind."""
         columns = [own for own in self.columns if own.found]
-        entries = (frame_columns(X) if is_frame(X) else list(X.T)) if columns else []
+        entries = (_validation.frame_columns(X) if _validation.is_frame(X) else list(X.T)) if columns else []
         for own in columns:
-            kinds = sorted({entry_of(value)[0] for value in entries[own.position].tolist()} - {MISSING[0]})
+            kinds = sorted(
+                {draws.entry_of(value)[0] for value in entries[own.position].tolist()} - {draws.MISSING[0]}
+            )
             if len(kinds) > 1:
                 got = " and ".join(kinds)
                 raise TypeError(
@@ -162,7 +148,7 @@ class FrameSchema:
         columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
         return replace(self, columns=tuple(columns))
 
-    def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
+    def write(self, columns: list[noise.FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
         made = [
             _entries(own, values, whole=not gap and (cell.step >= 1 or own.lists_integers))
@@ -190,9 +176,9 @@ class FrameSchema:
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Validate a table; a frame stays one, all else becomes an array as `any_table` makes it."""
-    if not is_frame(X):
-        return any_table(estimator, X, reset=reset)
-    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if not _validation.is_frame(X):
+        return _validation.any_table(estimator, X, reset=reset)
+    _validation.validate_data(estimator, X, skip_check_array=True, reset=reset)
     if not len(X) or not X.shape[1]:
         what = "sample(s)" if not len(X) else "feature(s)"
         raise ValueError(
@@ -206,7 +192,7 @@ def _types(X: Any) -> list[Any]:
     """List types of columns in their own library, without the values that they list; of an array its own for each."""
     if nw.dependencies.is_pandas_dataframe(X):
         found = list(X.dtypes)
-    elif not is_frame(X):
+    elif not _validation.is_frame(X):
         dtype = getattr(X, "dtype", np.dtype(object))  # that of texts has the length of the longest one
         return [
             dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)
@@ -245,13 +231,13 @@ def _read_entry(label: str, entry: Any) -> Any:
         return entry
     spelled = isinstance(entry, Mapping) and len(entry) == 1
     kind, given = next(iter(entry.items())) if spelled else ("", entry)
-    values = public_values(given) if kind in ("", "limits", "values") else None
+    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
     if kind == "limits" or (not kind and isinstance(entry, tuple) and len(entry) == 2):
-        return check_bounds({0: given}, 1, [label], parameter="schema")[0]
-    if not values or not all_differ(values):
+        return _validation.check_bounds({0: given}, 1, [label], parameter="schema")[0]
+    if not values or not _validation.all_differ(values):
         allowed = f"limits (low, high), a list of different values or one of {', '.join(map(repr, WORDS))}"
         raise ValueError(must_be(f"schema[{label!r}]", allowed, type(entry).__name__))
-    return [plain_entry(value) for value in values if plain_entry(value) is not None]
+    return [_validation.plain_entry(value) for value in values if _validation.plain_entry(value) is not None]
 
 
 def _column(
@@ -261,13 +247,13 @@ def _column(
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
     if isinstance(declaration, list):
         return FrameColumn(**made, kind=_CATEGORY, values=tuple(declaration))
-    if declaration == _CATEGORY and declared is None and kind not in TIME_KINDS:
+    if declaration == _CATEGORY and declared is None and kind not in _validation.TIME_KINDS:
         return FrameColumn(**made, kind=_CATEGORY, found=True)
     if declared is not None and declaration in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
             return FrameColumn(**made, kind=_CATEGORY, values=values)
-    if kind in TIME_KINDS and kind not in ("durations", "times of day"):
+    if kind in _validation.TIME_KINDS and kind not in ("durations", "times of day"):
         if isinstance(declaration, tuple):
             raise ValueError(
                 must_be(f"schema[{label}]", "'date' or nothing, as dates need no limits", repr(declaration))
@@ -311,7 +297,7 @@ def _number(value: Any) -> float:
     return found
 
 
-def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
+def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
     """Make entries of a column: an array for numbers of NumPy's types, else a list with None for gaps."""
     gap = np.isnan(values)
     plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
@@ -349,7 +335,7 @@ def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
 
 
-def _integers(values: FloatArray, kind: str) -> list[int]:
+def _integers(values: noise.FloatArray, kind: str) -> list[int]:
     """Round to integers that a type holds."""
     digits = "".join(filter(str.isdigit, kind.split("[", maxsplit=1)[0])) or "64"
     bits, unsigned = min(int(digits), 64), "uint" in kind

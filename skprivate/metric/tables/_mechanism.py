@@ -12,21 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from skprivate._validation import code_numbers
+from skprivate.metric.tables import _cells
 from skprivate.metric.tables._candidates import Candidates, Clique, Laws, Released, place, posterior
-from skprivate.metric.tables._cells import (
-    N_BINS,
-    N_OCTAVES,
-    OCTAVES,
-    Cells,
-    ColumnSpec,
-    constant_cells,
-    empty_tails,
-    list_cells,
-    merge_rare,
-    number_cells,
-    on_steps,
-    seen_range,
-)
+from skprivate.metric.tables._cells import Cells, ColumnSpec
 from skprivate.metric.tables._costs import MOST_TABLE, Stage, events_of, range_cells, stages_of
 from skprivate.privacy import Adjacency, Events, Mechanism, Release
 from skprivate.privacy.draws import (
@@ -206,7 +194,7 @@ class TableMechanism(Mechanism):
     ) -> tuple[list[Cells], tuple[int, ...]]:
         """Find the fine cells of every column, and the columns of numbers without a magnitude that is seen."""
         found = [
-            list_cells(max(len(values[j]), 1) if j in values else column.n_values)
+            _cells.list_cells(max(len(values[j]), 1) if j in values else column.n_values)
             for j, column in enumerate(self.columns)
         ]
         numbers = [j for j, column in enumerate(self.columns) if column.is_number]
@@ -215,7 +203,9 @@ class TableMechanism(Mechanism):
             quantiles = self._quantiles(rows, j, within or (-0.5, 0.5), release)
             if within is None:
                 unseen.append(j)
-            found[j] = constant_cells() if within is None else number_cells(quantiles, within, step)
+            found[j] = (
+                _cells.constant_cells() if within is None else _cells.number_cells(quantiles, within, step)
+            )
         return found, tuple(unseen)
 
     def _ranges(
@@ -232,8 +222,12 @@ class TableMechanism(Mechanism):
                 rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1]
             )
             if self.columns[j].bounds is None:
-                octaves = np.where(gap, N_OCTAVES, OCTAVES.cells(np.where(gap, 0.0, column)) + OCTAVES.last)
-                parts.append(rows.count(octaves, N_OCTAVES + 1)[:-1])
+                octaves = np.where(
+                    gap,
+                    _cells.N_OCTAVES,
+                    _cells.OCTAVES.cells(np.where(gap, 0.0, column)) + _cells.OCTAVES.last,
+                )
+                parts.append(rows.count(octaves, _cells.N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)
         least = noise * _deviations(_FALSE_RANGES, len(noisy))
         pieces = np.split(noisy, np.cumsum([range_cells(self.columns[j]) for j in numbers])[:-1])
@@ -242,7 +236,7 @@ class TableMechanism(Mechanism):
             steps, bounds = self.columns[j].steps, self.columns[j].bounds
             needed = np.flatnonzero(own[: len(steps) + 1] > least)
             step = (*steps, 0.0)[int(needed[-1])] if needed.size else 0.0
-            found.append((bounds or seen_range(own[len(steps) + 1 :], noise, least), step))
+            found.append((bounds or _cells.seen_range(own[len(steps) + 1 :], noise, least), step))
         return found
 
     def _quantiles(self, rows: Rows, j: int, within: tuple[float, float], release: Release) -> FloatArray:
@@ -257,7 +251,7 @@ class TableMechanism(Mechanism):
         centre = private_centre(weigh(FINE.cells(values), units, UNIT_WEIGHT), **draws)
         total = ROW_WEIGHT if units is None else USER_WEIGHT
         offsets = weigh(COARSE.cells(values - centre), units, total)
-        return private_quantiles(offsets, centre, total=total, n_bins=N_BINS, **draws)
+        return private_quantiles(offsets, centre, total=total, n_bins=_cells.N_BINS, **draws)
 
     def _counts(
         self, rows: Rows, cells: list[Cells], release: Release
@@ -273,9 +267,9 @@ class TableMechanism(Mechanism):
         least, deviations = _BIN_NOISE * noise, _deviations(_FALSE_CELLS, len(noisy))
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
-            found = empty_tails(own, found, noise, deviations)
+            found = _cells.empty_tails(own, found, noise, deviations)
             found[-1] *= found[-1] >= least  # no gaps where there are none
-            bins = merge_rare(own, found, n_units, least, target=j == self.target)
+            bins = _cells.merge_rare(own, found, n_units, least, target=j == self.target)
             kept = with_sum(found, n_units)
             for k in np.flatnonzero(np.bincount(bins.bins, kept) <= 0):  # its cell nearest to the middle
                 inside = np.flatnonzero(bins.bins == k)
@@ -472,7 +466,7 @@ def first_step(values: FloatArray, steps: tuple[float, ...]) -> IntArray:
     """Find the first of the steps that each number is a multiple of; their number for none."""
     found = np.full(len(values), len(steps), dtype=np.int64)
     for k in reversed(range(len(steps))):
-        found[on_steps(values, steps[k]) == values] = k
+        found[_cells.on_steps(values, steps[k]) == values] = k
     return found
 
 

@@ -32,9 +32,7 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._ranges import quantile_counts, select_quantiles, tail_factor
+from skprivate.user_level import _plan, _problems, _ranges
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -205,8 +203,8 @@ def average(
 
 
 def adaptive_descent(
-    data: Partitions | UserProblem,
-    plan: DescentPlan,
+    data: Partitions | _problems.UserProblem,
+    plan: _plan.DescentPlan,
     release: Any,
     *,
     start: FloatArray | None = None,
@@ -274,19 +272,19 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
 
 
-def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
+def norm_counts(problem: _problems.UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
     """Count users by the norm of their vector."""
-    return quantile_counts(problem.gradient_norms(w))
+    return _ranges.quantile_counts(problem.gradient_norms(w))
 
 
-def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> float:
+def _selected_radius(rows: Partitions, w: FloatArray, plan: _plan.DescentPlan, release: Any) -> float:
     """Select the clipping radius of the refinement.
 
     The selection is drawn in any case, whether users are enough or not.
     """
     split, growth = plan.split, plan.growth
     assert split.clip_epsilon is not None
-    median, upper, rank = select_quantiles(
+    median, upper, rank = _ranges.select_quantiles(
         rows.sum(partial(norm_counts, w=w)),
         epsilon=split.clip_epsilon,
         upper_epsilon=split.tail_epsilon,
@@ -294,7 +292,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
         monotone=split.terms.monotone,
     )
     if rank and split.at_least(plan.n_users) > 2 * rank:
-        growth = tail_factor(median, upper, growth, rank / plan.n_users)
+        growth = _ranges.tail_factor(median, upper, growth, rank / plan.n_users)
     return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 

@@ -16,35 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, softmax
 
+from skprivate import privacy
 from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    CONTRIBUTION_STEP,
-    GaussianEvent,
-    Mechanism,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
-from skprivate.user_level._losses import LEAST_CLIP, MOST_CLIP, LinearLoss, noise_penalty
-from skprivate.user_level._plan import (
-    FEW_USERS,
-    MOST_MOMENTUM,
-    WIDER,
-    BudgetSplit,
-    DescentPlan,
-    Terms,
-    split_budget,
-)
-from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._frame import (
-    MEANS_SHARE,
-    MOST_LEVEL,
-    MOST_LEVEL_TWO,
-    relative_noise,
-)
-from skprivate.user_level.scaling._standardise import Standardisation
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.user_level import _losses, _plan, _problems, _ranges
+from skprivate.user_level._plan import MOST_MOMENTUM, BudgetSplit, DescentPlan, Terms
+from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -87,7 +65,7 @@ MOST_WHITENED = 200
 class WeightedLoss:
     """Loss whose rows are weighted by their own labels, with weights in (0, 1]."""
 
-    def __init__(self, loss: LinearLoss, weights: FloatArray) -> None:
+    def __init__(self, loss: _losses.LinearLoss, weights: FloatArray) -> None:
         self.loss = loss
         self.weights = weights
 
@@ -140,14 +118,14 @@ class ClassCounts:
         """Standard deviation of the noise of a count; two users' shares differ by √2 at most."""
         return self.terms.acute_sensitivity * self.multiplier
 
-    def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
+    def run(self, data: Partitions | _problems.UserData, release: Any) -> FloatArray:
         """Release the counts."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
         noisy = release.gaussian(
             total,
-            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.terms.acute_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=self.multiplier,
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
         return np.asarray(noisy, dtype=np.float64)
 
@@ -179,7 +157,7 @@ class ClassCounts:
         return np.asarray(shift * (1.0 - np.minimum(1.0, variance / np.maximum(np.square(shift), variance))))
 
 
-def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
+def _shares(data: _problems.UserData, signed: bool) -> npt.NDArray[Any]:
     """Sum the users' shares of rows of each class."""
     shares = np.atleast_2d(data.groups.mean(data.y))
     if len(shares) == 1:
@@ -187,7 +165,7 @@ def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
     if signed:
         shares = 0.5 * shares + 0.5
     # A vector of shares has norm 1 at most; longer ones, by rounding, are cut.
-    return exact_sum(ball_contributions(shares, 1.0, weights=data.groups.weights))
+    return privacy.exact_sum(privacy.ball_contributions(shares, 1.0, weights=data.groups.weights))
 
 
 def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
@@ -326,7 +304,7 @@ class Penalty:
             return self.given
         noise = self.record_ridge * size * level**2
         if self.clip_ridge:
-            noise += noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
+            noise += _losses.noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
         return noise + self.user_ridge / n_users
 
 
@@ -387,19 +365,19 @@ class DescentRules(Mechanism):
     """
 
     terms: Terms
-    objective: Objective
+    objective: _problems.Objective
     penalty: Penalty
     steps: StepRules
     clipping: Clipping
     bounds: Bounds
-    standardisation: Standardisation | None = None
+    standardisation: _standardise.Standardisation | None = None
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
 
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(
+        return _plan.split_budget(
             self.terms,
             n_numbers=self.objective.n_coef * (self.steps.given or self.steps.most) + self._n_whitened**2,
             scales=int(self.bounds.select_scale),
@@ -413,8 +391,8 @@ class DescentRules(Mechanism):
         if self.terms.n_users is None:
             return True
         level = self.terms.level(self.terms.n_users, self.size)
-        growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
-        return MOST_HEAVY * growth > self.clipping.factor
+        growth = _ranges.quiet_growth(level, self.terms.n_users, _ranges.GRADIENT_NOISE_PART)
+        return _ranges.MOST_HEAVY * growth > self.clipping.factor
 
     @property
     def size(self) -> int:
@@ -438,7 +416,7 @@ class DescentRules(Mechanism):
         if self.steps.given is not None:
             return self.steps.given
         least = self.steps.usual if self.terms.n_users is None else self.steps.least
-        level = self.split.level(self.terms.n_users or FEW_USERS, self.objective.n_coef)
+        level = self.split.level(self.terms.n_users or _plan.FEW_USERS, self.objective.n_coef)
         return int(min(self.steps.most, max(least, round((self.steps.noise / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
@@ -447,7 +425,7 @@ class DescentRules(Mechanism):
         start = self.clipping.radius
         if self.clipping.noise:
             free = self.clipping.noise / (math.sqrt(self.size) * level)
-            start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
+            start = max(min(start, max(_losses.LEAST_CLIP, free)), min(_losses.MOST_CLIP * start, 0.5 * free))
         return max(start, self.clipping.growth / math.sqrt(level))
 
     def flat(self, n_users: float) -> bool:
@@ -486,7 +464,7 @@ class DescentRules(Mechanism):
         if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
         for share in WHITENING_SHARES:
-            noise = relative_noise(
+            noise = _frame.relative_noise(
                 self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
             )
             if noise <= SMALL_NOISE:
@@ -496,7 +474,7 @@ class DescentRules(Mechanism):
     @property
     def whitening_multiplier(self) -> float:
         """Noise multiplier of the second moments."""
-        return self.split.multiplier / math.sqrt(self.whitening_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.whitening_share) * _plan.WIDER
 
     @cached_property
     def means_share(self) -> float:
@@ -506,14 +484,14 @@ class DescentRules(Mechanism):
             return 0.0
         if n_users is None or self.whitening_share:
             return 0.0
-        most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
+        most = _frame.MOST_LEVEL_TWO if self.two_classes else _frame.MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
-        return MEANS_SHARE if quiet else 0.0
+        return _frame.MEANS_SHARE if quiet else 0.0
 
     @property
     def means_multiplier(self) -> float:
         """Noise multiplier of the means."""
-        return self.split.multiplier / math.sqrt(self.means_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.means_share) * _plan.WIDER
 
     @property
     def rates(self) -> ClassCounts | None:
@@ -529,7 +507,7 @@ class DescentRules(Mechanism):
     @property
     def chances_multiplier(self) -> float:
         """Noise multiplier of the mean chances."""
-        return self.split.multiplier / math.sqrt(self.chances_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.chances_share) * _plan.WIDER
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -548,8 +526,10 @@ class DescentRules(Mechanism):
         but one.
         """
         share = self.whitening_share + self.means_share + self.chances_share
-        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
-        growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
+        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * _plan.WIDER)
+        growth = _ranges.quiet_growth(
+            self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART
+        )
         return DescentPlan(
             left if share else self.split,
             n_users,

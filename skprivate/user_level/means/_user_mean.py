@@ -21,35 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi, chi2, norm
 
+from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    Mechanism,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent
+from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
-from skprivate.user_level._ranges import (
-    FINE_SCALES,
-    LEAST_INDEX,
-    SCALES,
-    balanced_radius,
-    n_bins,
-    quantile_counts,
-    quiet_growth,
-    scale_counts,
-    select_quantiles,
-    select_upper_scale,
-    selection_epsilon,
-    tail_radius,
-    tail_rank,
-)
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
@@ -144,9 +121,9 @@ def _with_side(
                 row *= length
             if side is not None:
                 vectors[-1] = np.where(norms > distance, side, -side * BEYOND / (1.0 - BEYOND))
-            yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
+            yield privacy.ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
 
-    return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
+    return privacy.exact_sum(contributions(), bound=2**privacy.CONTRIBUTION_BITS)
 
 
 @dataclass
@@ -291,7 +268,7 @@ class Tail:
     @property
     def index(self) -> float:
         """The index of a heavy tail."""
-        return max(LEAST_INDEX, math.log(BEYOND / self.beyond) / self._ratio)
+        return max(_ranges.LEAST_INDEX, math.log(BEYOND / self.beyond) / self._ratio)
 
     def spread(self, radius: float) -> float:
         """Return the root mean square distance of users clipped to a ball."""
@@ -330,11 +307,11 @@ def _vectors(users: MeanProblem) -> FloatArray:
 
 def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
     """Count users by their distance from ``w``."""
-    return scale_counts(users.gradient_norms(w), scales)
+    return _ranges.scale_counts(users.gradient_norms(w), scales)
 
 
 @dataclass(frozen=True)
-class UserMean(Mechanism):
+class UserMean(privacy.Mechanism):
     """Mean of one vector per user by a tracked centre and a sum about it.
 
     With ``follows_tail`` the ball covers the tail of the users (`balanced_radius`). ``tau`` is a public radius of the
@@ -470,10 +447,10 @@ class UserMean(Mechanism):
         cost = self.split.tail_epsilon
         if cost is None:
             return 0.0, None
-        rank = tail_rank(cost, len(FINE_SCALES))
-        counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
-        found = select_upper_scale(
-            counts, rank, epsilon=cost, release=release, scales=FINE_SCALES, near=centre.distance
+        rank = _ranges.tail_rank(cost, len(_ranges.FINE_SCALES))
+        counts = users.sum(partial(_norm_counts, w=centre.w, scales=_ranges.FINE_SCALES))
+        found = _ranges.select_upper_scale(
+            counts, rank, epsilon=cost, release=release, scales=_ranges.FINE_SCALES, near=centre.distance
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
@@ -487,10 +464,10 @@ class UserMean(Mechanism):
         if not self.follows_tail:
             return least
         level = self.split.level(n_users, d)
-        growth = quiet_growth(level, n_users, 1.0)
+        growth = _ranges.quiet_growth(level, n_users, 1.0)
         radius = growth * median
         if beyond is not None:
-            radius = balanced_radius(median, upper, growth, level, d, beyond)
+            radius = _ranges.balanced_radius(median, upper, growth, level, d, beyond)
         return max(radius, least_clip(d) * distance, least)
 
 
@@ -513,11 +490,11 @@ def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[n
     distances = np.zeros(vectors.shape[1])
     for x, middle in zip(vectors, middles, strict=True):
         np.maximum(distances, np.abs(x - middle), out=distances)
-    return quantile_counts(distances)
+    return _ranges.quantile_counts(distances)
 
 
 @dataclass(frozen=True)
-class PureUserMean(Mechanism):
+class PureUserMean(privacy.Mechanism):
     """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
 
     With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, Algorithm 1 finds medians, and two
@@ -535,13 +512,14 @@ class PureUserMean(Mechanism):
 
     def __post_init__(self) -> None:
         if self.tau is not None:
-            n_bins(max(self.bound, self.tau), self.tau)
+            _ranges.n_bins(max(self.bound, self.tau), self.tau)
             return
-        n_bins(self.bound, self._bin)
+        _ranges.n_bins(self.bound, self._bin)
         needed = math.ceil(
             max(
-                selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
-                selection_epsilon(1.0, len(SCALES), monotone=False) / (_QUANTILE * self.epsilon * _WITHIN),
+                _ranges.selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
+                _ranges.selection_epsilon(1.0, len(_ranges.SCALES), monotone=False)
+                / (_QUANTILE * self.epsilon * _WITHIN),
             )
         )
         if self.n_users < needed:
@@ -561,7 +539,7 @@ class PureUserMean(Mechanism):
     @property
     def _rank(self) -> int | None:
         """Rank of the upper quantile, None where the users are too few for one above the median."""
-        rank = tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(FINE_SCALES))
+        rank = _ranges.tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(_ranges.FINE_SCALES))
         return rank if self.follows_tail and self.n_users > 2 * rank else None
 
     @property
@@ -603,12 +581,12 @@ class PureUserMean(Mechanism):
     def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
         upper_epsilon = None if self._rank is None else epsilon
-        median, upper, _ = select_quantiles(
+        median, upper, _ = _ranges.select_quantiles(
             counts, epsilon=epsilon, upper_epsilon=upper_epsilon, release=release, monotone=False
         )
         if self._rank is None:
             return median
-        return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
+        return _ranges.tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:
         """Return the norm of all noise at this cost of a coordinate; users all at one corner of the cube have √d."""

@@ -24,18 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    CONTRIBUTION_STEP,
-    Adjacency,
-    GaussianEvent,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
-from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData
+from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent
+from skprivate.user_level import _plan, _problems
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -158,7 +150,7 @@ class ColumnSearch:
     may well have centre 0 and deviation 1 is taken to have them, unless users are more than enough.
     """
 
-    terms: Terms
+    terms: _plan.Terms
     n_columns: int
     centred: bool
     share: float
@@ -277,29 +269,29 @@ class ColumnSearch:
         columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
         """
         n_sought = int(sought.sum())
-        total = math.isqrt((1 << 2 * CONTRIBUTION_BITS) // max(n_sought, 1))
+        total = math.isqrt((1 << 2 * privacy.CONTRIBUTION_BITS) // max(n_sought, 1))
         counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=k == 0))
         noisy = release.gaussian(
             counts.ravel(),
-            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.terms.acute_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=self.multipliers[k],
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
-        unit = n_users * total * CONTRIBUTION_STEP
+        unit = n_users * total * privacy.CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
         return Histogram(
             edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0
         )
 
 
-def signal(terms: Terms, n_users: float, n_columns: int) -> float:
+def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
     """Return ρ n² for each column with all the budget."""
     factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 2.0
     return factor * terms.rho * n_users**2 / n_columns
 
 
 def plan_search(
-    terms: Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
+    terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
 ) -> ColumnSearch | None:
     """Plan a search; None where a public number of users shows nothing."""
     share = SHARE_PRIVATE_COUNT
@@ -312,7 +304,7 @@ def plan_search(
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def _counts(
-    data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
+    data: _problems.UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
     """Sum over users the shares of their rows, by cell: shape (n_columns, n_cells).
 
@@ -458,7 +450,7 @@ def rare_scales(
     *,
     multiplier: float,
     n_users: float,
-    terms: Terms,
+    terms: _plan.Terms,
     release: Any,
 ) -> FloatArray:
     """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
@@ -477,7 +469,7 @@ def rare_scales(
     return np.where(rare, np.sqrt(np.clip(squares, least, max(1.0, radius))), 1.0)
 
 
-def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
+def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
     """Sum the users' mean squares of the rare columns, 0 for the others."""
     groups = data.groups
     total: npt.NDArray[Any] = np.zeros(len(rare), dtype=np.int64)
@@ -485,6 +477,8 @@ def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) ->
         columns = np.ascontiguousarray(data.X[own].T[rare])
         squares = groups.block_means(np.square(columns, out=columns), users)
         block = np.zeros(len(rare), dtype=np.int64)
-        block[rare] = exact_sum(ball_contributions(squares, radius, weights=groups.weights[users]))
+        block[rare] = privacy.exact_sum(
+            privacy.ball_contributions(squares, radius, weights=groups.weights[users])
+        )
         total = total + block
     return total

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import ball_contributions, exact_sum
-from skprivate.user_level._plan import Terms
+from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
@@ -156,7 +156,7 @@ def row_means(
     row_norm: float,
     multiplier: float,
     n_users: float,
-    terms: Terms,
+    terms: _plan.Terms,
     release: Any,
 ) -> FloatArray:
     """Release the means of features, shrunk by their noise.
@@ -206,7 +206,7 @@ def shifted(data: UserData, centres: FloatArray) -> UserData:
     return replace(data, X=columns.T, store=store)
 
 
-def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
+def relative_noise(terms: _plan.Terms, multiplier: float, d: int, n_users: float) -> float:
     """Return the spectral norm of the noise on the second moments, in units of their average eigenvalue.
 
     Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
@@ -222,7 +222,7 @@ def whitening(
     constant: bool,
     multiplier: float,
     n_users: float,
-    terms: Terms,
+    terms: _plan.Terms,
     release: Any,
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.

@@ -20,25 +20,11 @@ from scipy.special import ndtri
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent
 from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
-from skprivate.user_level._plan import Terms
+from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
-from skprivate.user_level.scaling._column_search import (
-    FOLD,
-    RARE_SHARE,
-    Columns,
-    ColumnSearch,
-    plan_search,
-    rare_scales,
-)
-from skprivate.user_level.scaling._frame import (
-    PREDICTION_RANGE,
-    RANGE_LEVEL,
-    ROW_BOUND,
-    Frame,
-    bounded_columns,
-    identity,
-    row_bound_factor,
-)
+from skprivate.user_level.scaling import _column_search, _frame
+from skprivate.user_level.scaling._column_search import Columns, ColumnSearch
+from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -108,7 +94,9 @@ def rescaled(data: UserData, scales: FloatArray) -> UserData:
 def clip_rows(data: UserData, bound: float) -> UserData:
     """Clip rows in the coordinates of a frame to this norm."""
     store = data.writable(data.X.shape[1])
-    return replace(data, X=bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
+    return replace(
+        data, X=_frame.bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store
+    )
 
 
 def clip_data(data: UserData, frame: Frame) -> UserData:
@@ -128,7 +116,7 @@ class Standardisation:
     those of a fit of ``all_users``, if the map is found in a sample of them.
     """
 
-    terms: Terms
+    terms: _plan.Terms
     centred: bool
     features: ColumnSearch | None
     target: ColumnSearch | None
@@ -171,7 +159,7 @@ class Standardisation:
     @property
     def rare_multiplier(self) -> float:
         """Noise multiplier of the mean squares of columns without a scale."""
-        return self.terms.multiplier / math.sqrt(RARE_SHARE)
+        return self.terms.multiplier / math.sqrt(_column_search.RARE_SHARE)
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough."""
@@ -185,7 +173,7 @@ class Standardisation:
         rows = as_partitions(data).map(UserData.in_order)
         # A released lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
-        useful, frame = self.decides(n_users), identity(self.width)
+        useful, frame = self.decides(n_users), _frame.identity(self.width)
         if self.target is not None:
             column = rows.map(target_as_column)
             found = self._scaled(column, self.target.run(column, n_users, release), n_users, release)
@@ -201,7 +189,7 @@ class Standardisation:
                 frame, rare[searched] = self._with_features(frame, found, n_users)
         mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target is not None))
         if self._measures:
-            own = rare_scales(
+            own = _column_search.rare_scales(
                 mapped,
                 rare,
                 MOST_BEYOND,
@@ -234,7 +222,7 @@ class Standardisation:
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
-        factor = row_bound_factor(factor, level)
+        factor = _frame.row_bound_factor(factor, level)
         rare = scales == 0.0
         # Second moments need one unit for all columns.
         least = scales.max() if self.all_users is None else scales[scales > 0.0].min(initial=math.inf)
@@ -269,7 +257,7 @@ class Standardisation:
 
         Without noise nothing is clipped.
         """
-        return 2.0**FOLD * max(1.0, RANGE_LEVEL / self._level(n_users))
+        return 2.0**_column_search.FOLD * max(1.0, _frame.RANGE_LEVEL / self._level(n_users))
 
     def _unknown_distance(self, n_users: float) -> float:
         """Return the same where users are too few to tell the unit.
@@ -277,17 +265,21 @@ class Standardisation:
         A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
         """
         many = self.features is not None and self.features.decides_all(n_users)
-        return self._largest_distance(n_users) * (1.0 if many else 2.0**-FOLD / math.sqrt(MOST_BEYOND))
+        return self._largest_distance(n_users) * (
+            1.0 if many else 2.0**-_column_search.FOLD / math.sqrt(MOST_BEYOND)
+        )
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
         level = self._level(n_users)
         if self.target is None or self.features is None:
-            return row_bound_factor(ROW_BOUND, level)
+            return _frame.row_bound_factor(_frame.ROW_BOUND, level)
         if self.tail_epsilon is None:
-            return row_bound_factor(prediction_range, level)
-        light = max(0.0, 1.0 - (prediction_range - PREDICTION_RANGE) / ROW_SHORT)
-        return row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
+            return _frame.row_bound_factor(prediction_range, level)
+        light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
+        return _frame.row_bound_factor(
+            prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level
+        )
 
     def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Any) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
@@ -317,15 +309,15 @@ class Standardisation:
         extrapolated to the last user.
         """
         if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
-            return PREDICTION_RANGE
+            return _frame.PREDICTION_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
         power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
         most = PREDICTION_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
-        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(
+        heavy = math.log(_frame.PREDICTION_RANGE * excess) + power * math.log(
             max(share * (self.all_users or n_users), 1.0)
         )
-        return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
+        return max(_frame.PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
 def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
@@ -370,7 +362,7 @@ def share_beyond(cost: float, n_users: float) -> float:
 
 
 def plan_standardisation(
-    terms: Terms,
+    terms: _plan.Terms,
     *,
     n_features: int,
     centred: bool,
@@ -385,8 +377,12 @@ def plan_standardisation(
     Users may have ``several`` rows.
     """
     left = n_features - sum(prepared) - sum(unit)
-    features = plan_search(terms, n_columns=left, centred=centred) if left else None
-    sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
+    features = _column_search.plan_search(terms, n_columns=left, centred=centred) if left else None
+    sought = (
+        _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True)
+        if target
+        else None
+    )
     if target and sought is None:
         return None
     if not target and features is None and (left or not any(unit)):
