@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate import privacy
-from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_too_few
+from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_large, warn_if_too_few
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -176,6 +176,8 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.n_units_ = model.n_units
         self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in model.counts])
         self._schema = schema.with_values(model.found)
+        # The number of units is private until it is released.
+        warn_if_large(self.privacy_guarantee_.delta, round(model.n_units), str(unit), type(self).__name__)
         self._warn(mechanism, unit)
         return self
 

@@ -285,13 +285,13 @@ def states_budget(step: Any) -> bool:
 def _without_columns(before: list[Any], X: Any) -> list[str]:
     """List the parts of the first step that public names and types leave no column, so that they need no budget."""
     table = before[0][1] if before else None
-    typed = (
-        _validation.is_frame(X) or getattr(X, "ndim", 0) == 2
-    )  # what else there is is refused by the step, or declares nothing
+    # What is no table is refused by the step, or declares nothing.
+    typed = _validation.is_frame(X) or getattr(X, "ndim", 0) == 2
     return [
         f"{before[0][0]}__{name}"
         for name, _, columns in (table.transformers if typed and isinstance(table, ColumnTransformer) else ())
-        if type(columns).__module__.startswith("skprivate.") and not columns(X)
+        if (isinstance(columns, list) and not columns)
+        or (type(columns).__module__.startswith("skprivate.") and not columns(X))
     ]
 
 
