@@ -110,9 +110,7 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     """
     columns = read_csv("adult")
     texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name != "income"]
-    return outputs(
-        "adult", columns, "income", as_frame=as_frame, return_X_y=return_X_y, categorical_features=texts
-    )
+    return outputs("adult", columns, "income", as_frame=as_frame, return_X_y=return_X_y, categorical_features=texts)
 
 
 @_checked()

@@ -168,9 +168,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         mechanism = self._mechanism(schema)
         unit = "row" if user_ids is None else "user"
         assumptions = (_LISTED,) if any(own.values or own.bounds for own in schema.columns) else ()
-        with self._releasing(
-            mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
-        ) as release:
+        with self._releasing(mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions) as release:
             model = mechanism.run(data, release)
         self.model_ = model
         self.n_units_ = model.n_units
@@ -264,8 +262,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for j, wanted in self._conditions(condition):
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
-                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins)
-                for own in (counts[j], model.counts[j])
+                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
             )
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
@@ -273,9 +270,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
         columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
-            values = own.decode(
-                _candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng
-            )
+            values = own.decode(_candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
 
@@ -314,9 +309,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             units, users = privacy.encode_identifiers(user_ids, len(table))
             return schema, (table, units, texts, privacy.identifier_tags(users))
         if user_ids is not None:
-            raise ValueError(
-                must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
-            )
+            raise ValueError(must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers"))
         source = as_partitions(X)
         blank, names = learn_columns(self, source.empty)
         schema = FrameSchema.of(source.empty, self.schema)
@@ -356,9 +349,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         else:
             n_columns = len(model.cells)
-            warn_if_too_few(
-                float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False
-            )
+            warn_if_too_few(float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

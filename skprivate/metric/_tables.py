@@ -77,9 +77,7 @@ class TableSchema:
     def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
         (dtype,) = self.dtypes
         listed = [value for column in values.values() for value in column]
-        if listed and (
-            dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)
-        ):
+        if listed and (dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)):
             table = np.empty((len(columns[0]), len(columns)), dtype=object)
             for j, column in enumerate(columns):
                 table[:, j] = column
@@ -175,9 +173,7 @@ def _unlisted(column: nw.Series[Any]) -> Any:
     own = getattr(native, "type", None) or native.dtype
     if _is_decimal(own):
         return own
-    return (
-        _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
-    )
+    return _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
 
 
 def _unlisted_pandas(dtype: Any) -> Any:
@@ -199,9 +195,7 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _numpy_twin(dtype: Any) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
-    name = (
-        str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
-    )
+    name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     name = "float32" if name == "float" else name
     try:
         twin = np.dtype(name)
@@ -239,16 +233,12 @@ def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | N
         return pd.Series(column, dtype=object)
 
 
-def _column(
-    name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None
-) -> Any:
+def _column(name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None) -> Any:
     """Make a column of a library other than pandas."""
     backend: Any = library
     if _is_decimal(dtype):
         entries = decimals(column, dtype) if listed is None else column.tolist()
-        return nw.from_native(
-            nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True
-        )
+        return nw.from_native(nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True)
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
         series = nw.new_series(name, twin, backend=backend)
@@ -281,9 +271,7 @@ def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int6
     return numbers
 
 
-def check_loss(
-    loss: ArrayLike | Mapping[Any, Any] | None, states: NDArray[Any], distances: FloatArray
-) -> FloatArray:
+def check_loss(loss: ArrayLike | Mapping[Any, Any] | None, states: NDArray[Any], distances: FloatArray) -> FloatArray:
     """Make a matrix of losses, of states by answers; the distances by default."""
     if loss is None:
         return distances
@@ -301,9 +289,7 @@ def check_prior(prior: ArrayLike | str | None, n_states: int) -> NDArray[np.floa
         return None
     array = np.asarray(prior, dtype=np.float64)
     if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():
-        raise ValueError(
-            f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}."
-        )
+        raise ValueError(f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}.")
     array = array / array.max()  # the sum of huge weights overflows
     result: NDArray[np.float64] = array / array.sum()
     return result

@@ -309,13 +309,9 @@ def fit_network(
                 c = weighted.T @ cho_solve(cho_factor(system), np.sqrt(w) * (y - mean_y))
             theta = np.concatenate([a.ravel(), b, c, [mean_y - mean_hidden @ c]])
             if max_iter > 0:
-                theta = minimize(
-                    objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}
-                ).x
+                theta = minimize(objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}).x
             a, b = theta[: k * q].reshape(k, q), theta[k * q : k * (q + 1)]
-            network = Network(
-                a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1])
-            )
+            network = Network(a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1]))
             values = network.predict(points)
             # The intercept's optimum on the whole sample is free.
             network = network._replace(intercept=network.intercept + float((s - values).mean()))
@@ -430,13 +426,9 @@ def theorem_bound(
     if points.ndim != 2:
         raise ValueError(must_be("T", "of shape (n, q), or labels", f"shape {points.shape}"))
     if loss == "log":
-        raise ValueError(
-            "loss must be 'squared' for real outputs: the paper has no theorem for their log loss."
-        )
+        raise ValueError("loss must be 'squared' for real outputs: the paper has no theorem for their log loss.")
     if barron_constant is None or support is None:
-        raise ValueError(
-            "Theorem 1 needs barron_constant and support: no finite sample bounds them from above."
-        )
+        raise ValueError("Theorem 1 needs barron_constant and support: no finite sample bounds them from above.")
     if not audit.inside_support(points, support).all():
         raise ValueError(f"T must be inside support={support!r}.")
     variation = float(barron_constant) * audit.support_diameter(support, points.shape[1])

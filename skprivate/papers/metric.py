@@ -509,9 +509,7 @@ def boolean_cube_accuracy(n_bits: int, epsilon: float) -> float:
     return n_bits * math.exp(-epsilon) / (1 + math.exp(-epsilon))
 
 
-def ultrametric_sequences_scale(
-    a: Sequence[float], b: Sequence[float], epsilon: float
-) -> tuple[float, float]:
+def ultrametric_sequences_scale(a: Sequence[float], b: Sequence[float], epsilon: float) -> tuple[float, float]:
     """Entropic and diametric scale of bit sequences with two ultrametrics, equations (6.2) and (6.3).
 
     Parameters

@@ -248,9 +248,7 @@ def winsorized_descent(
 
     if plan.convexity == "strongly-convex":
         first = plan.n_steps // 2
-        middle = (
-            _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
-        )
+        middle = _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
         steps = [plan.step * 2.0 / (t + 2.0) for t in range(plan.n_steps - first)]
         return _run(direction, middle, steps, plan.radius, weighted=True)[0]
     mean, iterates = _run(direction, start, [plan.step] * plan.n_steps, plan.radius, weighted=False)
@@ -397,9 +395,7 @@ def phased_erm(
     return PublishedFit(coef, release.close())
 
 
-def _linear_model(
-    X: Any, y: Any, user_ids: Any, loss: str, fit_intercept: bool
-) -> tuple[UserData, Objective]:
+def _linear_model(X: Any, y: Any, user_ids: Any, loss: str, fit_intercept: bool) -> tuple[UserData, Objective]:
     """Bring rows of users together, and state the objective."""
     if loss not in _LOSSES:
         raise ValueError(must_be("loss", one_of(tuple(_LOSSES)), loss))

@@ -92,16 +92,12 @@ def make_additive_pipeline(
     True
     """
     given = {"epsilon": epsilon, "delta": delta}
-    budget = _private_pipeline.budget_of(
-        {k: getattr(estimator, k, None) if v is None else v for k, v in given.items()}
-    )
+    budget = _private_pipeline.budget_of({k: getattr(estimator, k, None) if v is None else v for k, v in given.items()})
     if refused := sorted({"adjacency", "random_state"} & splines.keys()):
         raise TypeError(f"{refused[0]} of the splines follows from the estimator: set it there.")
     if _private_pipeline.nearly_gaussian(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
-    knots: Any = _private_spline_transformer.PrivateSplineTransformer(
-        **splines, **shared_parameters(estimator)
-    )
+    knots: Any = _private_spline_transformer.PrivateSplineTransformer(**splines, **shared_parameters(estimator))
     knots.set_params(epsilon=_private_pipeline.KNOTS_SHARE * budget[0], delta=budget[1] / 2)
     if columns is not None:
         knots = ColumnTransformer(
@@ -114,9 +110,7 @@ def make_additive_pipeline(
 def shared_parameters(estimator: Any) -> dict[str, Any]:
     """Select parameters of a model that private steps before it have too; with another seed, for other noise."""
     given = estimator.get_params(deep=False)
-    shared = {
-        name: given[name] for name in ("adjacency", "ledger", "random_state") if given.get(name) is not None
-    }
+    shared = {name: given[name] for name in ("adjacency", "ledger", "random_state") if given.get(name) is not None}
     seed = shared.get("random_state")
     if isinstance(seed, Integral):
         shared["random_state"] = (int(seed) + 2**31) % 2**32

@@ -51,9 +51,7 @@ class Columns:
 Rows: TypeAlias = Columns | Partitions
 
 
-def column_cells(
-    data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int
-) -> list[draws.WeightedCells]:
+def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
     """Sum the weights in the cells of every column, in one pass.
 
     ``cells`` maps the values of a column and its number to cells, and holds public and released numbers only. A unit
@@ -62,9 +60,7 @@ def column_cells(
     return as_partitions(data).gather(partial(_block_cells, cells=cells, total=total), _merge_columns)
 
 
-def _block_cells(
-    block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int
-) -> list[draws.WeightedCells]:
+def _block_cells(block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
     columns = map(block.column, range(block.table.shape[1]))
     return [draws.weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
 

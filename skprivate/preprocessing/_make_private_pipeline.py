@@ -78,19 +78,13 @@ def _read_entry(name: Any, rule_text: Any, words: str) -> Any:
             f"schema must say if the two numbers of {str(name)!r} are limits or values, got {rule_text!r}. Write the "
             f'tuple {tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
-    if (
-        isinstance(rule_text, tuple)
-        and len(plain) == 2
-        and all(isinstance(v, date | np.datetime64) for v in plain)
-    ):
+    if isinstance(rule_text, tuple) and len(plain) == 2 and all(isinstance(v, date | np.datetime64) for v in plain):
         raise ValueError(
             f'schema must have "date" for {str(name)!r}, got limits {rule_text!r}. Dates need none; two dates that are '
             "values go in a list."
         )
     if not values or not _validation.all_differ(values):
-        got = (
-            repr(rule_text) if isinstance(rule_text, str | tuple | Real | None) else type(rule_text).__name__
-        )
+        got = repr(rule_text) if isinstance(rule_text, str | tuple | Real | None) else type(rule_text).__name__
         raise ValueError(
             f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
             f"got {got}. Write list(...) for a set."
@@ -177,9 +171,7 @@ class _Others(_Rule):
             if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
                 others.setdefault((wanted, word), []).append(name)
         if others:
-            rule_text = [
-                f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()
-            ]
+            rule_text = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
             got = {word for _, word in others}
             advice = [text for word, text in _ADVICE.items() if word in got or not word]
             raise TypeError(f"schema says {'; '.join(rule_text)}. {' '.join(advice)}")
@@ -201,10 +193,7 @@ def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
     if not isinstance(model, _private_pipeline.PrivatePipeline):
         return before, last, None
     (_, splines), *middle = before
-    if (
-        not isinstance(splines, _private_spline_transformer.PrivateSplineTransformer)
-        or splines.bounds is not None
-    ):
+    if not isinstance(splines, _private_spline_transformer.PrivateSplineTransformer) or splines.bounds is not None:
         raise TypeError(
             "model must be an estimator, a pipeline of steps that look at no data and one, or "
             "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
@@ -381,9 +370,7 @@ def make_private_pipeline(
             ]
         kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
         known = {name: kinds.get(type(each), each) for name, each in rule_text.items()}
-        entries.insert(
-            0, ("others", "drop", _Others(known))
-        )  # looks at names and types before others look for theirs
+        entries.insert(0, ("others", "drop", _Others(known)))  # looks at names and types before others look for theirs
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=bool(twins))
     steps = [("columns", table), *middle, ("model", last)]
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

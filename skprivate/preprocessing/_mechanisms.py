@@ -107,9 +107,7 @@ def noise_deviation(noise: PureEvent | GaussianEvent, l1: float, l2: float) -> f
 
 def moment_events(costs: Costs, n_columns: int, n_selections: int) -> Plan:
     """List the events of `moment_costs` for all columns."""
-    selections: Plan = (
-        ((BoundedRangeEvent(costs.selection), n_selections * n_columns),) if n_selections else ()
-    )
+    selections: Plan = ((BoundedRangeEvent(costs.selection), n_selections * n_columns),) if n_selections else ()
     return (*selections, (costs.noise, n_columns))
 
 
@@ -169,8 +167,7 @@ class ColumnQuantiles(Mechanism):
     adjacency: Adjacency
     bounds: Bounds = None
     theorem = (
-        "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), "
-        "docs/guide/preprocessing.md"
+        "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), docs/guide/preprocessing.md"
     )
 
     @property
@@ -198,10 +195,7 @@ class ColumnQuantiles(Mechanism):
         draws: dict[str, Any] = {"epsilon": self.cost, "adjacency": self.adjacency, "release": release}
         bounds = self.bounds or (None,) * len(self.n_bins)
         values = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
-        centres = [
-            private_centre(cells, bounds=limits, **draws)
-            for cells, limits in zip(values, bounds, strict=True)
-        ]
+        centres = [private_centre(cells, bounds=limits, **draws) for cells, limits in zip(values, bounds, strict=True)]
         # Users are in memory.
         by_row = not isinstance(data, Columns) or data.units is None
         total = ROW_WEIGHT if by_row else USER_WEIGHT
@@ -213,10 +207,7 @@ class ColumnQuantiles(Mechanism):
 
     def with_ends(self, released: list[FloatArray]) -> list[FloatArray]:
         """Add an outer edge on each side of the released ones of every column."""
-        return [
-            outer_edges(*pair)
-            for pair in zip(released, self.bounds or (None,) * len(self.n_bins), strict=True)
-        ]
+        return [outer_edges(*pair) for pair in zip(released, self.bounds or (None,) * len(self.n_bins), strict=True)]
 
 
 def outer_edges(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
@@ -317,9 +308,7 @@ class ColumnMoments(Mechanism):
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on a sum, in units."""
-        return (
-            noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * privacy.CONTRIBUTION_STEP
-        )
+        return noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * privacy.CONTRIBUTION_STEP
 
     @property
     def least_units(self) -> float:
@@ -354,9 +343,7 @@ class ColumnMoments(Mechanism):
     def _noisy(self, total: Any, release: Any) -> Any:
         noise, (l1, l2) = self.costs.noise, sum_sensitivities(self.adjacency)
         if isinstance(noise, PureEvent):
-            return release.laplace(
-                total, sensitivity=l1, epsilon=noise.epsilon, step=privacy.CONTRIBUTION_STEP
-            )
+            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=privacy.CONTRIBUTION_STEP)
         return release.gaussian(
             total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=privacy.CONTRIBUTION_STEP
         )
@@ -377,8 +364,7 @@ class ColumnMoments(Mechanism):
         ]
         # The centre itself is no finer than that.
         return centres, [
-            max(_RADIUS_FACTOR * radius, abs(centre) * 2.0**-16)
-            for centre, radius in zip(centres, radii, strict=True)
+            max(_RADIUS_FACTOR * radius, abs(centre) * 2.0**-16) for centre, radius in zip(centres, radii, strict=True)
         ]
 
 
@@ -438,10 +424,7 @@ class ColumnModes(_OneSelection):
     def run(self, data: Rows, release: Any) -> list[Any]:
         """Release the modes."""
         sums = as_partitions(data).sum(partial(category_weights, categories=self.categories))
-        return [
-            self._select(weights, values, release)
-            for weights, values in zip(sums, self.categories, strict=True)
-        ]
+        return [self._select(weights, values, release) for weights, values in zip(sums, self.categories, strict=True)]
 
     def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Any) -> Any:
         chosen = release.select(

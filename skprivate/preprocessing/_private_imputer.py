@@ -130,11 +130,7 @@ class PrivateImputer(_private_columns.PrivateColumns):
         for j in range(table.shape[1]):
             filled[missing[:, j], j] = self.statistics_[j]
         library = _get_output_config("transform", self)["dense"]
-        if (
-            filled.dtype == object
-            and library == type(X).__module__.partition(".")[0]
-            and not self.add_indicator
-        ):
+        if filled.dtype == object and library == type(X).__module__.partition(".")[0] and not self.add_indicator:
             with suppress(Exception):  # the type may lack the value, such as a list of categories
                 return _validation.filled_frame(X, self.statistics_.tolist())
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled

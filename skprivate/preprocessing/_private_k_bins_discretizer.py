@@ -108,9 +108,7 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
 
     def _mechanism(self, n_units):
         n_bins = self._bins_per_column(self.n_features_in_)
-        return _mechanisms.ColumnQuantiles(
-            n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget()
-        )
+        return _mechanisms.ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
     def _store(self, released, mechanism):
         self.bin_edges_ = [np.unique(edges) for edges in mechanism.with_ends(released)]

@@ -187,6 +187,4 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
 def _block_values(block: _columns.Columns) -> list[dict[Any, int]]:
     """Count the units of the values of a block."""
     columns = [block.table[:, j] for j in range(block.table.shape[1])]
-    return draws.count_values(
-        columns, block.units, None if block.units is None else identifier_tags(block.users)
-    )
+    return draws.count_values(columns, block.units, None if block.units is None else identifier_tags(block.users))

@@ -102,9 +102,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         copies.set_params(**own)  # generators go on from fit to fit, as those of scikit-learn's steps do
         for name, value in parameters.items():
             if name.rpartition("__")[2] == "memory" and value is not None:
-                raise ValueError(
-                    f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent."
-                )
+                raise ValueError(f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent.")
         *before, (last, model) = copies.steps
         parts = list(_private_parts(Pipeline(before), _without_columns(before, X)).values())
         _check_adjacency(parts, model)
@@ -145,9 +143,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         own = {"epsilon": self.epsilon, "delta": self.delta}
         return budget_of({name: known.get(name) if value is None else value for name, value in own.items()})
 
-    def _divide_metadata(
-        self, params: dict[str, Any], parts: list[Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _divide_metadata(self, params: dict[str, Any], parts: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Select what `fit` hands to the steps before the last one, and to that."""
         *before, (last, model) = self.steps
         if get_config().get("enable_metadata_routing", False):
@@ -258,11 +254,7 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         names = super().get_feature_names_out(input_features)
-        return (
-            names
-            if self._width == 1
-            else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
-        )
+        return names if self._width == 1 else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
 
 
 def _name_columns(step: Any, X: Any) -> None:
@@ -445,9 +437,7 @@ def budget_of(values: dict[str, Any]) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def model_share(
-    epsilon: float, delta: float, earlier: tuple[tuple[PrivacyEvent, int], ...], least: float
-) -> float:
+def model_share(epsilon: float, delta: float, earlier: tuple[tuple[PrivacyEvent, int], ...], least: float) -> float:
     """Compute the share of ε of a model behind ``earlier`` draws, which have 1 - ``least`` of it and half of δ."""
     allowed = COMPOSED_SHARE * epsilon
     if delta == 0.0 or privacy.cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:

@@ -115,9 +115,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
 
     def _mechanism(self, n_units):
         n_bins = (int(self.n_quantiles) - 1,) * self.n_features_in_
-        return _mechanisms.ColumnQuantiles(
-            n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget()
-        )
+        return _mechanisms.ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
     def _store(self, released, mechanism):
         self.quantiles_ = np.column_stack(mechanism.with_ends(released))

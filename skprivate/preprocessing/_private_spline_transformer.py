@@ -199,8 +199,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         if self.basis == "smooth":
             pairs = zip(edges, ends, strict=True)
             splines = [
-                _spline_basis.smooth_splines(each, int(self.degree), unbounded=end is None)
-                for each, end in pairs
+                _spline_basis.smooth_splines(each, int(self.degree), unbounded=end is None) for each, end in pairs
             ]
         else:
             splines = [_spline_basis.b_splines(each, int(self.degree)) for each in edges]

@@ -39,9 +39,7 @@ def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[A
         nested = bool(entries) and all(_validation.public_values(entry) is not None for entry in entries)
         lists = entries if nested else [categories] * n_columns
         if len(lists) != n_columns:
-            raise ValueError(
-                f"categories must have one list for each of the {n_columns} columns, got {len(lists)}."
-            )
+            raise ValueError(f"categories must have one list for each of the {n_columns} columns, got {len(lists)}.")
     result = [_validation.public_values(entry) or [] for entry in lists]
     for name, given, entry in zip(known, lists, result, strict=True):
         if not entry:

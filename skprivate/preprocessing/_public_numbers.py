@@ -26,9 +26,7 @@ _DAYS_OF_YEAR = 365.2425
 _EPOCH = (ORIGIN - datetime.datetime(1970, 1, 1)).days
 _DAYS = {"Y": Fraction(_DAYS_OF_YEAR), "M": Fraction(_DAYS_OF_YEAR) / 12, "W": Fraction(7), "D": Fraction(1)}
 _DAYS |= {"h": Fraction(1, 24), "m": Fraction(1, 1440)}
-_DAYS |= {
-    unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
-}
+_DAYS |= {unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))}
 #: Points of the week, year and day on the circle. Looked up: vectorised sines may round a row by its place.
 _WEEK, _YEAR, _DAY_BY_MINUTES = (
     np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])

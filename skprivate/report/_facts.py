@@ -282,11 +282,7 @@ def guarantee_facts(
             "events": [{**event.to_dict(), "count": count} for event, count in guarantee.events],
             "adaptive": guarantee.adaptive,
             "theorem": guarantee.theorem,
-            "noise": "stated"
-            if guarantee.stated
-            else "secure"
-            if guarantee.valid_for_release
-            else "simulated",
+            "noise": "stated" if guarantee.stated else "secure" if guarantee.valid_for_release else "simulated",
             "ledger_entry": guarantee.ledger_entry,
         },
         "not_protected": not_protected(guarantee),
@@ -313,8 +309,7 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
         "best_guess": even.best_guess,
         "advantage": even.advantage,
         "posterior": [
-            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}
-            for prior in PRIORS
+            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior} for prior in PRIORS
         ],
     }
 

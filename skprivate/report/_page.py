@@ -186,9 +186,7 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
     if facts["declared"]:
         rows = [[each["column"], each["declared"], _values(each)] for each in facts["declared"]]
         text = "<p>All of it must have been known without looking at the data.</p>"
-        parts.append(
-            f"<h3>Declared public</h3>{text}{_style.table(['column', 'declared as', 'values'], rows)}"
-        )
+        parts.append(f"<h3>Declared public</h3>{text}{_style.table(['column', 'declared as', 'values'], rows)}")
     return "".join(parts)
 
 
@@ -214,11 +212,7 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     if section["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
         n_draws = sum(event["count"] for event in section["events"])
-        every = (
-            "It came from one noisy draw."
-            if n_draws == 1
-            else f"It came from {_number(n_draws)} noisy draws."
-        )
+        every = "It came from one noisy draw." if n_draws == 1 else f"It came from {_number(n_draws)} noisy draws."
         parts.append(f"<p>{every} Together they cost the ε and δ above.</p>")
         draws = _style.table(["draw", "cost of one", "times"], rows, numbers=(2,))
         parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
@@ -236,9 +230,7 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             rows.append([step["does"], columns, step["role"], *budget])
         head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
         text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
-        parts.append(
-            f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(3, 4), long=(0,))}{text}"
-        )
+        parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
         parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
     theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", section["theorem"])

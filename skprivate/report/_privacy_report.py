@@ -110,9 +110,7 @@ class PrivacyReport:
         if protection["metric"]:
             of = f"per unit of distance, {protection['metric']}"
         n = len(self._facts["assumptions"])
-        under = (
-            f" under {n} {'assumption' if n == 1 else 'assumptions'}" if self.verdict == _facts.HOLDS else ""
-        )
+        under = f" under {n} {'assumption' if n == 1 else 'assumptions'}" if self.verdict == _facts.HOLDS else ""
         return (
             f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
             f"({of}): {self.verdict}{under}"
@@ -163,9 +161,7 @@ def _findings(
         *subject.problems,
         *((part, why) for part, each, _ in subject.parts if (why := understated(each, subject.ledgers))),
     ]
-    found = [
-        (_facts.STOP, text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)
-    ]
+    found = [(_facts.STOP, text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
     found += [] if guarantee is None else _facts.guarantee_findings(guarantee)
     for audit in tested:
         if audit["violated"]:
@@ -348,11 +344,7 @@ def privacy_report(
             "title": title or subject.title,
             "titled": titled,
             "subject": {"kind": kind, "name": subject.name},
-            "verdict": _facts.STOP
-            if _facts.STOP in levels
-            else _facts.LOOK
-            if _facts.LOOK in levels
-            else _facts.HOLDS,
+            "verdict": _facts.STOP if _facts.STOP in levels else _facts.LOOK if _facts.LOOK in levels else _facts.HOLDS,
             "findings": [{"level": level, "text": text} for level, text in findings],
             **about,
             "assumptions": about["assumptions"] or [],

@@ -253,9 +253,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         self : UserLevelSGDClassifier
         """
         self._check_inference("log_loss")
-        given = (
-            None if self.classes is None else _validation.together([_validation.check_classes(self.classes)])
-        )
+        given = None if self.classes is None else _validation.together([_validation.check_classes(self.classes)])
         check = partial(labels, public=_validation.public_labels(self))
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
         classes = _validation.two_or_more(

@@ -106,9 +106,7 @@ def score_sums(data: UserData, at: Point) -> npt.NDArray[Any]:
         outside = lengths > at.clip
         kept = np.where(outside, (1.0 - 1.0 / d) * at.clip / np.where(outside, lengths, 1.0), 1.0)
         parts = np.repeat(kept * weights / sizes, sizes) * _curvature(slopes, at.loss)
-        z = privacy.ball_contributions(
-            z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z
-        )
+        z = privacy.ball_contributions(z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z)
         v = privacy.ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
         score = privacy.exact_sum(
             privacy.ball_contributions(vectors, at.clip, weights=weights), bound=2**privacy.CONTRIBUTION_BITS
@@ -186,9 +184,7 @@ class Inference:
         if not self.draws or result.frame is None:
             return None
         frame = result.frame._replace(half_ranges=math.inf)
-        rows = rows.map(UserData.in_order).map(
-            partial(_standardise.mapped_rows, frame=frame, target=not self.logistic)
-        )
+        rows = rows.map(UserData.in_order).map(partial(_standardise.mapped_rows, frame=frame, target=not self.logistic))
         matrix, length = whitening(
             rows,
             self.size,
@@ -200,9 +196,7 @@ class Inference:
         )
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
         to_caller = _jacobian(frame, self.fit_intercept) @ matrix
-        start = np.asarray(
-            np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64
-        )
+        start = np.asarray(np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64)
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
         at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
         if self.scale_epsilon is not None:
@@ -246,9 +240,7 @@ class Inference:
         noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
-        for sums, share, unit in zip(
-            matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True
-        ):
+        for sums, share, unit in zip(matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True):
             multiplier = self._multiplier(share)
             drawn = release.gaussian(
                 sums, sensitivity=self.terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
@@ -369,9 +361,7 @@ class CoefSummary(NamedTuple):
     def __str__(self) -> str:
         width = max(7, *map(len, self.names))
         lines = [f"{'feature':{width}} {'coef':>11} {f'{100 * self.level:g} % interval':>25} {'noise':>6}"]
-        for name, coef, (low, high), share in zip(
-            self.names, self.coef, self.interval, self.noise_share, strict=True
-        ):
+        for name, coef, (low, high), share in zip(self.names, self.coef, self.interval, self.noise_share, strict=True):
             lines.append(f"{name:{width}} {coef:>11.4g} {f'[{low:.4g}, {high:.4g}]':>25} {share:>6.0%}")
         lines.append(f"n = {self.n_users:.0f}, {repr(self.guarantee).strip('<>')}")
         return "\n".join(lines)

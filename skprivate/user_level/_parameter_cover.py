@@ -104,9 +104,7 @@ def parameter_cover(
     middle = np.zeros(size) if centre is None else np.asarray(centre, dtype=np.float64)
     if middle.shape != (size,) or not np.isfinite(middle).all():
         last = ", the intercept last" if fit_intercept else ""
-        raise ValueError(
-            must_be("centre", f"{size} finite numbers, one a parameter{last}", f"shape {middle.shape}")
-        )
+        raise ValueError(must_be("centre", f"{size} finite numbers, one a parameter{last}", f"shape {middle.shape}"))
     labels = None if classes is None else np.asarray(classes)
     if labels is not None and (labels.shape != (2,) or labels[0] == labels[1]):
         raise ValueError(must_be("classes", "two different labels", classes))
@@ -121,9 +119,7 @@ def _points(size: int, radius: float, resolution: float | None, most: int) -> Fl
         while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
             finest, resolution = finer, resolution * _FINER
         if len(finest) == 1 < most:
-            raise ValueError(
-                must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most)
-            )
+            raise ValueError(must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most))
         return finest
     resolution = positive("resolution", resolution)
     if resolution > radius:

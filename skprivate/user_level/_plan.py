@@ -101,9 +101,7 @@ class Terms:
 
     def decides(self, epsilon: float, n_users: float, n_candidates: float = len(_ranges.SCALES)) -> bool:
         """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this cost."""
-        return epsilon * (1.0 + 1e-12) >= _ranges.selection_epsilon(
-            n_users, n_candidates, monotone=self.monotone
-        )
+        return epsilon * (1.0 + 1e-12) >= _ranges.selection_epsilon(n_users, n_candidates, monotone=self.monotone)
 
 
 @dataclass(frozen=True)
@@ -207,9 +205,7 @@ def split_budget(
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
         tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
-        if terms.n_users is not None and terms.n_users <= 2 * _ranges.tail_rank(
-            tail_epsilon, len(_ranges.FINE_SCALES)
-        ):
+        if terms.n_users is not None and terms.n_users <= 2 * _ranges.tail_rank(tail_epsilon, len(_ranges.FINE_SCALES)):
             tail_epsilon = None
     draft = BudgetSplit(
         terms,
@@ -367,9 +363,7 @@ class DescentPlan:
     @property
     def momentum(self) -> float:
         """Momentum of the refinement: faster in directions of little curvature, with iterates spread by 1/(1 − β)."""
-        level = (
-            self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
-        )
+        level = self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
         return min(self.most_momentum, max(0.0, 1.0 - MOMENTUM_LOSS * level))
 
     @property

@@ -175,9 +175,7 @@ def user_level_sample_size(
         return high
     while not enough(high):
         if high > MOST_USERS:
-            raise ValueError(
-                f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one."
-            )
+            raise ValueError(f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one.")
         high *= 2
     low = high // 2
     while high - low > max(1, low >> 10):  # to a thousandth: the prediction is no finer
@@ -187,9 +185,7 @@ def user_level_sample_size(
 
 
 @lru_cache(maxsize=4096)
-def _privacy_error(
-    n: int, d: int, epsilon: float, delta: float, aggregation: str, adjacency: Adjacency
-) -> float:
+def _privacy_error(n: int, d: int, epsilon: float, delta: float, aggregation: str, adjacency: Adjacency) -> float:
     """Predict the privacy error in deviations of normal users."""
     plan = _user_mean.UserMean(_plan.Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
     upper, beyond = 0.0, None

@@ -120,9 +120,7 @@ class UserGroups:
         if self.in_order:
             return values[rows]
         # Faster than an index, where it need not copy all values first.
-        return (
-            values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
-        )
+        return values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
 
     def blocks(self, most: int | None = None) -> Iterator[tuple[slice, slice]]:
         """Yield users and their sorted rows: at most ``most`` rows (`BLOCK_ROWS`), unless one user alone has more."""
@@ -211,9 +209,7 @@ class UserProblem:
         weights = None if groups.weight_cap == 1 else groups.weights  # of 1
         nobody = np.zeros((self.n_coef, 0))  # a block may be empty
         blocks = (
-            ball_contributions(
-                vectors, radius, weights=None if weights is None else weights[users], out=vectors
-            )
+            ball_contributions(vectors, radius, weights=None if weights is None else weights[users], out=vectors)
             for users, vectors in self.gradient_blocks(w)
         )
         return exact_sum(chain([nobody], blocks), bound=2**CONTRIBUTION_BITS)
@@ -510,9 +506,7 @@ class _SeveralRowsProblem(_LinearProblem):
                 step = np.ldexp(1.0, np.frexp(np.where(usable, largest, 0.0))[1] - bits)
                 whole = np.rint(slope / np.repeat(step, sizes))
                 whole[~np.isfinite(whole)] = 0.0
-                sums = (
-                    csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
-                )
+                sums = csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
                 scale = np.where(usable, step * self.units[rows.start + starts[:-1]] / sizes, np.nan)
                 vectors[k * block.shape[1] : (k + 1) * block.shape[1]] = (sums * scale[:, None]).T
             yield users, vectors

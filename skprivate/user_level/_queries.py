@@ -84,18 +84,14 @@ class WinsorizedAnswers(Mechanism):
         if self.delta == 0.0:
             left = self.epsilon / self.n_queries * _WITHIN - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
-        z = privacy.gaussian_noise_multiplier(
-            self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges
-        )
+        z = privacy.gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges)
         return GaussianEvent(z * _plan.WIDER)
 
     @property
     def relative_noise(self) -> float:
         """Standard deviation of the noise of one answer, as a part of the length of its interval."""
         scale = (
-            math.sqrt(2.0) / self.noise.epsilon
-            if isinstance(self.noise, LaplaceEvent)
-            else self.noise.noise_multiplier
+            math.sqrt(2.0) / self.noise.epsilon if isinstance(self.noise, LaplaceEvent) else self.noise.noise_multiplier
         )
         return scale / self.n_users
 
@@ -112,13 +108,9 @@ class WinsorizedAnswers(Mechanism):
         middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
             assert self.range_epsilon is not None
-            (middle,) = private_middles(
-                rows, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release
-            )
+            (middle,) = private_middles(rows, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release)
         if isinstance(self.noise, LaplaceEvent):
-            (mean,) = clipped_means(
-                rows, len(values), [middle], half, epsilon=self.noise.epsilon, release=release
-            )
+            (mean,) = clipped_means(rows, len(values), [middle], half, epsilon=self.noise.epsilon, release=release)
             return mean
         total, z = clipped_sum(values, middle, half), self.noise.noise_multiplier
         noisy = release.gaussian(total, sensitivity=2**privacy.CONTRIBUTION_BITS, noise_multiplier=z)
@@ -292,9 +284,7 @@ class UserLevelQueries:
         """
         if not callable(query):
             raise TypeError(
-                _messages.must_be(
-                    "query", "a function from one user's rows to a number", type(query).__name__
-                )
+                _messages.must_be("query", "a function from one user's rows to a number", type(query).__name__)
             )
         if self.n_left < 1:
             raise privacy.BudgetExceededError(

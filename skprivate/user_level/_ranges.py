@@ -202,9 +202,7 @@ def select_quantiles(
     return median, upper, rank
 
 
-def selection_epsilon(
-    n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
-) -> float:
+def selection_epsilon(n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0) -> float:
     """Return the price at which a median selection succeeds when the candidates split the users cleanly.
 
     A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or ε·n/4
@@ -251,9 +249,7 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
-def balanced_radius(
-    median: float, upper: float, growth: float, level: float, n_features: int, beyond: float
-) -> float:
+def balanced_radius(median: float, upper: float, growth: float, level: float, n_features: int, beyond: float) -> float:
     """Compute the radius about which a mean's bias by a tail is as large as its noise, from two released quantiles.
 
     Beyond ``upper``, which a share p of the users exceed, the share falls as (C/upper)^−a with the mean index a between

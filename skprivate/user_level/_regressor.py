@@ -281,9 +281,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     ) -> _linear.Descent | _preconditioned.PreconditionedDescent:
         loss: Any = self.loss
         if isinstance(loss, str):
-            loss = (
-                _losses.SquaredLoss() if loss == "squared_error" else _losses.HuberLoss(self.huber_threshold)
-            )
+            loss = _losses.SquaredLoss() if loss == "squared_error" else _losses.HuberLoss(self.huber_threshold)
         objective = _problems.Objective(loss, n_features, 1, self.fit_intercept)
         penalty = _rules.Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
         if record_level:

@@ -50,9 +50,7 @@ def labels(
 
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-def read_rows(
-    estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any
-) -> Partitions:
+def read_rows(estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any) -> Partitions:
     """Check rows of X, y and user_ids; ``estimator`` learns the names of the features.
 
     ``blank``, an estimator of the same class with neither parameters nor a ledger, travels to where the rows are.
@@ -68,9 +66,7 @@ def read_rows(
     blank.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
         blank.feature_names_in_ = estimator.feature_names_in_
-    return split_columns(source, **columns).map(
-        partial(_checked, check=check, blank=blank, names=_names(nothing))
-    )
+    return split_columns(source, **columns).map(partial(_checked, check=check, blank=blank, names=_names(nothing)))
 
 
 def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
@@ -89,21 +85,15 @@ def _names(table: Any) -> list[Any] | None:
 def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) -> CheckedRows:
     # scikit-learn compares names that are text, where both have some.
     if _names(block.X) != names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
+        raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")
     ids = block.of.get("user_ids")
     if block.X.shape[0] == 0:
-        return CheckedRows(
-            np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids
-        )
+        return CheckedRows(np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids)
     target = {"y": block.of["y"]} if "y" in block.of else {}
     return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
 
 
-def by_user(
-    rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False
-) -> tuple[Partitions, int]:
+def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False) -> tuple[Partitions, int]:
     """Bring each user's rows together, in their order; returns `UserData`, to be closed, and the number of users.
 
     Identifiers that are missing or of several kinds are refused. ``in_order`` sorts rows in memory by user, too: a

@@ -191,11 +191,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSelector([]), y=y)
         known = None
         if is_partitioned(X):
-            known = (
-                None
-                if callable(self.loss)
-                else _selection.known_labels([model for _, model in self.estimators])
-            )
+            known = None if callable(self.loss) else _selection.known_labels([model for _, model in self.estimators])
             checked = checked.map(partial(_in_numbers, known=known))
         rows, n_users = by_user(checked, named=user_ids is not None)
         with closing(rows):
@@ -218,9 +214,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
                     "candidates",
                     len(self.estimators),
                     Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                        delayed(_selection.user_losses)(
-                            model, data.X, y, data.groups.codes, self.loss, by_user=by_user
-                        )
+                        delayed(_selection.user_losses)(model, data.X, y, data.groups.codes, self.loss, by_user=by_user)
                         for _, model in self.estimators
                     ),
                 )
@@ -230,9 +224,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             losses = rows.map(
                 partial(_block_losses, models=models, loss=self.loss, by_user=by_user, known=known)
             ).persisted()
-            losses.sum(
-                _problems.number_of_users
-            )  # what goes wrong in a candidate shows before anything is paid
+            losses.sum(_problems.number_of_users)  # what goes wrong in a candidate shows before anything is paid
         assumptions = [
             "the candidates are public or already paid for",
             "candidates and loss keep nothing from one call to the next"
@@ -295,9 +287,7 @@ def _block_losses(
 ) -> np.ndarray:
     """Compute mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
     X, y, codes = np.ascontiguousarray(data.X), _selection.named_labels(data.y, known), data.groups.codes
-    return np.column_stack(
-        [_selection.user_losses(model, X, y, codes, loss, by_user=by_user) for model in models]
-    )
+    return np.column_stack([_selection.user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
 
 
 def _without_ledgers(model: Any) -> Any:

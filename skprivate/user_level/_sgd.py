@@ -147,9 +147,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 search=replace(search, all_users=float(n_rows)),
                 n_rows=n_rows,
                 n_sample=n_sample,
-                seed=int(privacy.public_generator(self.random_state).integers(2**62))
-                if n_sample < n_rows
-                else 0,
+                seed=int(privacy.public_generator(self.random_state).integers(2**62)) if n_sample < n_rows else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
@@ -225,11 +223,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 TooFewUsersWarning,
             )
         if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
-            reason = (
-                _descent.AT_RADIUS
-                if result.at_bound and mechanism.bounds.select_scale
-                else _descent.NOT_CONVERGED
-            )
+            reason = _descent.AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else _descent.NOT_CONVERGED
             privacy.warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + _descent.ADVICE,
                 _descent.UnscaledFeaturesWarning,

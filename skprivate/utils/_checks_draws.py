@@ -295,9 +295,7 @@ def check_mechanism(
         try:
             result = mechanism.run(data, release)
         except BudgetExceededError as error:
-            raise AssertionError(
-                f"{type(mechanism).__name__} draws more than its events hold: {error}"
-            ) from None
+            raise AssertionError(f"{type(mechanism).__name__} draws more than its events hold: {error}") from None
         left = {event: count for event, count in release._planned.items() if count}
         outside = Counter(release._paid) - Counter(planned)
         assert not left, f"{name}.run does not draw all of its events; left are {left}."
@@ -317,9 +315,7 @@ def check_mechanism(
         assert not failures, f"{name}: {failures[0]}"
         assert privacy.count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
         after = _data.leaves(mechanism)
-        same = before.keys() == after.keys() and all(
-            np.all(_data.equal_leaves(v, after[k])) for k, v in before.items()
-        )
+        same = before.keys() == after.keys() and all(np.all(_data.equal_leaves(v, after[k])) for k, v in before.items())
         assert same, f"{name}.run changes the mechanism, which must be frozen."
     if dataclasses.is_dataclass(mechanism):
         frozen = type(mechanism).__dataclass_params__.frozen
@@ -368,9 +364,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
                 continue
             yield (
                 place,
-                lambda other, at=place, new=new, edit=edit: _each(
-                    lambda part, row: edit(part, at, row), other, new
-                ),
+                lambda other, at=place, new=new, edit=edit: _each(lambda part, row: edit(part, at, row), other, new),
             )
 
 

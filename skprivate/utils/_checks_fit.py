@@ -43,9 +43,7 @@ _SECRET = "Rosalind"
 _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
-def check_no_training_value_kept(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
@@ -73,9 +71,7 @@ def check_no_training_value_kept(
         assert not mentions(text, private), f"the {kind} of a fitted {name} shows a private number."
 
 
-def check_no_unnoised_statistic(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
@@ -127,9 +123,7 @@ def _all_equal(values: list[Any]) -> np.ndarray:
     return result
 
 
-def check_size_independent_of_rows(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
@@ -147,14 +141,11 @@ def check_size_independent_of_rows(
         sizes.append(len(pickle.dumps(fitted.estimator)))
     growth = sizes[1] - sizes[0]
     assert growth < _BYTES_PER_ROW * 2900, (
-        f"the pickle of {name} grew by {growth} bytes with 2900 further rows: it keeps something of "
-        "each of them."
+        f"the pickle of {name} grew by {growth} bytes with 2900 further rows: it keeps something of each of them."
     )
 
 
-def check_events_independent_of_values(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_events_independent_of_values(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the guarantee and its events are the same for all data of the same shape.
 
     Also for constant, tiny and huge values: no plan may depend on what the data hold, and no values may be
@@ -168,11 +159,7 @@ def check_events_independent_of_values(
     unit = first.guarantee.unit
     variants = {"other": _data.other_data(estimator, data, unit, make_data, seed=5)}
     if unit is not PrivacyUnit.LABEL:
-        rows = (
-            np.asarray(data.metadata["private"])
-            if unit is PrivacyUnit.PRIVATE_ROW
-            else np.ones(60, dtype=bool)
-        )
+        rows = np.asarray(data.metadata["private"]) if unit is PrivacyUnit.PRIVATE_ROW else np.ones(60, dtype=bool)
         for kind, factor in (("constant", 0.0), ("tiny", 1e-9), ("huge", 1e6)):
             X = np.where(rows[:, None], data.X * factor, data.X)
             variants[kind] = CheckData(X, data.y, data.metadata)
@@ -182,12 +169,9 @@ def check_events_independent_of_values(
         try:
             guarantee = _data.fit_clone(estimator, variant, **parameters).guarantee
         except ValueError as error:
-            raise AssertionError(
-                f"{name} refuses {kind} values, which tells something of them: {error}"
-            ) from error
+            raise AssertionError(f"{name} refuses {kind} values, which tells something of them: {error}") from error
         assert guarantee == first.guarantee, (
-            f"the guarantee of {name} depends on the data: {first.guarantee!r}, and with {kind} values "
-            f"{guarantee!r}."
+            f"the guarantee of {name} depends on the data: {first.guarantee!r}, and with {kind} values {guarantee!r}."
         )
 
 
@@ -220,9 +204,7 @@ def _unit(fitted: Fitted) -> PrivacyUnit:
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
 
 
-def check_events_within_budget(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the guarantee is at most the requested budget, and its events compose to no more."""
     if not _data.releases_something(estimator):
         return
@@ -230,9 +212,7 @@ def check_events_within_budget(
     for epsilon in (0.1, 1.0, 5.0):
         fitted = _data.fit_clone(estimator, data, epsilon=epsilon, random_state=0)
         guarantee = fitted.guarantee
-        assert isinstance(guarantee, privacy.PrivacyGuarantee), (
-            f"{name}.privacy_guarantee_ must be a PrivacyGuarantee."
-        )
+        assert isinstance(guarantee, privacy.PrivacyGuarantee), f"{name}.privacy_guarantee_ must be a PrivacyGuarantee."
         assert guarantee.events, f"{name} released without a recorded event."
         assert guarantee.theorem, f"the guarantee of {name} names no theorem."
         assert guarantee.epsilon <= epsilon, f"{name}(epsilon={epsilon}) promises only {guarantee}."
@@ -259,17 +239,13 @@ def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = _data.
         )
 
     first = released(None)
-    assert any(not same(first, released(None)) for _ in range(200)), (
-        f"{name} releases the same noise every time."
-    )
+    assert any(not same(first, released(None)) for _ in range(200)), f"{name} releases the same noise every time."
     first = released(0)
     assert same(first, released(0)), f"{name}(random_state=0) is not reproducible."
     assert any(not same(first, released(seed)) for seed in range(1, 21)), f"{name} ignores random_state."
 
 
-def check_simulated_noise_is_marked(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
     if not _data.releases_something(estimator):
         return
@@ -278,17 +254,14 @@ def check_simulated_noise_is_marked(
         fitted = _data.fit_clone(estimator, data, random_state=random_state)
         count = sum(isinstance(item, SimulatedNoiseWarning) for item in fitted.warnings)
         assert count == simulated, (
-            f"{name}(random_state={random_state!r}) gave {count} SimulatedNoiseWarning(s) instead of "
-            f"{int(simulated)}."
+            f"{name}(random_state={random_state!r}) gave {count} SimulatedNoiseWarning(s) instead of {int(simulated)}."
         )
         assert fitted.guarantee.valid_for_release is not simulated, (
             f"{name}(random_state={random_state!r}) is marked valid_for_release={not simulated}."
         )
 
 
-def check_bad_input_spends_nothing(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
@@ -351,17 +324,11 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
     yield "random_state", "seed"
     yield "ledger", {"epsilon": 1.0}
     for key, allowed in constraints.items():
-        if (
-            isinstance(allowed, list)
-            and str not in allowed
-            and any(isinstance(item, StrOptions) for item in allowed)
-        ):
+        if isinstance(allowed, list) and str not in allowed and any(isinstance(item, StrOptions) for item in allowed):
             yield key, "no such option"
 
 
-def check_ledger_is_asked_first(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
@@ -394,18 +361,14 @@ def check_ledger_is_asked_first(
         try:
             fitted = _data.fit_clone(estimator, data, ledger=ledger, random_state=random_state)
         except BudgetExceededError as error:
-            raise AssertionError(
-                f"{name} asks its ledger for more than it draws ({guarantee}): {error}"
-            ) from error
+            raise AssertionError(f"{name} asks its ledger for more than it draws ({guarantee}): {error}") from error
         assert fitted.estimator.ledger is ledger, f"{name} exchanged its ledger."
         entries = ledger.entries()
         assert entries, f"{name} was not charged to its ledger."
         for entry in entries:
             assert entry.closed is not None, f"{name} did not close its release: {entry}."
             assert entry.simulated is (random_state is not None), f"{name} hid that its noise is simulated."
-            assert entry.adjacency.startswith(str(guarantee.adjacency)) and entry.label, (
-                f"unreadable entry: {entry}."
-            )
+            assert entry.adjacency.startswith(str(guarantee.adjacency)) and entry.label, f"unreadable entry: {entry}."
         assert ledger.spent[0] * _SLACK >= guarantee.epsilon, f"{name} was charged less than {guarantee}."
         assert ledger.spent[1] >= guarantee.delta, f"{name} was charged less than {guarantee}."
 
@@ -444,9 +407,7 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def check_errors_spend_nothing(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
@@ -513,9 +474,7 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
         X + 1j,
         X * 1e308,
     ]
-    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [
-        np.where(X > 0.9, np.array(None), X)
-    ]
+    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [np.where(X > 0.9, np.array(None), X)]
     features += [np.repeat(column[:, None], X.shape[1], axis=1) for column in (words, mixed, dates)]
     rows: list[Any] = [None, 3, "y", words, mixed, gaps, dates, numbers, numbers * 1e308, numbers > 0.5]
     rows += [
@@ -542,9 +501,7 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
             yield f"{key} number {k}", CheckData(X, y, {**metadata, key: odd}), {}
 
 
-def check_parameters_untouched(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
     data = make_data(estimator, privacy.public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
@@ -561,9 +518,7 @@ def check_parameters_untouched(
         assert joblib.hash(after) == contents, f"fit of {name} changed the contents of a parameter."
 
 
-def check_copies_share_the_ledger(
-    name: str, estimator: Any, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
     data = make_data(estimator, privacy.public_generator(12), 60)
     seeded = _noise(estimator, 0)
@@ -619,16 +574,12 @@ def _fit(estimator: Any, data: CheckData) -> Any:
 
 def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:
     here, there = _data.fitted_leaves(found), _data.fitted_leaves(expected)
-    assert here.keys() == there.keys(), (
-        f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
-    )
+    assert here.keys() == there.keys(), f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
     # Where it was paid is no part of what was promised; a step of a pipeline says that it is one.
     alone = [path for path, value in here.items() if np.ndim(value) == 0 and str(value) == privacy.STEP_ALONE]
     differ = [
         path
         for path, value in here.items()
-        if not path.endswith("ledger_entry")
-        and not _data.close_leaves(value, there[path])
-        and path not in alone
+        if not path.endswith("ledger_entry") and not _data.close_leaves(value, there[path]) and path not in alone
     ]
     assert not differ, f"{what} of {name} differs in {differ}."

@@ -29,11 +29,7 @@ ROW_METADATA = ("user_ids", "private")
 def fitted_state(estimator: Any) -> dict[str, Any]:
     """Return attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
     parameters = estimator.get_params(deep=False)
-    return {
-        name: value
-        for name, value in vars(estimator).items()
-        if name not in parameters and name not in _SHAPE
-    }
+    return {name: value for name, value in vars(estimator).items() if name not in parameters and name not in _SHAPE}
 
 
 def fitted_leaves(estimator: Any) -> dict[str, Any]:
@@ -207,9 +203,7 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
     return CheckData(X, y, metadata)
 
 
-def other_data(
-    estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
-) -> CheckData:
+def other_data(estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int) -> CheckData:
     """Make data of the same shape as ``data`` that differ in everything that ``unit`` makes private."""
     fresh = make_data(estimator, public_generator(seed), len(data.X))
     if unit is PrivacyUnit.LABEL:
@@ -223,11 +217,7 @@ def other_data(
 def private_rows(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
     """Mark the rows that ``unit`` protects."""
     everywhere = np.ones(len(data.X), dtype=bool)
-    return (
-        np.asarray(data.metadata.get("private", everywhere))
-        if unit is PrivacyUnit.PRIVATE_ROW
-        else everywhere
-    )
+    return np.asarray(data.metadata.get("private", everywhere)) if unit is PrivacyUnit.PRIVATE_ROW else everywhere
 
 
 def private_numbers(data: CheckData, unit: PrivacyUnit) -> np.ndarray:

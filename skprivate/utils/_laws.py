@@ -235,9 +235,7 @@ def scale_of(draw: Draw) -> float:
 
 
 def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
-    return [
-        int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)
-    ]
+    return [int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)]
 
 
 def real_uniforms(kind: str, noise: Array, scale: float) -> Array:

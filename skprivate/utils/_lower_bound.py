@@ -21,9 +21,7 @@ from skprivate.privacy.noise import (
 )
 
 
-def epsilon_lower_bound(
-    first: ArrayLike, second: ArrayLike, *, delta: float = 0.0, alpha: float = 1e-6
-) -> float:
+def epsilon_lower_bound(first: ArrayLike, second: ArrayLike, *, delta: float = 0.0, alpha: float = 1e-6) -> float:
     """Lower confidence bound on the ε of a mechanism, from its outputs on two neighbouring data sets.
 
     For every event S, P(first ∈ S) ≤ e^ε P(second ∈ S) + δ. The first halves of the samples choose an
@@ -62,9 +60,7 @@ def epsilon_lower_bound(
     """
     runs = [np.asarray(sample, dtype=np.float64).ravel() for sample in (first, second)]
     if min(map(len, runs)) < 4:
-        raise ValueError(
-            f"first and second need at least 4 runs each, got {len(runs[0])} and {len(runs[1])}."
-        )
+        raise ValueError(f"first and second need at least 4 runs each, got {len(runs[0])} and {len(runs[1])}.")
     choosing = [run[: len(run) // 2] for run in runs]
     testing = [run[len(run) // 2 :] for run in runs]
     best, event = -math.inf, None
@@ -75,9 +71,7 @@ def epsilon_lower_bound(
         cuts = np.sort(sign * thresholds)
         counts = [len(run) - np.searchsorted(np.sort(sign * run), cuts, side="left") for run in choosing]
         for upper, lower in ((0, 1), (1, 0)):
-            bounds = _bound(
-                counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, alpha
-            )
+            bounds = _bound(counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, alpha)
             k = int(np.argmax(bounds))
             if bounds[k] > best:
                 best, event = float(bounds[k]), (sign, cuts[k], upper, lower)
@@ -137,9 +131,7 @@ def check_epsilon_lower_bound(
     epsilon_lower_bound : Computes the bound.
     half_noise : Halves the noise for comparison.
     """
-    bound = epsilon_lower_bound(
-        *([draw(data) for _ in range(n_runs)] for data in neighbours), delta=delta, alpha=alpha
-    )
+    bound = epsilon_lower_bound(*([draw(data) for _ in range(n_runs)] for data in neighbours), delta=delta, alpha=alpha)
     assert bound <= epsilon, f"loses at least ε = {bound:.3g}, but claims {epsilon}."
     with half_noise():
         halved = epsilon_lower_bound(

@@ -232,18 +232,14 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
         "a further row": lambda n: np.append(np.arange(n), rows[0]),
         "three times the rows of all": lambda n: np.append(np.arange(n), np.resize(rows, 3 * n)),
         "its rows at the end": lambda n: np.append(np.setdiff1d(np.arange(n), rows), rows),
-        "its rows at the beginning, reversed": lambda n: np.append(
-            rows[::-1], np.setdiff1d(np.arange(n), rows)
-        ),
+        "its rows at the beginning, reversed": lambda n: np.append(rows[::-1], np.setdiff1d(np.arange(n), rows)),
     }
     for name, order in cases.items():
         yield Change(f"{who} with {name}", rows, select(order), moves_rows=True)
     yield Change(f"{who} under another name", rows, rename, moves_rows=True, renames=True)
 
 
-def _additions(
-    data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool
-) -> Iterator[Change]:
+def _additions(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
     removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
         other, np.setdiff1d(np.arange(len(other.X)), rows)
@@ -273,16 +269,12 @@ def _additions(
     for k, (name, X) in enumerate(_rows_values(data, single, rng)):
         text, y = labels[k % len(labels)] if labels else ("", None)
         times = (1, 2, 7)[k % 3] if unit is PrivacyUnit.USER and "user_ids" in data.metadata else 1
-        yield Change(
-            f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1)
-        )
+        yield Change(f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1))
     for text, y in labels:
         yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
 
 
-def _mixed_moves(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
-) -> Iterator[Change]:
+def _mixed_moves(estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any) -> Iterator[Change]:
     """Move one row to other categories, in its numbers, or both."""
     listed = {int(column): values for column, values in estimator.categories.items()}
     numeric = [j for j in range(data.X.shape[1]) if j not in listed]
@@ -311,9 +303,7 @@ def _mixed_moves(
             )
 
 
-def _moves(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
-) -> Iterator[Change]:
+def _moves(estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any) -> Iterator[Change]:
     """Move one row: near, far, along an axis, out of the bounds."""
     rows = np.array([row])
     if getattr(estimator, "categories", None):
@@ -346,9 +336,7 @@ def _moves(
             norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
             if "great-circle" in metric:
                 norm = _great_circle(data.X[row], moved, estimator.coordinates == "latitude-longitude")
-            if not math.isfinite(
-                norm
-            ):  # in bounds of a few subnormals; nothing is promised at such a distance
+            if not math.isfinite(norm):  # in bounds of a few subnormals; nothing is promised at such a distance
                 continue
             yield Change(
                 f"row {row} moved by {norm:.3g}",

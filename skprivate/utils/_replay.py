@@ -45,10 +45,7 @@ def change(first: Any, second: Any) -> dict[int, Fraction | int]:
     """Find the coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
     small = (
-        object not in (a.dtype, b.dtype)
-        and whole
-        and also_whole
-        and max(noise.largest(a), noise.largest(b)) < 2**62
+        object not in (a.dtype, b.dtype) and whole and also_whole and max(noise.largest(a), noise.largest(b)) < 2**62
     )
     if small:
         steps = b - a
@@ -157,9 +154,7 @@ def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, s
     if norm == "flow":
         stars = first.options.get("stars", ())
         if stars:
-            found_cost = _transport_at_least(
-                first.statistic, second.statistic, [allowed_once / s for s in stars]
-            )
+            found_cost = _transport_at_least(first.statistic, second.statistic, [allowed_once / s for s in stars])
         else:
             found_cost = Fraction(_transport(first.statistic, second.statistic))
     elif norm == "parts":
@@ -198,9 +193,7 @@ def _unhidden(first: Draw, second: Draw) -> str | None:
     own, most = first.options["own"], first.options["most_keys"]
     for here, there in ((first, second), (second, first)):
         alone = set(here.keys or ()) - set(there.keys or ())
-        counts = [
-            int(row[0]) for key, row in zip(here.keys or (), here.statistic, strict=True) if key in alone
-        ]
+        counts = [int(row[0]) for key, row in zip(here.keys or (), here.statistic, strict=True) if key in alone]
         if len(counts) > most:
             return f"{len(counts)} keys are in one only, more than {most}"
         if max(counts, default=0) > own:
@@ -243,9 +236,7 @@ def _transport_at_least(first: np.ndarray, second: np.ndarray, stars: list[Fract
     edges, costs = _edges(first.shape, [float(star) for star in stars])
     potential = _potentials(changed, edges, costs)
     steepest = float((np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]) / costs).max(initial=1e-300))
-    total = sum(
-        (Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0)
-    )
+    total = sum((Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0))
     return abs(total) / Fraction(steepest) / (1 + Fraction(1, 2**48))
 
 
@@ -260,9 +251,7 @@ def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.n
     for axis in range(len(shape)):
         to = np.delete(numbers, 0, axis)
         star = axis < len(stars)
-        source = (
-            np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
-        )
+        source = np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
         edges.append(np.stack([source.ravel(), to.ravel()], 1))
         costs.append(np.full(to.size, stars[axis] if star else 1.0))
     return np.concatenate(edges), np.concatenate(costs)
@@ -299,9 +288,7 @@ def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Dec
             for a, b in pairs
             if a or b
         ]
-        return max(ratios), Decimal(event.pure_epsilon) * Decimal(
-            float(first.options["distances"][here, there])
-        )
+        return max(ratios), Decimal(event.pure_epsilon) * Decimal(float(first.options["distances"][here, there]))
 
 
 @dataclass(frozen=True)
@@ -405,9 +392,7 @@ class Replay:
         return output
 
 
-def replay(
-    run: Callable[[Any], Any], data: Any, neighbours: Iterable[Any], *, name: str = "it"
-) -> ReplayReport:
+def replay(run: Callable[[Any], Any], data: Any, neighbours: Iterable[Any], *, name: str = "it") -> ReplayReport:
     """Run a computation on data, and again on each neighbour with the released values of the first run.
 
     Parameters
@@ -449,9 +434,7 @@ def replay(
     return ReplayReport(len(recording.draws), count, worst, tuple(failures))
 
 
-def _compare(
-    recording: Recording, run: Callable[[Any], Any], other: Neighbour, worst: dict[str, float]
-) -> list[str]:
+def _compare(recording: Recording, run: Callable[[Any], Any], other: Neighbour, worst: dict[str, float]) -> list[str]:
     again = Replay(recording, run, other.data)
     found = []
     for number, (first, second) in enumerate(zip(recording.draws, again.draws, strict=False)):
@@ -489,9 +472,7 @@ def _kept(draw: Draw) -> Draw:
 
 def _same_candidate(recorded: Draw, draw: Draw, output: tuple[int, int]) -> tuple[int, int]:
     """Find (category, member) of the candidate that was chosen, in the categories of another draw."""
-    before, now = (
-        list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw)
-    )
+    before, now = (list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw))
     category, member = output
     place = (before[category - 1] if category else 0) + member
     category = bisect_right(now, place)

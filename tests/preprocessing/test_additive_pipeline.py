@@ -40,9 +40,7 @@ def bent(n, d, seed):
 def test_knots_and_noise_compose_to_the_budget(epsilon, delta):
     for n_columns in (1, 2, 7, 60):
         for n_bins in (4, 16):
-            knots = ColumnQuantiles(
-                (n_bins,) * n_columns, KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE
-            )
+            knots = ColumnQuantiles((n_bins,) * n_columns, KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE)
             share = model_share(epsilon, delta, knots.events, 1 - KNOTS_SHARE)
             z = gaussian_noise_multiplier(share * epsilon, delta / 2)
             found = compose_epsilon([*knots.events, (GaussianEvent(z), 1)], delta)
@@ -66,9 +64,7 @@ def test_the_whole_is_within_the_budget(epsilon, n_columns, adjacency, n_knots):
     assert check_pipeline(model).could_hold
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "n_knots"), [(1.0, 1e-10, 3), (20.0, 1e-10, 3), (1.0, 1e-15, "auto")]
-)
+@pytest.mark.parametrize(("epsilon", "delta", "n_knots"), [(1.0, 1e-10, 3), (20.0, 1e-10, 3), (1.0, 1e-15, "auto")])
 def test_knots_that_are_paid_without_delta_leave_less_of_it(epsilon, delta, n_knots):
     X, y = bent(1000, 1, 0)
     for kind, target in ((UserLevelSGDRegressor, y), (UserLevelSGDClassifier, y > 1)):
@@ -79,9 +75,7 @@ def test_knots_that_are_paid_without_delta_leave_less_of_it(epsilon, delta, n_kn
         assert guarantee.epsilon <= epsilon and guarantee.delta <= delta
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "adjacency"), [(21.5, 7e-9, "replace-one"), (14.0, 7e-12, "add-remove")]
-)
+@pytest.mark.parametrize(("epsilon", "delta", "adjacency"), [(21.5, 7e-9, "replace-one"), (14.0, 7e-12, "add-remove")])
 def test_the_rounding_of_noise_beside_few_selections_is_within_the_budget_too(epsilon, delta, adjacency):
     """Under such an ε the accountant takes what rounding costs from δ, and has to be content with a coarser bound."""
     X, y = bent(3638, 1, 0)
@@ -345,9 +339,7 @@ def test_functions_are_as_fitted_where_a_penalty_is_given(monkeypatch):
     found = []
     for rule in (_linear_descent.shrink_functions, lambda coef, *_: 0.0 * coef):
         monkeypatch.setattr(_linear_descent, "shrink_functions", rule)
-        pair = [
-            make_additive_pipeline(UserLevelSGDRegressor(1.0, alpha=a, random_state=0)) for a in (0.01, None)
-        ]
+        pair = [make_additive_pipeline(UserLevelSGDRegressor(1.0, alpha=a, random_state=0)) for a in (0.01, None)]
         found.append([each.fit(X, y)["model"].coef_ for each in pair])
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert found[0][1].any() and not found[1][1].any()

@@ -89,8 +89,7 @@ def test_contributions_have_the_norms_that_are_stated_and_some_reach_them(matrix
             moments, gradient, slope = sums(X[[i]], y[[i]], loss=SquaredLoss(), steps=steps, matrix=matrix)
             mapped = full.T.astype(np.int64).astype(object) @ gradient
             squares = (
-                sum(int(v) ** 2 for v in moments.ravel())
-                / int(largest_moment(FRAME, RADIUS, MOST_TARGET)) ** 2,
+                sum(int(v) ** 2 for v in moments.ravel()) / int(largest_moment(FRAME, RADIUS, MOST_TARGET)) ** 2,
                 sum(int(v) ** 2 for v in mapped) / int(steps) ** 2,
                 int(slope[0]) ** 2 / 2**60,
             )
@@ -276,9 +275,7 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert not isinstance(mechanism(weighted, 5000), PreconditionedDescent)
     X, y, _ = rows(3, 300)
     with pytest.warns(Warning):
-        loud, same = (
-            UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd")
-        )
+        loud, same = (UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd"))
     assert (loud.coef_ == same.coef_).all()
 
 

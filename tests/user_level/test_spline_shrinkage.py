@@ -25,8 +25,7 @@ def seen(monkeypatch):
     """Plan, objective and course of a descent, the matrix of its whitening, and what the rule was told."""
     found = {}
     problems, descend, whitening, rule = (
-        getattr(_linear_descent, name)
-        for name in ("problems", "adaptive_descent", "whitening", "shrink_functions")
+        getattr(_linear_descent, name) for name in ("problems", "adaptive_descent", "whitening", "shrink_functions")
     )
 
     def forming(objective, rows):
@@ -138,9 +137,7 @@ def test_times_are_those_of_the_iterates_that_are_averaged():
 
 def test_clipping_where_most_are_predicted_exactly():
     # A median of next to nothing: what sampling leaves is at least √.1·20, a normal median of .6745 of that.
-    assert tail_factor(0.01, 20.0, 2.0, 0.1) * 0.01 == pytest.approx(
-        2.0 * 0.67449 * math.sqrt(0.1) * 20.0, rel=1e-4
-    )
+    assert tail_factor(0.01, 20.0, 2.0, 0.1) * 0.01 == pytest.approx(2.0 * 0.67449 * math.sqrt(0.1) * 20.0, rel=1e-4)
     assert tail_factor(1.0, 2.44, 3.0, 0.1) == pytest.approx(2.44, rel=0.01)  # normal numbers
 
 

@@ -165,16 +165,12 @@ class GroupCounts(privacy.Mechanism):
         if self._noise == "laplace":
             if self.given is None:
                 return list(
-                    draws.count_events_of(
-                        "laplace", self.epsilon, size=self._size, threshold_delta=self.delta
-                    ).items()
+                    draws.count_events_of("laplace", self.epsilon, size=self._size, threshold_delta=self.delta).items()
                 )
             single = len(self.given) * (1 + self.n_values) == 1
             return [
                 (
-                    privacy.LaplaceEvent(self.epsilon)
-                    if single
-                    else privacy.PureEvent(self.epsilon, "Laplace"),
+                    privacy.LaplaceEvent(self.epsilon) if single else privacy.PureEvent(self.epsilon, "Laplace"),
                     1,
                 )
             ]
@@ -195,9 +191,7 @@ class GroupCounts(privacy.Mechanism):
                 )
                 most = min(MOST_GROUPS, max(1, round(extent)))
             assert data.tags is not None
-            lines = privacy.chosen_keys(
-                data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt
-            )
+            lines = privacy.chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
             if self._noise == "gaussian":
                 lost = self._lost(sizes.astype(np.int64), most, level, release)
         sums: dict[Any, NDArray[np.int64]] = {}
@@ -237,9 +231,7 @@ class GroupCounts(privacy.Mechanism):
     ) -> NDArray[np.float64]:
         if self._noise == "laplace":
             return np.asarray(release.laplace(values, sensitivity=sensitivity, epsilon=level))
-        return np.asarray(
-            release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size)
-        )
+        return np.asarray(release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size))
 
     def _lost(self, sizes: NDArray[np.int64], most: int, level: float, release: Release) -> float:
         """Estimate the share of groups beyond the bound, of up to `LOOK` times as many for each user."""
@@ -367,9 +359,7 @@ def private_counts(
     ) as release:
         counted = mechanism.run(groups, release)
     table = _table(empty, columns, limits, counted, mechanism.quantile(level))
-    return PrivateCounts(
-        table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost
-    )
+    return PrivateCounts(table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost)
 
 
 def _check_most(max_groups: Any) -> None:
@@ -399,9 +389,7 @@ def _limits(name: Any, pair: Any) -> tuple[float, float]:
     return low, high
 
 
-def _check_columns(
-    rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any
-) -> nw.DataFrame[Any]:
+def _check_columns(rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any) -> nw.DataFrame[Any]:
     """Compare names and types, which are public; returns a frame without rows."""
     block = rows.block if isinstance(rows, InMemory) else rows.empty
     if not _validation.is_frame(block):
@@ -412,9 +400,7 @@ def _check_columns(
     for parameter, names in (("by", by), ("values", values)):
         for name in names:
             if not isinstance(name, str) or name not in empty.columns:
-                raise ValueError(
-                    must_be(parameter, f"names, as text, among the columns {empty.columns}", name)
-                )
+                raise ValueError(must_be(parameter, f"names, as text, among the columns {empty.columns}", name))
     if len({*by, *values}) < len(by) + len(values):
         raise ValueError(must_be("by and values", "different columns", [*by, *values]))
     _refuse_other_types(empty, by)
@@ -441,9 +427,7 @@ def _refuse_other_types(empty: nw.DataFrame[Any], by: list[str]) -> None:
         ):
             allowed = "a column of text, bytes, numbers, dates or times"
             raise TypeError(
-                must_be(
-                    f"by[{name!r}]", allowed, str(_groups.native_type(empty[name])), "Convert it to text."
-                )
+                must_be(f"by[{name!r}]", allowed, str(_groups.native_type(empty[name])), "Convert it to text.")
             )
 
 
@@ -463,9 +447,7 @@ def _given_keys(keys: Any, columns: Any) -> tuple[Key, ...]:
     typed = _validation.in_own_type(columns, parts, name="keys")
     for j, declared in enumerate(_validation.declared_values(columns)):
         if declared is not None and not set(typed[j]) <= {*declared, None}:
-            raise ValueError(
-                must_be("keys", f"among the values {declared} that their column declares", "others")
-            )
+            raise ValueError(must_be("keys", f"among the values {declared} that their column declares", "others"))
     of = [dict(zip(parts[j], map(draws.entry_of, typed[j]), strict=True)) for j in range(width)]
     found = tuple(tuple(entry[value] for entry, value in zip(of, key, strict=True)) for key in rows)
     if len(set(found)) < len(found) or not found:

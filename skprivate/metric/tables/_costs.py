@@ -44,18 +44,12 @@ class Stage:
             return []
         if self.threshold_delta is not None:
             hidden = self.threshold_delta
-            return list(
-                draws.count_events_of("gaussian", self.level, size=self.size, threshold_delta=hidden).items()
-            )
-        return [
-            (GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)
-        ]
+            return list(draws.count_events_of("gaussian", self.level, size=self.size, threshold_delta=hidden).items())
+        return [(GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)]
 
 
 @lru_cache(maxsize=256)
-def stages_of(
-    columns: tuple[ColumnSpec, ...], target: int | None, epsilon: float, delta: float
-) -> dict[str, Stage]:
+def stages_of(columns: tuple[ColumnSpec, ...], target: int | None, epsilon: float, delta: float) -> dict[str, Stage]:
     """Find the stages whose composed cost is just within the budget."""
     numbers, n = [column for column in columns if column.is_number], len(columns)
     others = n if target is None else n - 1

@@ -105,16 +105,12 @@ class FrameSchema:
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         known = _by_position(declaration, names)
         columns = []
-        for j, (kind, dtype, declared) in enumerate(
-            zip(kinds, types, _validation.declared_values(X), strict=True)
-        ):
+        for j, (kind, dtype, declared) in enumerate(zip(kinds, types, _validation.declared_values(X), strict=True)):
             found = known.get(j)
             label = _validation.column_label(j, names if frame else None)
             if found == _DROP:
                 continue
-            columns.append(
-                _column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER)
-            )
+            columns.append(_column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER))
         if not columns:
             raise ValueError(must_be("schema", "something other than 'drop' for a column", "none"))
         listed = {own.position: own.values for own in columns if own.values is not None}
@@ -133,14 +129,10 @@ class FrameSchema:
         columns = [own for own in self.columns if own.found]
         entries = (_validation.frame_columns(X) if _validation.is_frame(X) else list(X.T)) if columns else []
         for own in columns:
-            kinds = sorted(
-                {draws.entry_of(value)[0] for value in entries[own.position].tolist()} - {draws.MISSING[0]}
-            )
+            kinds = sorted({draws.entry_of(value)[0] for value in entries[own.position].tolist()} - {draws.MISSING[0]})
             if len(kinds) > 1:
                 got = " and ".join(kinds)
-                raise TypeError(
-                    must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it.")
-                )
+                raise TypeError(must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it."))
         return tuple(entries[own.position] for own in columns)
 
     def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
@@ -194,9 +186,7 @@ def _types(X: Any) -> list[Any]:
         found = list(X.dtypes)
     elif not _validation.is_frame(X):
         dtype = getattr(X, "dtype", np.dtype(object))  # that of texts has the length of the longest one
-        return [
-            dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)
-        ] * np.shape(X)[1]
+        return [dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)] * np.shape(X)[1]
     else:
         natives = [column.to_native() for column in nw.from_native(X, eager_only=True).iter_columns()]
         found = [native.dtype if hasattr(native, "dtype") else native.type for native in natives]
@@ -211,14 +201,10 @@ def _by_position(declaration: Mapping[Any, Any] | None, names: list[Any]) -> dic
     if declaration is None:
         return {}
     if not isinstance(declaration, Mapping):
-        raise TypeError(
-            must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__)
-        )
+        raise TypeError(must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__))
     places = {name: j for j, name in enumerate(names)}
     other = [
-        name
-        for name in declaration
-        if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
+        name for name in declaration if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
     ]
     if other:
         raise ValueError(must_be("schema", f"names among {names[:20]}, or positions", other[0]))
@@ -260,9 +246,7 @@ def _column(
             )
         return FrameColumn(**made, kind=_DATE if kind == "dates" else "time")
     if kind == "numbers" or (kind is None and (declaration == _NUMBER or isinstance(declaration, tuple))):
-        return FrameColumn(
-            **made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None
-        )
+        return FrameColumn(**made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None)
     if kind is None and declaration == _DATE:
         return FrameColumn(**made, kind="time")
     raise TypeError(
@@ -327,9 +311,7 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
         days = np.clip(np.rint(safe), _LEAST_DAY, _MOST_DAY).astype(int).tolist()
         found = [_ORIGIN.date() + datetime.timedelta(days=day) for day in days]
     else:
-        zone = (
-            datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
-        )
+        zone = datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
         seconds = np.clip(safe, (_LEAST_DAY + 1) * 86400, _MOST_DAY * 86400).tolist()
         found = [(_ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
@@ -365,11 +347,7 @@ def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Serie
 
         array = pa.array(entries, getattr(own.dtype, "value_type", own.dtype))
         arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
-        return (
-            arrow.cast(nw.Categorical()).alias(name)
-            if hasattr(own.dtype, "value_type")
-            else arrow.alias(name)
-        )
+        return arrow.cast(nw.Categorical()).alias(name) if hasattr(own.dtype, "value_type") else arrow.alias(name)
     import polars as pl
 
     if isinstance(own.dtype, str):

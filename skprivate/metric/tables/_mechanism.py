@@ -147,9 +147,9 @@ class TableMechanism(Mechanism):
         rows, values = self._values(rows, release)
         cells, unseen = self._cells(rows, values, release)
         cells, counts, n_units = self._counts(rows, cells, release)
-        codes = np.stack(
-            [own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]
-        ).astype(np.uint8)
+        codes = np.stack([own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]).astype(
+            np.uint8
+        )
         tables = _Tables(self, rows, codes, tuple(own.n_bins for own in cells), release)
         laws, released = tables.tree(self._single(cells, counts, n_units), n_units)
         drawn = laws.draw(_n_candidates(n_units), release.public_rng)
@@ -203,9 +203,7 @@ class TableMechanism(Mechanism):
             quantiles = self._quantiles(rows, j, within or (-0.5, 0.5), release)
             if within is None:
                 unseen.append(j)
-            found[j] = (
-                _cells.constant_cells() if within is None else _cells.number_cells(quantiles, within, step)
-            )
+            found[j] = _cells.constant_cells() if within is None else _cells.number_cells(quantiles, within, step)
         return found, tuple(unseen)
 
     def _ranges(
@@ -218,9 +216,7 @@ class TableMechanism(Mechanism):
         for j in numbers:
             column, steps = rows.table[:, j], self.columns[j].steps
             gap = np.isnan(column)
-            parts.append(
-                rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1]
-            )
+            parts.append(rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1])
             if self.columns[j].bounds is None:
                 octaves = np.where(
                     gap,
@@ -253,13 +249,9 @@ class TableMechanism(Mechanism):
         offsets = weigh(COARSE.cells(values - centre), units, total)
         return private_quantiles(offsets, centre, total=total, n_bins=_cells.N_BINS, **draws)
 
-    def _counts(
-        self, rows: Rows, cells: list[Cells], release: Release
-    ) -> tuple[list[Cells], list[FloatArray], float]:
+    def _counts(self, rows: Rows, cells: list[Cells], release: Release) -> tuple[list[Cells], list[FloatArray], float]:
         """Count all columns by their fine cells, and merge bins of few rows."""
-        parts = [
-            rows.count(own.code(column), own.n_cells) for own, column in zip(cells, rows.table.T, strict=True)
-        ]
+        parts = [rows.count(own.code(column), own.n_cells) for own, column in zip(cells, rows.table.T, strict=True)]
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "cells", release)
         counts = np.split(noisy, np.cumsum([own.n_cells for own in cells])[:-1])
         precision = np.array([1.0 / own.n_cells for own in cells])
@@ -352,8 +344,7 @@ class _Tables:
             if self.size(self._with_target(a, b)) <= MOST_TABLE
         }
         scores = {
-            pair: self.distance(self.table(self._with_target(*pair)), model, "tree")
-            for pair, model in models.items()
+            pair: self.distance(self.table(self._with_target(*pair)), model, "tree") for pair, model in models.items()
         }
         part = {j: j for j in others}
         for _ in range(self.mechanism.stages["tree"].times):
@@ -388,9 +379,7 @@ class _Tables:
     ) -> dict[int, FloatArray]:
         """Release the tables of all columns with the target in one draw, shrunk to independence."""
         tables = [self.table((j, target)) for j in others]
-        noisy, noise = self.mechanism._noisy(
-            self.rows, np.concatenate(tables), len(tables), "pairs", self.release
-        )
+        noisy, noise = self.mechanism._noisy(self.rows, np.concatenate(tables), len(tables), "pairs", self.release)
         parts = np.split(noisy, np.cumsum([table.size for table in tables])[:-1])
         found = {}
         for j, part in zip(others, parts, strict=True):
@@ -452,8 +441,7 @@ def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
         "least_in_range": mechanism.least_in_range,
         "candidates": float(candidates),
         "seconds": 0.5 + _SECONDS_PER_STEP * steps,
-        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables)
-        / 1e6,
+        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables) / 1e6,
     }
 
 

@@ -99,9 +99,7 @@ class CategoryDiscovery(_events.Mechanism):
     theorem = "counts with a threshold, docs/theory/noise.md"
 
     @classmethod
-    def within(
-        cls, n_columns: int, epsilon: float, delta: float, adjacency: _guarantee.Adjacency | str
-    ) -> Self:
+    def within(cls, n_columns: int, epsilon: float, delta: float, adjacency: _guarantee.Adjacency | str) -> Self:
         """Make the one that costs (ε, δ)."""
         hidden = THRESHOLD_PART * delta
         beside = ((_events.ApproximateEvent(0.0, hidden, "threshold"), 1),)
@@ -128,9 +126,7 @@ class CategoryDiscovery(_events.Mechanism):
     def threshold(self) -> int:
         """Noisy count from which a value is found."""
         lattice = count_lattice("gaussian", self.sensitivity, self.noise_multiplier, 2 * self.n_columns)
-        return count_threshold(
-            "gaussian", lattice, own=1, most_keys=self.n_columns, delta=self.threshold_delta
-        )
+        return count_threshold("gaussian", lattice, own=1, most_keys=self.n_columns, delta=self.threshold_delta)
 
     @property
     def least_units(self) -> int:
@@ -140,10 +136,7 @@ class CategoryDiscovery(_events.Mechanism):
     def run(self, data: Sequence[Mapping[Entry, int]], release: Release) -> list[dict[Any, float]]:
         """Find values and their noisy counts, sorted by value, from what `count_values` returns."""
         counts = {
-            (j, *entry): count
-            for j, column in enumerate(data)
-            for entry, count in column.items()
-            if entry != MISSING
+            (j, *entry): count for j, column in enumerate(data) for entry, count in column.items() if entry != MISSING
         }
         keys, numbers = release.threshold_counts(
             counts,

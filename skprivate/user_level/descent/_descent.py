@@ -228,11 +228,7 @@ def adaptive_descent(
     velocity = np.zeros(d)
     gains = np.ones(d)
     gains[-1] = plan.intercept_gain
-    newton = (
-        QuasiNewton(step, 2.0 * plan.radius)
-        if plan.quiet and radius and plan.split.clip_epsilon is None
-        else None
-    )
+    newton = QuasiNewton(step, 2.0 * plan.radius) if plan.quiet and radius and plan.split.clip_epsilon is None else None
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps

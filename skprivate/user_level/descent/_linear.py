@@ -76,9 +76,7 @@ class Descent(_rules.DescentRules):
                     release=release,
                 )
                 if found:
-                    rows = rows.map(
-                        partial(_frame.whiten, matrix=matrix, constant=self.objective.fit_intercept)
-                    )
+                    rows = rows.map(partial(_frame.whiten, matrix=matrix, constant=self.objective.fit_intercept))
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
@@ -105,9 +103,7 @@ class Descent(_rules.DescentRules):
         if self.bounds.shrink:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = (
-                first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
-            )
+            radius = first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
@@ -118,9 +114,7 @@ class Descent(_rules.DescentRules):
             origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
         start = origin.ravel()
         gradients = problems(objective, rows)
-        course = _descent.adaptive_descent(
-            gradients, plan, release, start=start, penalty=_penalty(objective, start)
-        )
+        course = _descent.adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.bounds.select_scale and not scale_missed else radius
@@ -185,9 +179,7 @@ class Descent(_rules.DescentRules):
             weighted = _rules.WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
             objective = replace(objective, loss=weighted, alpha=alpha / most)
         if isinstance(objective.loss, _losses.HuberLoss):
-            objective = replace(
-                objective, loss=_losses.HuberLoss(objective.loss.threshold / frame.target_scale)
-            )
+            objective = replace(objective, loss=_losses.HuberLoss(objective.loss.threshold / frame.target_scale))
         weights = self._weights(alpha, n_users, frame)
         if matrix is not None:
             metric = (matrix.T * weights) @ matrix

@@ -293,9 +293,7 @@ class PreconditionedDescent(Mechanism):
             weights[-1] = 0.0
         return weights
 
-    def _mean_slope(
-        self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any
-    ) -> float:
+    def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any) -> float:
         """Release the mean of the clipped derivatives."""
         most = 1.0 if self.classes else max(PREDICTION_RANGE * deviation, path.clip)
         noisy = release.gaussian(
@@ -337,9 +335,7 @@ class _Path:
         steep = 1.0
         before: tuple[FloatArray, FloatArray] | None = None
         for multiplier in steps.multipliers:
-            total = rows.sum(
-                partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=radius, steps=whole)
-            )
+            total = rows.sum(partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=radius, steps=whole))
             noisy = release.gaussian(
                 self.metric.mapped(total),
                 sensitivity=terms.sum_sensitivity * whole,

@@ -231,9 +231,7 @@ def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | N
     return np.asarray(np.maximum(curvature, tiny))
 
 
-def shrink_functions(
-    coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate
-) -> FloatArray:
+def shrink_functions(coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate) -> FloatArray:
     """Shrink the coefficients of each feature's functions by empirical Bayes (MacKay).
 
     Coefficients b of one feature's functions are taken as normal with a common variance τ. Their estimates are normal
@@ -265,9 +263,7 @@ def shrink_functions(
     return result
 
 
-def _errors(
-    squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate
-) -> tuple[FloatArray, FloatArray]:
+def _errors(squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate) -> tuple[FloatArray, FloatArray]:
     """Return the part of coefficients that estimates are about, and the variance of estimates divided by it.
 
     Gradients have the drawn noise and sampling noise. The variance of the latter is, for a likelihood, its curvature
@@ -431,9 +427,7 @@ class DescentRules(Mechanism):
     def flat(self, n_users: float) -> bool:
         """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
         return (
-            self.penalty.given is None
-            and self.penalty.clip_ridge > 0.0
-            and self.clip(n_users) < self.clipping.radius
+            self.penalty.given is None and self.penalty.clip_ridge > 0.0 and self.clip(n_users) < self.clipping.radius
         )
 
     def strength(self, n_users: float) -> float:
@@ -464,9 +458,7 @@ class DescentRules(Mechanism):
         if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
         for share in WHITENING_SHARES:
-            noise = _frame.relative_noise(
-                self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
-            )
+            noise = _frame.relative_noise(self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users)
             if noise <= SMALL_NOISE:
                 return share
         return share if noise <= MOST_NOISE else 0.0
@@ -527,9 +519,7 @@ class DescentRules(Mechanism):
         """
         share = self.whitening_share + self.means_share + self.chances_share
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * _plan.WIDER)
-        growth = _ranges.quiet_growth(
-            self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART
-        )
+        growth = _ranges.quiet_growth(self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART)
         return DescentPlan(
             left if share else self.split,
             n_users,

@@ -99,9 +99,7 @@ def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, i
     return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
 
 
-def _with_side(
-    users: MeanProblem, w: FloatArray, clip: float, distance: float, side: float | None
-) -> npt.NDArray[Any]:
+def _with_side(users: MeanProblem, w: FloatArray, clip: float, distance: float, side: float | None) -> npt.NDArray[Any]:
     """Sum weight_u·(√(1 − side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side) over users; without the sign if it is None.
 
     The sign is positive for users beyond the distance. The side of the others is so much shorter that all add up to 0
@@ -454,9 +452,7 @@ class UserMean(privacy.Mechanism):
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
-    def radius(
-        self, distance: float, n_users: float, upper: float = 0.0, beyond: float | None = None
-    ) -> float:
+    def radius(self, distance: float, n_users: float, upper: float = 0.0, beyond: float | None = None) -> float:
         """Compute the radius of the ball from the tracked distance, and a selected one with the part beyond it."""
         d = self.n_features
         median = float(chi.median(d) / chi.isf(BEYOND, d)) * distance  # of normal vectors
@@ -566,13 +562,9 @@ class PureUserMean(privacy.Mechanism):
         if self.tau is not None:
             epsilon = self._share(1.0)
             bound = max(self.bound, self.tau)
-            means = winsorized_means(
-                rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release
-            )
+            means = winsorized_means(rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release)
             return self._result(means, 2.0 * self.tau, epsilon / 2.0)
-        medians = private_middles(
-            rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release
-        )
+        medians = private_middles(rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release)
         half = self._half_side(rows.sum(partial(_distance_counts, middles=medians)), release)
         epsilon = self._share(self._sum_share)
         means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)

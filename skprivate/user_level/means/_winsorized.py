@@ -85,9 +85,7 @@ def clipped_means(
 
 
 def _clipped_sums(vectors: FloatArray, middles: list[float], half: float) -> npt.NDArray[Any]:
-    sums = [
-        clipped_sum(numbers, middle, half).item() for numbers, middle in zip(vectors, middles, strict=True)
-    ]
+    sums = [clipped_sum(numbers, middle, half).item() for numbers, middle in zip(vectors, middles, strict=True)]
     return np.array(sums, dtype=object)
 
 

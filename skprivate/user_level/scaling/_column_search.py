@@ -127,9 +127,7 @@ class Histogram(NamedTuple):
         """Return the median and half the distance of the quantiles one deviation from that of normal numbers."""
         below = np.maximum.accumulate(np.cumsum(self.shares[column]))[:-1]
         low, middle, high = np.interp((TAIL, 0.5, 1.0 - TAIL), below, self.edges[column]).tolist()
-        return middle, max(
-            0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0])
-        )
+        return middle, max(0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0]))
 
     def beyond(self, column: int) -> float:
         """Return the share of the users beyond the outermost edges."""
@@ -216,9 +214,7 @@ class ColumnSearch:
             centres, deviations = _hypotheses(count)
             support = np.array(
                 [
-                    np.sum(
-                        [each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0
-                    )
+                    np.sum([each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0)
                     for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
                 ]
             )
@@ -279,9 +275,7 @@ class ColumnSearch:
         )
         unit = n_users * total * privacy.CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
-        return Histogram(
-            edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0
-        )
+        return Histogram(edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0)
 
 
 def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
@@ -382,9 +376,7 @@ def _distance_of_exceptions(seen: list[Histogram], column: int) -> float:
     return float(UNITS[above.argmax()]) if certain else half_lengths[0]
 
 
-def _rejects_standard(
-    seen: list[Histogram], centres: FloatArray, deviations: FloatArray
-) -> npt.NDArray[np.bool_]:
+def _rejects_standard(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
     """Mark columns whose histograms reject centre 0 and deviations of about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
     near = (
@@ -477,8 +469,6 @@ def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius:
         columns = np.ascontiguousarray(data.X[own].T[rare])
         squares = groups.block_means(np.square(columns, out=columns), users)
         block = np.zeros(len(rare), dtype=np.int64)
-        block[rare] = privacy.exact_sum(
-            privacy.ball_contributions(squares, radius, weights=groups.weights[users])
-        )
+        block[rare] = privacy.exact_sum(privacy.ball_contributions(squares, radius, weights=groups.weights[users]))
         total = total + block
     return total

@@ -94,9 +94,7 @@ def rescaled(data: UserData, scales: FloatArray) -> UserData:
 def clip_rows(data: UserData, bound: float) -> UserData:
     """Clip rows in the coordinates of a frame to this norm."""
     store = data.writable(data.X.shape[1])
-    return replace(
-        data, X=_frame.bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store
-    )
+    return replace(data, X=_frame.bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
 
 
 def clip_data(data: UserData, frame: Frame) -> UserData:
@@ -211,13 +209,9 @@ class Standardisation:
         frame = frame._replace(
             target_centre=float(found.centres[0]), target_scale=scale or 1.0, target_found=scale > 0.0
         )
-        return (
-            frame._replace(prediction_range=self._prediction_range(tail / scale, n_users)) if scale else frame
-        )
+        return frame._replace(prediction_range=self._prediction_range(tail / scale, n_users)) if scale else frame
 
-    def _with_features(
-        self, frame: Frame, found: Columns, n_users: float
-    ) -> tuple[Frame, npt.NDArray[np.bool_]]:
+    def _with_features(self, frame: Frame, found: Columns, n_users: float) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
@@ -265,9 +259,7 @@ class Standardisation:
         A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
         """
         many = self.features is not None and self.features.decides_all(n_users)
-        return self._largest_distance(n_users) * (
-            1.0 if many else 2.0**-_column_search.FOLD / math.sqrt(MOST_BEYOND)
-        )
+        return self._largest_distance(n_users) * (1.0 if many else 2.0**-_column_search.FOLD / math.sqrt(MOST_BEYOND))
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
@@ -277,9 +269,7 @@ class Standardisation:
         if self.tail_epsilon is None:
             return _frame.row_bound_factor(prediction_range, level)
         light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
-        return _frame.row_bound_factor(
-            prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level
-        )
+        return _frame.row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
 
     def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Any) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
@@ -324,9 +314,7 @@ def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     """Count users by the root mean square distance of their rows to the centre, in each column."""
     # What is not a number may have a sign, too, and is far away.
     counts = [
-        np.bincount(
-            EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1
-        )
+        np.bincount(EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1)
         for column, centre in zip(data.X.T, centres.tolist(), strict=True)
     ]
     return np.array(counts, dtype=np.int64)
@@ -378,18 +366,12 @@ def plan_standardisation(
     """
     left = n_features - sum(prepared) - sum(unit)
     features = _column_search.plan_search(terms, n_columns=left, centred=centred) if left else None
-    sought = (
-        _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True)
-        if target
-        else None
-    )
+    sought = _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
     if target and sought is None:
         return None
     if not target and features is None and (left or not any(unit)):
         return None
-    plan = Standardisation(
-        terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit
-    )
+    plan = Standardisation(terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit)
     if terms.n_users is None:
         return plan
     n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
