@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
@@ -32,8 +32,8 @@ from skprivate.preprocessing import (
 from skprivate.privacy import PrivacyLedger
 
 _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
-
-
+#: Name, transformer and columns, as ColumnTransformer takes them.
+_Entry: TypeAlias = tuple[str, Any, Any]
 #: Words of the schema by kinds of types.
 _WORD_OF_KIND = {
     "numbers": _NUMBER,
@@ -49,42 +49,42 @@ _ADVICE = {
 
 
 def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Check what is rule_text of each column: a pair of limits, a list of values or a word."""
+    """Check what the schema holds for each column: a pair of limits, a list of values or a word."""
     words = ", ".join(map(repr, _WORDS))
     if not isinstance(schema, Mapping) or not schema:
         raise TypeError(
             f"schema must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
             f"got {type(schema).__name__}."
         )
-    found = {name: _read_entry(name, rule_text, words) for name, rule_text in schema.items()}
-    if all(rule_text == _DROP for rule_text in found.values()):
+    found = {name: _read_entry(name, entry, words) for name, entry in schema.items()}
+    if all(entry == _DROP for entry in found.values()):
         raise ValueError('schema must leave the model a column, got "drop" for all of them.')
     return found
 
 
-def _read_entry(name: Any, rule_text: Any, words: str) -> Any:
-    """Read what is rule_text of one column: a tuple of limits, a list of values or a word."""
-    if isinstance(rule_text, str) and rule_text in _WORDS:
-        return rule_text
-    spelled = isinstance(rule_text, Mapping) and len(rule_text) == 1
-    kind, given = next(iter(rule_text.items())) if spelled else ("", rule_text)
+def _read_entry(name: Any, entry: Any, words: str) -> Any:
+    """Read what the schema holds for one column: a tuple of limits, a list of values or a word."""
+    if isinstance(entry, str) and entry in _WORDS:
+        return entry
+    spelled = isinstance(entry, Mapping) and len(entry) == 1
+    kind, given = next(iter(entry.items())) if spelled else ("", entry)
     values = _validation.public_values(given) if kind in ("", "limits", "values") else None
     plain = list(map(_validation.plain_entry, values or ()))
     pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
-    if kind == "limits" or (pair and not kind and isinstance(rule_text, tuple)):
+    if kind == "limits" or (pair and not kind and isinstance(entry, tuple)):
         return _validation.check_bounds({0: given}, 1, [name], parameter="limits")[0]
     if pair and not kind:
         raise ValueError(
-            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {rule_text!r}. Write the "
+            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {entry!r}. Write the "
             f'tuple {tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
-    if isinstance(rule_text, tuple) and len(plain) == 2 and all(isinstance(v, date | np.datetime64) for v in plain):
+    if isinstance(entry, tuple) and len(plain) == 2 and all(isinstance(v, date | np.datetime64) for v in plain):
         raise ValueError(
-            f'schema must have "date" for {str(name)!r}, got limits {rule_text!r}. Dates need none; two dates that are '
+            f'schema must have "date" for {str(name)!r}, got limits {entry!r}. Dates need none; two dates that are '
             "values go in a list."
         )
     if not values or not _validation.all_differ(values):
-        got = repr(rule_text) if isinstance(rule_text, str | tuple | Real | None) else type(rule_text).__name__
+        got = repr(entry) if isinstance(entry, str | tuple | Real | None) else type(entry).__name__
         raise ValueError(
             f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
             f"got {got}. Write list(...) for a set."
@@ -96,13 +96,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
-def _features(name: str, rule_text: Any, encoder: Any) -> list[str]:
+def _features(name: str, entry: Any, encoder: Any) -> list[str]:
     """List the names of what is made of a column, as far as the schema tells."""
-    if isinstance(rule_text, list) and encoder is _public_encoders.PublicOneHotEncoder:
-        return list(encoder([rule_text]).get_feature_names_out([name]))
-    if rule_text == _DATE:
+    if isinstance(entry, list) and encoder is _public_encoders.PublicOneHotEncoder:
+        return list(encoder([entry]).get_feature_names_out([name]))
+    if entry == _DATE:
         return [name, *_public_numbers.PublicCalendar().get_feature_names_out([name])]
-    return [] if rule_text in (_CATEGORY, _DROP) else [name]
+    return [] if entry in (_CATEGORY, _DROP) else [name]
 
 
 class _Rule:
@@ -171,11 +171,11 @@ class _Others(_Rule):
             if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
                 others.setdefault((wanted, word), []).append(name)
         if others:
-            rule_text = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
+            wrong = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
             got = {word for _, word in others}
             advice = [text for word, text in _ADVICE.items() if word in got or not word]
-            raise TypeError(f"schema says {'; '.join(rule_text)}. {' '.join(advice)}")
-        return [name for name, rule_text in self.known.items() if rule_text == _DROP]
+            raise TypeError(f"schema says {'; '.join(wrong)}. {' '.join(advice)}")
+        return [name for name, entry in self.known.items() if entry == _DROP]
 
 
 def _listed(names: list[Any]) -> str:
@@ -224,6 +224,44 @@ def _finder(model: Any, encoder: Any) -> Any:
     if encoder is _public_encoders.PublicOneHotEncoder:  # features are public
         return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
+
+
+def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: Any) -> list[_Entry]:
+    """List transformers of columns that say by their types what they hold."""
+    return [
+        ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
+        ("calendar", _public_numbers.PublicCalendar(), _OfType((_DATE,))),
+        ("categories", encoder("declared"), _OfType((_CATEGORY,))),
+    ]
+
+
+def _by_schema(
+    schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: Any, last: Any
+) -> tuple[list[_Entry], str]:
+    """List transformers of the columns of a schema; returns a name that two features would have, too."""
+    twins = _validation.repeated(each for name, one in schema.items() for each in _features(str(name), one, encoder))
+    limits = {
+        name: one if isinstance(one, tuple) else None
+        for name, one in schema.items()
+        if isinstance(one, tuple) or one in (_NUMBER, _DATE)
+    }
+    dates = [name for name, one in schema.items() if one == _DATE]
+    listed = {name: one for name, one in schema.items() if isinstance(one, list)}
+    entries: list[_Entry] = [
+        ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
+        ("calendar", _public_numbers.PublicCalendar(), dates),
+        ("lists", encoder(list(listed.values())), list(listed)),
+    ]
+    entries = [entry for entry in entries if entry[2]]
+    if unlisted := tuple(name for name, one in schema.items() if one == _CATEGORY):
+        entries += [
+            ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
+            ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
+        ]
+    kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
+    known = {name: kinds.get(type(one), one) for name, one in schema.items()}
+    # It looks at names and types before others look for theirs.
+    return [("others", "drop", _Others(known)), *entries], twins
 
 
 def make_private_pipeline(
@@ -334,43 +372,9 @@ def make_private_pipeline(
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
         return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
 
-    entries: list[tuple[str, Any, Any]]
-    twins = ""
-    if schema is None:
-        entries = [
-            ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
-            ("calendar", _public_numbers.PublicCalendar(), _OfType((_DATE,))),
-            ("categories", encoder("declared"), _OfType((_CATEGORY,))),
-        ]
-    else:
-        rule_text = _read_schema(schema)
-        twins = _validation.repeated(
-            each for name, one in rule_text.items() for each in _features(str(name), one, encoder)
-        )
-        limits = {
-            name: each if isinstance(each, tuple) else None
-            for name, each in rule_text.items()
-            if isinstance(each, tuple) or each in (_NUMBER, _DATE)
-        }
-        listed = {name: each for name, each in rule_text.items() if isinstance(each, list)}
-        entries = [
-            ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
-            (
-                "calendar",
-                _public_numbers.PublicCalendar(),
-                [name for name, each in rule_text.items() if each == _DATE],
-            ),
-            ("lists", encoder(list(listed.values())), list(listed)),
-        ]
-        entries = [entry for entry in entries if entry[2]]
-        if unlisted := tuple(name for name, each in rule_text.items() if each == _CATEGORY):
-            entries += [
-                ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
-                ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
-            ]
-        kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
-        known = {name: kinds.get(type(each), each) for name, each in rule_text.items()}
-        entries.insert(0, ("others", "drop", _Others(known)))  # looks at names and types before others look for theirs
+    entries, twins = _by_type(numbers, encoder), ""
+    if schema is not None:
+        entries, twins = _by_schema(_read_schema(schema), numbers, encoder, last)
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=bool(twins))
     steps = [("columns", table), *middle, ("model", last)]
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
