@@ -20,7 +20,7 @@ from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimat
 from skprivate.metric.tables import _candidates, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.privacy import PrivacyLedger, noise
+from skprivate.privacy import PrivacyLedger, RandomStateLike, noise
 
 _LISTED = "limits and lists of values are public"
 
@@ -200,7 +200,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return _mechanism.table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
 
     def sample(
-        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: Any = None
+        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: RandomStateLike = None
     ) -> Any:
         """Draw synthetic rows: post-processing of the released model, at no further cost.
 
@@ -229,7 +229,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         columns = self._draw(n_samples, condition, privacy.public_generator(random_state))
         return self._schema.write(columns, self.model_.cells, tuple(self.gaps_ > 0))
 
-    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> _quality.TableQuality:
+    def quality(self, X: Any, test: object = None, *, random_state: RandomStateLike = None) -> _quality.TableQuality:
         """Compare as many synthetic rows with real ones: not private, and not for publication.
 
         Parameters

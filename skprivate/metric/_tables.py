@@ -17,6 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from skprivate import _validation
 from skprivate._sklearn import _MISSING
@@ -99,7 +100,7 @@ def schema_of(X: Any) -> TableSchema:
     return TableSchema(library, tuple(frame.columns), tuple(map(_unlisted, frame.iter_columns())))
 
 
-def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Validate rows of finite float64; errors name the column."""
     try:
         table: FloatArray = _validation.validate_data(
@@ -113,13 +114,13 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     return table
 
 
-def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
+def mixed_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
     """Validate rows of any entries but dates."""
     refuse_dates(X)
     return _validation.any_table(estimator, X, reset=reset)
 
 
-def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
+def read_tables(estimator: BaseEstimator, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
     """Read the schema of a table and its checked rows, in memory or in blocks; the estimator learns its columns."""
     if not is_partitioned(X):
         return schema_of(X), InMemory(read(estimator, X, reset=True))
@@ -129,7 +130,7 @@ def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tu
 
 
 def _read_block(
-    block: Any, blank: Any, read: Callable[..., NDArray[Any]], names: tuple[Any, ...] | None
+    block: Any, blank: BaseEstimator, read: Callable[..., NDArray[Any]], names: tuple[Any, ...] | None
 ) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
@@ -193,7 +194,7 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.clip(np.rint(column), float(low), highest).astype(dtype)
 
 
-def _numpy_twin(dtype: Any) -> np.dtype[Any]:
+def _numpy_twin(dtype: object) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
     name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     name = "float32" if name == "float" else name
@@ -204,11 +205,11 @@ def _numpy_twin(dtype: Any) -> np.dtype[Any]:
     return twin if twin.kind in "iufb" else np.dtype(np.float64)
 
 
-def _is_decimal(dtype: Any) -> bool:
+def _is_decimal(dtype: object) -> bool:
     return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
 
 
-def decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
+def decimals(column: NDArray[Any], dtype: object) -> list[Any]:
     """Round floats to the decimals of a type, whose digits are public."""
     precision, scale = map(int, re.findall(r"-?\d+", str(dtype))[-2:])
     context, unit = Context(prec=400), Decimal(1).scaleb(-scale)
@@ -216,7 +217,7 @@ def decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
     return [min(max(Decimal(x), -most), most).quantize(unit, context=context) for x in column.tolist()]
 
 
-def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None) -> Any:
+def _pandas_column(column: NDArray[Any], dtype: object, listed: tuple[Any, ...] | None) -> Any:
     import pandas as pd
 
     if listed is None and _is_decimal(dtype):

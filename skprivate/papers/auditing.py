@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -350,12 +350,12 @@ class TheoremBound:
 
 
 def theorem_bound(
-    T: Any,
+    T: object,
     S: npt.ArrayLike,
     *,
     loss: str = "squared",
     barron_constant: float | None = None,
-    support: Any = None,
+    support: object = None,
     n_neurons: int = 100,
     n_restarts: int = 3,
     confidence: float = 0.99,

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate import metric
-from skprivate.privacy import PrivacyGuarantee, open_release
+from skprivate.privacy import PrivacyGuarantee, RandomStateLike, open_release
 
 __all__ = [
     "Bracket",
@@ -372,7 +371,11 @@ class LipschitzFunction:
 
 
 def lipschitz_mechanism(
-    function: Callable[[FloatArray], ArrayLike], n_features: int, epsilon: float, *, random_state: Any = None
+    function: Callable[[FloatArray], ArrayLike],
+    n_features: int,
+    epsilon: float,
+    *,
+    random_state: RandomStateLike = None,
 ) -> LipschitzFunction:
     """Release a 1-Lipschitz function on [0, 1]^d with the exponent of Theorem 6.3.
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from skprivate._messages import positive
 from skprivate.mixture import count_supporting_pairs, products, selection_loss
-from skprivate.privacy import PrivacyGuarantee, open_release
+from skprivate.privacy import PrivacyGuarantee, RandomStateLike, open_release
 
 __all__ = [
     "Intersection",
@@ -116,7 +116,9 @@ class Intersection:
         return 1 - inside.astype(np.int64)
 
 
-def learn_mixture(X: Any, y: Any, private: Any, *, epsilon: float, random_state: Any = None) -> Intersection:
+def learn_mixture(
+    X: Any, y: Any, private: object, *, epsilon: float, random_state: RandomStateLike = None
+) -> Intersection:
     """Choose an intersection of at most d candidate halfspaces: Algorithm 2.
 
     Parameters

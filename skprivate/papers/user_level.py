@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from skprivate import privacy, user_level
 from skprivate._messages import must_be, one_of, positive
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, Branch, LaplaceEvent, PrivacyEvent, Release
+from skprivate.privacy import BoundedRangeEvent, Branch, LaplaceEvent, PrivacyEvent, RandomStateLike, Release
 from skprivate.user_level import Objective, UserData, UserProblem, private_range, winsorized_mean_1d
 
 __all__ = [
@@ -294,7 +294,7 @@ def winsorized_erm(
     *,
     loss: Loss = "squared",
     fit_intercept: bool = True,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> PublishedFit:
     """Minimise the users' mean loss: Algorithm 4, winsorised first-order optimisation, of Theorem 4.
 
@@ -340,7 +340,7 @@ def phased_erm(
     regularisation: float,
     loss: Loss = "squared",
     fit_intercept: bool = True,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> PublishedFit:
     """Minimise the population's risk: Algorithm 5, phased empirical risk minimisation, of Theorem 5.
 
@@ -407,7 +407,7 @@ def _linear_model(X: Any, y: Any, user_ids: Any, loss: str, fit_intercept: bool)
     return UserData(X, y, user_level.UserGroups(codes), names), objective
 
 
-def _published(plan: Plan, n_coef: int, theorem: str, random_state: Any, *assumptions: str) -> Release:
+def _published(plan: Plan, n_coef: int, theorem: str, random_state: RandomStateLike, *assumptions: str) -> Release:
     """Open the release of a published algorithm."""
     return privacy.open_release(
         epsilon=plan.epsilon,

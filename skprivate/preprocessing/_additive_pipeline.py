@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 
 from skprivate.preprocessing import _private_pipeline, _private_spline_transformer
@@ -15,7 +15,7 @@ from skprivate.privacy import PrivacyLedger, public_generator
 def make_additive_pipeline(
     estimator: Any,
     *,
-    columns: Any = None,
+    columns: object = None,
     epsilon: float | None = None,
     delta: float | None = None,
     ledger: PrivacyLedger | None = None,
@@ -107,7 +107,7 @@ def make_additive_pipeline(
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
 
 
-def shared_parameters(estimator: Any) -> dict[str, Any]:
+def shared_parameters(estimator: BaseEstimator) -> dict[str, Any]:
     """Select parameters of a model that private steps before it have too; with another seed, for other noise."""
     given = estimator.get_params(deep=False)
     shared = {name: given[name] for name in ("adjacency", "ledger", "random_state") if given.get(name) is not None}

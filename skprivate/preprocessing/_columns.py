@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skprivate import _validation
 from skprivate.partitions import Partitions, as_partitions, is_partitioned
@@ -70,7 +70,7 @@ def _merge_columns(parts: Any) -> list[draws.WeightedCells]:
 
 
 def read_columns(
-    estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any], check_types: Callable[..., None]
+    estimator: BaseEstimator, X: Any, user_ids: Any, read: Callable[..., Any], check_types: Callable[..., None]
 ) -> Rows:
     """Validate columns in memory or in blocks; the estimator learns their names and number.
 
@@ -96,7 +96,7 @@ def read_columns(
     return rows
 
 
-def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) -> Columns:
+def _read_block(block: Any, blank: BaseEstimator, read: Callable[..., Any], names: Any) -> Columns:
     _validation.refuse_other_columns(block, names)
     if block.shape[0] == 0:
         table: Any = np.empty((0, blank.n_features_in_))
@@ -120,13 +120,13 @@ def public_count(data: Rows, adjacency: str) -> int | None:
     return data.n_units if isinstance(data, Columns) else data.n_rows
 
 
-def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Validate a table of numbers with NaN where they are missing; errors name the column."""
     options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
     return finite_or_missing(estimator, _validation.validate_data(estimator, _with_nan(X), **options))
 
 
-def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
+def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray:
     """Refuse infinite numbers of a table that was validated."""
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size and get_config()["assume_finite"]:
@@ -140,7 +140,7 @@ def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
     return table
 
 
-def by_position(estimator: Any, X: Any, *, finite: bool = False) -> FloatArray:
+def by_position(estimator: BaseEstimator, X: Any, *, finite: bool = False) -> FloatArray:
     """Validate a result of `transform`: its columns are known by position, since their names may be lost."""
     table: FloatArray = _validation.validate_data(
         clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
@@ -160,7 +160,7 @@ def clip_overflow(table: FloatArray) -> FloatArray:
     return np.clip(table, -largest, largest, out=table)
 
 
-def column_name(estimator: Any, j: int) -> str:
+def column_name(estimator: BaseEstimator, j: int) -> str:
     """Name a column in messages: by its name, or by its position."""
     names = getattr(estimator, "feature_names_in_", None)
     return repr(str(names[j])) if names is not None else str(j)

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -62,7 +62,7 @@ def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
     return found
 
 
-def _read_entry(name: Any, entry: Any, words: str) -> Any:
+def _read_entry(name: object, entry: Any, words: str) -> Any:
     """Read what the schema holds for one column: a tuple of limits, a list of values or a word."""
     if isinstance(entry, str) and entry in _WORDS:
         return entry
@@ -92,11 +92,11 @@ def _read_entry(name: Any, entry: Any, words: str) -> Any:
     return values
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
-def _features(name: str, entry: Any, encoder: Any) -> list[str]:
+def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
     """List the names of what is made of a column, as far as the schema tells."""
     if isinstance(entry, list) and encoder is _public_encoders.PublicOneHotEncoder:
         return list(encoder([entry]).get_feature_names_out([name]))
@@ -183,7 +183,7 @@ def _listed(names: list[Any]) -> str:
     return ", ".join(repr(name if isinstance(name, int) else str(name)) for name in names[:5]) + more
 
 
-def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
+def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
     """Find the steps before the last one, the last one, and the splines of an additive model."""
     if not hasattr(model, "get_params"):
         raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
@@ -201,7 +201,7 @@ def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
     return middle, last, splines
 
 
-def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
+def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
     """List the steps behind numbers with gaps: by the model and the schema alone."""
     bounds = limits if any(pair is not None for pair in limits.values()) else None
     if splines is not None:  # to which gaps are nothing
@@ -217,7 +217,7 @@ def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[A
     return [gaps] if scaler is None else [scaler, gaps]
 
 
-def _finder(model: Any, encoder: Any) -> Any:
+def _finder(model: BaseEstimator, encoder: BaseEstimator) -> Any:
     """Make the encoder of columns whose values nobody has listed."""
     if not getattr(model, "_only_labels", False):
         return _private_one_hot_encoder.PrivateOneHotEncoder(**_additive_pipeline.shared_parameters(model))
@@ -226,7 +226,7 @@ def _finder(model: Any, encoder: Any) -> Any:
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
 
 
-def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: Any) -> list[_Entry]:
+def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator) -> list[_Entry]:
     """List transformers of columns that say by their types what they hold."""
     return [
         ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
@@ -236,7 +236,7 @@ def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: Any) -> 
 
 
 def _by_schema(
-    schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: Any, last: Any
+    schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator, last: object
 ) -> tuple[list[_Entry], str]:
     """List transformers of the columns of a schema; returns a name that two features would have, too."""
     twins = _validation.repeated(each for name, one in schema.items() for each in _features(str(name), one, encoder))
@@ -265,7 +265,7 @@ def _by_schema(
 
 
 def make_private_pipeline(
-    model: Any,
+    model: BaseEstimator,
     schema: Mapping[Any, Any] | None = None,
     *,
     epsilon: float | None = None,

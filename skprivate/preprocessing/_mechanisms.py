@@ -14,7 +14,7 @@ from skprivate import privacy
 from skprivate._validation import code_numbers
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing._columns import Column, Columns, Rows, column_cells
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent, Release
 from skprivate.privacy.draws import (
     COARSE,
     FINE,
@@ -188,7 +188,7 @@ class ColumnQuantiles(Mechanism):
         """Number of units that a median needs to depend on the data."""
         return units_for_median(self.cost, self.adjacency)
 
-    def run(self, data: Rows, release: Any) -> list[FloatArray]:
+    def run(self, data: Rows, release: Release) -> list[FloatArray]:
         """Release the inner edges of all columns, arrays of shape (n_bins[j] - 1,)."""
         if not self.n_bins:
             return []
@@ -318,7 +318,7 @@ class ColumnMoments(Mechanism):
         cost = self.costs.selection
         return max(units_for_median(cost, self.adjacency), 3.0 * units_beyond(cost), 4 * self.noise_scale)
 
-    def run(self, data: Rows, release: Any) -> Moments:
+    def run(self, data: Rows, release: Release) -> Moments:
         """Release the moments of all columns."""
         centres, radii = self._ranges(data, release)
         totals = as_partitions(data).sum(partial(moment_sums, centres=centres, radii=radii))
@@ -328,7 +328,7 @@ class ColumnMoments(Mechanism):
         ]
         return Moments(*(np.array(numbers) for numbers in zip(*columns, strict=True)))
 
-    def _column(self, total: Any, centre: float, radius: float, release: Any) -> tuple[float, float, float]:
+    def _column(self, total: object, centre: float, radius: float, release: Release) -> tuple[float, float, float]:
         first, second, half = self._noisy(total, release).tolist()
         most = math.inf if self.n_units is None else float(self.n_units)
         count = min(max(2 * half, 1.0), most)
@@ -348,7 +348,7 @@ class ColumnMoments(Mechanism):
             total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=privacy.CONTRIBUTION_STEP
         )
 
-    def _ranges(self, data: Rows, release: Any) -> tuple[list[float], list[float]]:
+    def _ranges(self, data: Rows, release: Release) -> tuple[list[float], list[float]]:
         """Find the centre and the radius of every column."""
         if self.bounds is not None:
             halves = [0.5 * high - 0.5 * low for low, high in self.bounds]
@@ -399,7 +399,7 @@ class ColumnMedians(_OneSelection):
         """Number of units that a median needs to depend on the data."""
         return units_for_median(self.cost, self.adjacency)
 
-    def run(self, data: Rows, release: Any) -> list[float]:
+    def run(self, data: Rows, release: Release) -> list[float]:
         """Release the medians."""
         columns = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
         return [
@@ -421,12 +421,12 @@ class ColumnModes(_OneSelection):
         factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
         return factor * (math.log(max(map(len, self.categories))) + 3) / self.cost
 
-    def run(self, data: Rows, release: Any) -> list[Any]:
+    def run(self, data: Rows, release: Release) -> list[Any]:
         """Release the modes."""
         sums = as_partitions(data).sum(partial(category_weights, categories=self.categories))
         return [self._select(weights, values, release) for weights, values in zip(sums, self.categories, strict=True)]
 
-    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Any) -> Any:
+    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Release) -> Any:
         chosen = release.select(
             weights[: len(categories)],
             sensitivity=UNIT_WEIGHT,

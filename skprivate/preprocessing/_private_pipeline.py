@@ -79,7 +79,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     @privacy.in_one_order
     @np.errstate(all="ignore")  # a warning about a step's arithmetic would say something about somebody's row
     @quoting_no_entries()
-    def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
+    def fit(self, X: Any, y: Any = None, **params: object) -> PrivatePipeline:
         """Fit copies of the steps on a table in memory.
 
         ``user_ids``, or the name of a column of X that has them, go to all private steps.
@@ -164,19 +164,19 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return first, rest
 
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, **params: object) -> Any:
         return self.fit(X, y, **params).transform(X)
 
     @available_if(_last_has("fit_predict", "predict"))  # type: ignore[untyped-decorator]
-    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, **params: object) -> Any:
         return self.fit(X, y, **params).predict(X)
 
     @available_if(_last_has("score"))  # type: ignore[untyped-decorator]
     @privacy.in_one_order
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
+    def score(self, X: Any, y: Any = None, sample_weight: object = None, **params: object) -> Any:
         return super().score(X, y, sample_weight, **params)
 
-    def __getitem__(self, ind: Any) -> Any:
+    def __getitem__(self, ind: object) -> Any:
         """Select a step, or a plain pipeline of some steps, which has no budget to divide."""
         if not isinstance(ind, slice):
             return super().__getitem__(ind)
@@ -188,7 +188,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return PrivatePipeline(steps, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
 
 
-def _column(X: Any, name: str, value: Any) -> Any:
+def _column(X: Any, name: str, value: object) -> Any:
     """Return the column of X that a name means as ``user_ids``; everything else as it is."""
     if name.rpartition("__")[2] != "user_ids" or not isinstance(value, str):
         return value
@@ -234,7 +234,7 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
-    def __init__(self, step: Any) -> None:
+    def __init__(self, step: object) -> None:
         self.step = step
 
     def fit(self, X: Any, y: Any = None, user_ids: Any = None) -> _Rehearsed:
@@ -252,12 +252,12 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     def transform(self, X: Any) -> Any:
         return np.zeros((np.shape(X)[0], np.shape(X)[1] * self._width))
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
+    def get_feature_names_out(self, input_features: object = None) -> Any:
         names = super().get_feature_names_out(input_features)
         return names if self._width == 1 else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
 
 
-def _name_columns(step: Any, X: Any) -> None:
+def _name_columns(step: object, X: Any) -> None:
     """Let columns that pass a rehearsal as they are keep their names, for error messages."""
     library = type(X).__module__.partition(".")[0]
     if not isinstance(step, ColumnTransformer) or library not in ("pandas", "polars"):
@@ -318,7 +318,7 @@ def _fitted_parts(step: Any) -> list[Any]:
     return [found for part in inside for found in _fitted_parts(part)]
 
 
-def _check_adjacency(parts: list[Any], model: Any) -> None:
+def _check_adjacency(parts: list[Any], model: BaseEstimator) -> None:
     """Refuse steps with different neighbouring data sets."""
     own = getattr(model, "adjacency", None)
     for part in parts:
@@ -360,7 +360,7 @@ def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
     return parallel_config(backend="sequential") if in_memory else nullcontext()
 
 
-def _set(estimator: Any, **values: Any) -> Any:
+def _set(estimator: BaseEstimator, **values: object) -> Any:
     """Set those parameters that an estimator has."""
     known = estimator.get_params(deep=False)
     return estimator.set_params(**{name: value for name, value in values.items() if name in known})
@@ -388,7 +388,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 
-def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
+def _tell_columns(part: object, before: list[Any], Z: Any) -> None:
     """Tell the last step what is public about the columns that it gets, if it asks for that."""
     if len(before) != 1 or not hasattr(part, "_prepared_features"):
         return
@@ -415,13 +415,13 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
         part._prepared_features = tuple(known)
 
 
-def _width_is_public(part: Any) -> bool:
+def _width_is_public(part: object) -> bool:
     """Tell if public numbers decide how many columns a step hands on; of a class of this package."""
     own = type(part).__module__.startswith("skprivate.") and isinstance(part, PrivateEstimatorMixin)
     return own and (isinstance(part, OneToOneFeatureMixin) or getattr(part, "_public_width", False) is True)
 
 
-def nearly_gaussian(estimator: Any) -> bool:
+def nearly_gaussian(estimator: BaseEstimator) -> bool:
     """Check that all draws of an estimator are nearly Gaussian; a subclass of another package may draw otherwise."""
     own = type(estimator).__module__.startswith("skprivate.")
     return own and bool(getattr(estimator, "_nearly_gaussian", False))

@@ -186,7 +186,7 @@ class PublicOneHotEncoder(PublicEncoder):
         codes = self._codes(X)
         return self._encoder(codes.shape[1]).transform(codes)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns: of the feature and the category, or "rest".
 
         Parameters

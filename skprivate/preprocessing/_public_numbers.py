@@ -95,7 +95,7 @@ class PublicCalendar(PublicNumbers):
         points[missing] = 0.0
         return points.reshape(len(days), -1)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         names = _check_feature_names_in(self, input_features)
         places = [f"{cycle}_{axis}" for cycle in ("week", "year", "day") for axis in ("sin", "cos")]
         return np.array([f"{name}_{place}" for name in names for place in places], dtype=object)
@@ -113,7 +113,7 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
         return None
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if value is None:
         return math.nan
     if isinstance(value, datetime.datetime):

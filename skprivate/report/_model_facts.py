@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
 from skprivate._messages import SimulatedNoiseWarning, rounded_up, small
@@ -97,7 +98,7 @@ def _outer(step: Step, steps: Sequence[Step]) -> Any:
     )
 
 
-def _names(model: Any) -> list[str]:
+def _names(model: BaseEstimator) -> list[str]:
     given = getattr(model, "feature_names_in_", range(model.n_features_in_))
     return [str(name) for name in given]
 

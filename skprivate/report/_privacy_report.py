@@ -239,7 +239,7 @@ def _checked_audits(audits: Any) -> list[Audit]:
 
 
 def privacy_report(
-    source: Any,
+    source: object,
     path: str | os.PathLike[str] | None = None,
     *,
     ledger: PrivacyLedger | None = None,
@@ -364,7 +364,7 @@ def privacy_report(
     return report
 
 
-def _read(source: Any) -> _Subject:
+def _read(source: object) -> _Subject:
     name = type(source).__name__
     if isinstance(source, PrivacyLedger):
         return _Subject(ledger_guarantee(source), "ledger", name, ledgers=[source])

@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee, Release
 from skprivate.user_level import _plan
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
 from skprivate.user_level._problems import UserData, vector_norms
@@ -176,7 +176,7 @@ class Inference:
         return relative_noise(self.terms, multiplier, self.size, n_users) / MOST_PUBLIC
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, rows: Partitions, release: Any, result: LinearResult) -> Estimate | None:
+    def run(self, rows: Partitions, release: Release, result: LinearResult) -> Estimate | None:
         """Release the step from the result of a descent; None where noise leaves no derivative to invert.
 
         ``rows`` are those of the caller: clipped features would not be linear in what they predict.
@@ -232,7 +232,7 @@ class Inference:
         admitted = NOISE_PART * (1.0 if self.several else ROW_TAIL) / noise
         return LEAST_CLIP * median * math.sqrt(max(1.0, admitted / LEAST_CLIP))
 
-    def _released(self, total: npt.NDArray[Any], at: Point, release: Any) -> Step:
+    def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> Step:
         """Release the three sums, in units of a score."""
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])

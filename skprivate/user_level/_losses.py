@@ -155,7 +155,7 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
 
 
-def first_residual(loss: Any, n_outputs: int) -> float:
+def first_residual(loss: object, n_outputs: int) -> float:
     """Return the norm of a row's residual at the origin; `LEAST_CLIP` where that is not known.
 
     This is the least clipping radius, in norms of a row, at which the slope at the origin is that of the mean. A
@@ -168,7 +168,7 @@ def first_residual(loss: Any, n_outputs: int) -> float:
     return 1.0 if isinstance(loss, SmoothedHingeLoss) else LEAST_CLIP
 
 
-def clip_noise(loss: Any, n_outputs: int) -> float:
+def clip_noise(loss: object, n_outputs: int) -> float:
     """Return the c·√d·ν at which a clipping radius of c norms of a row costs `EXAGGERATION`; 0 if not known.
 
     Without a penalty, the coefficients of `noise_ridge` add ½·H times their variance to the loss.
@@ -177,7 +177,7 @@ def clip_noise(loss: Any, n_outputs: int) -> float:
     return math.sqrt(2.0 * EXAGGERATION * n_outputs * curvature)
 
 
-def noise_ridge(loss: Any, n_outputs: int) -> float:
+def noise_ridge(loss: object, n_outputs: int) -> float:
     """Return the penalty that balances noise and signal, in units of c²·d·ν², d coefficients in all.
 
     Coordinates of a gradient have noise of variance c²·δ·ν²/d for a clipping radius of c norms √δ of a row, δ =
@@ -200,7 +200,7 @@ def noise_penalty(ridge: float, level: float, clip: float, width: float, size: i
     return max(balanced, clip * width / math.sqrt(size) * min(level, MOST_FLAT_LEVEL)) if flat else balanced
 
 
-def curvature_at_origin(loss: Any, n_outputs: int) -> float:
+def curvature_at_origin(loss: object, n_outputs: int) -> float:
     """Return the curvature of a row's loss in one of its scores at the origin; 0 where that is not known."""
     if isinstance(loss, MultinomialLoss):
         return (1.0 - 1.0 / n_outputs) / n_outputs

@@ -157,7 +157,7 @@ def _cells(size: int, radius: float) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _model(point: FloatArray, fit_intercept: bool, labels: Any) -> Any:
+def _model(point: FloatArray, fit_intercept: bool, labels: object) -> Any:
     coef = point[:-1] if fit_intercept else point
     intercept = float(point[-1]) if fit_intercept else 0.0
     return LinearRule(coef, intercept) if labels is None else LinearClassRule(coef, intercept, labels)
@@ -191,7 +191,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 class LinearRule(RegressorMixin, _Linear):  # type: ignore[misc]
     """Linear regression with given parameters."""
 
-    def __init__(self, coef: Any, intercept: float = 0.0) -> None:
+    def __init__(self, coef: object, intercept: float = 0.0) -> None:
         self.coef = coef
         self.intercept = intercept
 
@@ -204,7 +204,7 @@ class LinearClassRule(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     classes_ = property(lambda self: np.asarray(self.classes))
 
-    def __init__(self, coef: Any, intercept: float = 0.0, classes: Any = (0, 1)) -> None:
+    def __init__(self, coef: object, intercept: float = 0.0, classes: object = (0, 1)) -> None:
         self.coef = coef
         self.intercept = intercept
         self.classes = classes

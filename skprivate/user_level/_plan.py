@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from skprivate import privacy
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, PrivacyEvent, SharedBudget
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release, SharedBudget
 from skprivate.user_level import _ranges
 
 #: Largest shares of the budget (in zCDP, where they add up).
@@ -90,7 +90,7 @@ class Terms:
         """True under add-remove, where a user more moves every count the same way."""
         return self.adjacency is Adjacency.ADD_REMOVE
 
-    def release_sum(self, contributions: Any, noise_multiplier: float, release: Any) -> Any:
+    def release_sum(self, contributions: Any, noise_multiplier: float, release: Release) -> Any:
         """Release the exact sum of integer contributions, in units of a contribution of norm 1."""
         return release.gaussian(
             contributions,
@@ -148,7 +148,7 @@ class BudgetSplit:
         """Return the noise level ν = Δ z √d / n: the norm of all noise together, where a unanimous vote has norm 1."""
         return self.terms.sum_sensitivity * self.multiplier * math.sqrt(n_coef) / n_users
 
-    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Any) -> float | None:
+    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Release) -> float | None:
         """Select the median of the users' numbers up to a power of 4; None where none is planned or users are too few.
 
         It is drawn in any case: which events are drawn must not depend on a released number of users. ``counts``
@@ -166,7 +166,7 @@ class BudgetSplit:
         decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(_ranges.COARSE_SCALES))
         return scale if decided else None
 
-    def count(self, n_users: int, release: Any) -> float:
+    def count(self, n_users: int, release: Release) -> float:
         """Return the public number of users, or release it with noise; at least the noise's deviation and 1."""
         if self.terms.n_users is not None:
             return float(self.terms.n_users)

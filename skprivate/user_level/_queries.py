@@ -17,7 +17,16 @@ from sklearn.base import BaseEstimator
 from skprivate import _messages, privacy
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
-from skprivate.privacy import Adjacency, GaussianEvent, LaplaceEvent, Mechanism, PrivacyEvent, PrivacyUnit
+from skprivate.privacy import (
+    Adjacency,
+    GaussianEvent,
+    LaplaceEvent,
+    Mechanism,
+    PrivacyEvent,
+    PrivacyUnit,
+    RandomStateLike,
+    Release,
+)
 from skprivate.user_level import _plan, _problems
 from skprivate.user_level._ranges import n_bins, selection_epsilon
 from skprivate.user_level.means._winsorized import clipped_means, clipped_step, clipped_sum, private_middles
@@ -103,7 +112,7 @@ class WinsorizedAnswers(Mechanism):
         """Return half the length of the interval that answers are clipped to."""
         return bound if n_bins(bound, tau) == 1 else 2.0 * tau
 
-    def answer(self, values: FloatArray, tau: float, bound: float, release: Any) -> float:
+    def answer(self, values: FloatArray, tau: float, bound: float, release: Release) -> float:
         """Release one mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
         middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
@@ -116,7 +125,7 @@ class WinsorizedAnswers(Mechanism):
         noisy = release.gaussian(total, sensitivity=2**privacy.CONTRIBUTION_BITS, noise_multiplier=z)
         return middle + float(noisy) * clipped_step(half) / len(values)
 
-    def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Any) -> list[float]:
+    def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Release) -> list[float]:
         """Answer all queries: numbers of the users, τ and B of each; later ones may depend on earlier answers."""
         return [self.answer(values, tau, bound, release) for values, tau, bound in data]
 
@@ -214,7 +223,7 @@ class UserLevelQueries:
         delta: float = 1e-6,
         bound: float = 1.0,
         tau: float | None = None,
-        random_state: Any = None,
+        random_state: RandomStateLike = None,
         ledger: privacy.PrivacyLedger | None = None,
     ) -> None:
         _messages.whole_number("n_queries", n_queries)

@@ -7,11 +7,12 @@ removes. A radius that grows more slowly than the noise level ν falls leaves ne
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi
+
+from skprivate.privacy import Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
 
 
 def select_middle(
-    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
 ) -> float:
     """Select the middle of the interval of `private_range` from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
@@ -83,7 +84,7 @@ def select_middle(
 
 
 def private_range(
-    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
 ) -> tuple[float, float]:
     """Select an interval of length 4τ around a private median: Algorithm 1, PrivateRange.
 
@@ -148,7 +149,7 @@ def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArra
 
 
 def select_median_scale(
-    counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
+    counts: IntArray, *, epsilon: float, release: Release, monotone: bool, scales: FloatArray = SCALES
 ) -> float:
     """Select the scale nearest to the median of non-negative numbers, one per user, from their `scale_counts`.
 
@@ -165,7 +166,7 @@ def select_upper_scale(
     rank: int,
     *,
     epsilon: float,
-    release: Any,
+    release: Release,
     scales: FloatArray,
     near: float,
 ) -> float:
@@ -188,7 +189,7 @@ def quantile_counts(magnitudes: FloatArray) -> IntArray:
 
 
 def select_quantiles(
-    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Any, monotone: bool
+    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Release, monotone: bool
 ) -> tuple[float, float, int]:
     """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it has no price."""
     counts, fine_counts = np.split(counts, [len(SCALES)])

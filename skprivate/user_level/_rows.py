@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from skprivate import privacy
 from skprivate._validation import read_labels, read_numbers, validate_data
@@ -29,20 +30,20 @@ class CheckedRows(NamedTuple):
     user_ids: Any
 
 
-def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
+def features_only(estimator: BaseEstimator, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
     """Check features; there is no target."""
     X = validate_data(estimator, X, dtype=np.float64, **options)
     return X, np.empty((len(X), 0))
 
 
-def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
+def numeric_target(estimator: BaseEstimator, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
     """Check features and a target of numbers."""
     X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
     return X, y.astype(np.float64, copy=False)
 
 
 def labels(
-    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+    estimator: BaseEstimator, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Check features, and labels against the kind of the public ones."""
     X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
@@ -50,7 +51,9 @@ def labels(
 
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-def read_rows(estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any) -> Partitions:
+def read_rows(
+    estimator: BaseEstimator, X: Any, user_ids: Any, check: Check, *, blank: BaseEstimator, **target: object
+) -> Partitions:
     """Check rows of X, y and user_ids; ``estimator`` learns the names of the features.
 
     ``blank``, an estimator of the same class with neither parameters nor a ledger, travels to where the rows are.
@@ -76,13 +79,13 @@ def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
     return split.block.X
 
 
-def _names(table: Any) -> list[Any] | None:
+def _names(table: object) -> list[Any] | None:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
 
 
 @np.errstate(all="ignore")
-def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) -> CheckedRows:
+def _checked(block: Roles, check: Check, blank: BaseEstimator, names: list[Any] | None) -> CheckedRows:
     # scikit-learn compares names that are text, where both have some.
     if _names(block.X) != names:
         raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")

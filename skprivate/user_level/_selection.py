@@ -17,12 +17,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from skprivate import privacy
 from skprivate._messages import unheard
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent, PureEvent
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent, PureEvent, Release
 from skprivate.user_level import _problems, _ranges
 from skprivate.user_level.means._winsorized import winsorized_means
 
@@ -66,7 +66,7 @@ class VoteSelection(Mechanism):
         """One selection."""
         return [(PureEvent(self.epsilon, "permute-and-flip"), 1)]
 
-    def run(self, data: Partitions | FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Release) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         return int(
             release.select(
@@ -220,7 +220,7 @@ class DifferenceSelection(Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's loss would say something about it
-    def run(self, data: Partitions | FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Release) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         if self._median_epsilon is None:
             return self._votes.run(data, release)
@@ -235,7 +235,7 @@ class DifferenceSelection(Mechanism):
             )
         )
 
-    def _clip(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+    def _clip(self, counts: npt.NDArray[np.int64], release: Release) -> float:
         """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
         median, upper, rank = _ranges.select_quantiles(
@@ -325,7 +325,7 @@ def user_losses(
         return np.asarray(totals / sizes)
 
 
-def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> FloatArray:
+def _row_losses(model: BaseEstimator, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> FloatArray:
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
         raise ValueError(f"predict must return one number a row, got {predicted.ndim} dimensions.")

@@ -271,7 +271,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
 
 
 def _targets(
-    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+    estimator: BaseEstimator, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check features and targets of the kind of the candidates' labels."""
     X, y = validate_data(estimator, X, read_targets(y, **public), dtype=np.float64, order="C", **options)
@@ -290,7 +290,7 @@ def _block_losses(
     return np.column_stack([_selection.user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
 
 
-def _without_ledgers(model: Any) -> Any:
+def _without_ledgers(model: BaseEstimator) -> Any:
     """Copy a model without its ledgers, so that it may travel to where rows are."""
     try:
         return published_copy(model, allow_invalid=True)

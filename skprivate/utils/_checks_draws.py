@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skprivate import privacy
 from skprivate._sklearn import StrOptions
@@ -35,7 +35,7 @@ _IMPOSSIBLE = 1e-10
 _AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
-def check_replay(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_replay(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a fit on neighbours, with the released values frozen, makes the same draws within their sensitivities.
 
     Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
@@ -50,7 +50,7 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = _data.defau
         replay_estimator(variant, make_data=make_data, at_most=_NEIGHBOURS).raise_failures(name)
 
 
-def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_unit_isolation(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the share of one unit in a noised sum does not depend on the other units, to the last bit.
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
@@ -65,7 +65,7 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = _da
         assert not failures, f"{name}: {failures[0]} (1 of {len(failures)} failures.)"
 
 
-def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_noise_has_its_price(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the noise of the draws is as wide as their events and sensitivities say.
 
     Draws are repeated, and their results compared with the law that follows from event and sensitivity: they fail if
@@ -77,7 +77,7 @@ def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData 
         assert not failures, f"{name}: {failures[0]}"
 
 
-def private_variants(estimator: Any, make_data: MakeData = _data.default_data) -> Iterator[Any]:
+def private_variants(estimator: BaseEstimator, make_data: MakeData = _data.default_data) -> Iterator[Any]:
     """Yield the estimator under each adjacency that it has; nothing if it releases nothing."""
     if not (_data.releases_something(estimator) or _data.releases_in_transform(estimator)):
         return
@@ -96,7 +96,7 @@ def private_variants(estimator: Any, make_data: MakeData = _data.default_data) -
             yield variant
 
 
-def fit_and_release(estimator: Any, data: CheckData) -> Any:
+def fit_and_release(estimator: BaseEstimator, data: CheckData) -> Any:
     """Collect all that a seeded fit leaves, and what it returns where it releases in ``transform``."""
     fitted = _data.fit_clone(estimator, data, random_state=0)
     if not _data.releases_in_transform(estimator):
@@ -108,7 +108,7 @@ def fit_and_release(estimator: Any, data: CheckData) -> Any:
 
 
 def replay_estimator(
-    estimator: Any,
+    estimator: BaseEstimator,
     *,
     make_data: MakeData = _data.default_data,
     n_rows: int = _ROWS,
@@ -148,7 +148,7 @@ def replay_estimator(
 
 
 def isolation_failures(
-    estimator: Any,
+    estimator: BaseEstimator,
     *,
     make_data: MakeData = _data.default_data,
     n_rows: int = _ROWS,
@@ -196,7 +196,7 @@ def _begin(seed: int) -> float:
     return seed * 0.6180339887498949 % 1.0
 
 
-def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:
+def _prepare(estimator: BaseEstimator, make_data: MakeData, n_rows: int, seed: int) -> Any:
     """Prepare the estimator (with the classes where the adjacency hides them), data, and its guarantee."""
     data = make_data(estimator, privacy.public_generator(seed), n_rows)
     parameters = estimator.get_params(deep=False)
@@ -205,7 +205,7 @@ def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any
     return estimator, data, _data.fit_clone(estimator, data, random_state=0).guarantee
 
 
-def different_changes(name: str, here: Any, there: Any) -> list[str]:
+def different_changes(name: str, here: object, there: object) -> list[str]:
     """List complaints where a change has another effect on the sums of one pair of runs than on those of another."""
     for each in (here[1], *there):
         if each.failure:
@@ -220,7 +220,7 @@ def different_changes(name: str, here: Any, there: Any) -> list[str]:
     return []
 
 
-def too_little_noise(run: Callable[[Any], Any], data: Any) -> list[str]:
+def too_little_noise(run: Callable[[Any], Any], data: object) -> list[str]:
     """Repeat the draws of a run, and list those whose noise is below what their events say."""
     tape = _laws.LawTape(privacy.public_generator(21))
     with draws.run_tape(tape):
@@ -288,7 +288,7 @@ def check_mechanism(
     terms = {"unit": unit, "adjacency": adjacency, "metric": metric, "random_state": 0}
     terms |= {"epsilon": _AMPLE["epsilon"], "delta": 0.0 if metric is not None else _AMPLE["delta"]}
 
-    def run(data: Any) -> Any:
+    def run(data: object) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SimulatedNoiseWarning)  # of our own seed
             release = privacy.open_release(**terms, plan=mechanism.events)
@@ -322,7 +322,7 @@ def check_mechanism(
         assert frozen, f"{name} must be a frozen dataclass: @dataclass(frozen=True)."
 
 
-def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency: Adjacency | str) -> None:
+def _check_isolation(name: str, run: Callable[[Any], Any], data: object, adjacency: Adjacency | str) -> None:
     """Check that a change of one row changes noised sums by the same amount in all environments."""
     recording = Recording(run, data)
     steps = list(_changes(data, adjacency))
@@ -334,17 +334,17 @@ def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency:
             assert not found, f"{name}: {found[0]}"
 
 
-def _parts(data: Any) -> tuple[np.ndarray, ...]:
+def _parts(data: object) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in (data if isinstance(data, tuple) else (data,)))
 
 
-def _each(edit: Callable[..., np.ndarray], data: Any, *rows: Any) -> Any:
+def _each(edit: Callable[..., np.ndarray], data: object, *rows: object) -> Any:
     """Edit each part of the data."""
     edited = tuple(edit(part, *more) for part, *more in zip(_parts(data), *rows, strict=True))
     return edited if isinstance(data, tuple) else edited[0]
 
 
-def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Callable[[Any], Any]]]:
+def _changes(data: object, adjacency: Adjacency | str) -> Iterator[tuple[int, Callable[[Any], Any]]]:
     adjacency = Adjacency(adjacency)
     if adjacency is Adjacency.METRIC:
         raise ValueError("neighbours must be given where adjacency is 'metric', with their distances.")
@@ -368,7 +368,7 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
             )
 
 
-def _other_environments(data: Any, place: int) -> Iterator[Any]:
+def _other_environments(data: object, place: int) -> Iterator[Any]:
     """Yield data with all other rows in another order, alike, or extreme."""
     n = len(_parts(data)[0])
     others = np.setdiff1d(np.arange(n), [place])
@@ -388,13 +388,13 @@ def _other_environments(data: Any, place: int) -> Iterator[Any]:
         yield _each(extreme, data)
 
 
-def _with(part: np.ndarray, place: int, row: Any) -> np.ndarray:
+def _with(part: np.ndarray, place: int, row: object) -> np.ndarray:
     changed = part.copy()
     changed[place] = row
     return changed
 
 
-def _worst_rows(part: np.ndarray, rng: Any) -> list[Any]:
+def _worst_rows(part: np.ndarray, rng: np.random.Generator) -> list[Any]:
     shape = part.shape[1:]
     if part.dtype.kind != "f":
         return list(np.unique(part, axis=0)) if len(part) else [np.zeros(shape, part.dtype)]

@@ -18,14 +18,21 @@ from unittest import mock
 import joblib
 import numpy as np
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state, get_tags
 
 from skprivate import privacy
 from skprivate._sklearn import StrOptions
-from skprivate.privacy import BudgetExceededError, PrivacyLedger, PrivacyUnit, SimulatedNoiseWarning, noise
+from skprivate.privacy import (
+    BudgetExceededError,
+    PrivacyLedger,
+    PrivacyUnit,
+    RandomStateLike,
+    SimulatedNoiseWarning,
+    noise,
+)
 from skprivate.utils import _data
 from skprivate.utils._data import CheckData, Fitted, MakeData, numbers
 
@@ -43,7 +50,9 @@ _SECRET = "Rosalind"
 _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
-def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_no_training_value_kept(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
@@ -71,7 +80,9 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
         assert not mentions(text, private), f"the {kind} of a fitted {name} shows a private number."
 
 
-def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_no_unnoised_statistic(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
@@ -93,7 +104,7 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     )
 
 
-def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
+def _unnoised(estimator: BaseEstimator, data: CheckData, other: CheckData) -> set[str]:
     parameters = {
         **_noise(estimator, None),
         **({"epsilon": _TINY_EPSILON} if _data.releases_something(estimator) else {}),
@@ -123,7 +134,9 @@ def _all_equal(values: list[Any]) -> np.ndarray:
     return result
 
 
-def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_size_independent_of_rows(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
@@ -145,7 +158,9 @@ def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: Make
     )
 
 
-def check_events_independent_of_values(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_events_independent_of_values(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the guarantee and its events are the same for all data of the same shape.
 
     Also for constant, tiny and huge values: no plan may depend on what the data hold, and no values may be
@@ -188,11 +203,11 @@ def mentions(text: str, values: np.ndarray) -> bool:
     return False
 
 
-def _noise(estimator: Any, random_state: int | None) -> dict[str, Any]:
+def _noise(estimator: BaseEstimator, random_state: int | None) -> dict[str, Any]:
     return {"random_state": random_state} if "random_state" in estimator.get_params(deep=False) else {}
 
 
-def _stateless(estimator: Any) -> bool:
+def _stateless(estimator: BaseEstimator) -> bool:
     """Check if ``fit`` states that it learns nothing: what it leaves must then not depend on the data at all."""
     return not _data.releases_something(estimator) and (
         _data.releases_in_transform(estimator) or not get_tags(estimator).requires_fit
@@ -204,7 +219,9 @@ def _unit(fitted: Fitted) -> PrivacyUnit:
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
 
 
-def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_events_within_budget(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the guarantee is at most the requested budget, and its events compose to no more."""
     if not _data.releases_something(estimator):
         return
@@ -224,13 +241,13 @@ def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData
         )
 
 
-def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_fresh_noise(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that secure fits on the same data differ, and that fits with the same seed agree."""
     if not _data.releases_something(estimator):
         return
     data = make_data(estimator, privacy.public_generator(7), 60)
 
-    def released(random_state: Any) -> dict[str, Any]:
+    def released(random_state: RandomStateLike) -> dict[str, Any]:
         return _data.fit_clone(estimator, data, random_state=random_state, epsilon=0.1).leaves()
 
     def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -245,7 +262,9 @@ def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = _data.
     assert any(not same(first, released(seed)) for seed in range(1, 21)), f"{name} ignores random_state."
 
 
-def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_simulated_noise_is_marked(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
     if not _data.releases_something(estimator):
         return
@@ -261,7 +280,9 @@ def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: Mak
         )
 
 
-def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_bad_input_spends_nothing(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
@@ -284,7 +305,7 @@ def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: Make
         )
 
 
-def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
+def _refusal(name: str, kind: str, estimator: BaseEstimator, data: CheckData) -> str:
     try:
         estimator.fit(*data.arguments, **data.metadata)
     except (ValueError, TypeError) as error:
@@ -292,7 +313,7 @@ def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
     raise AssertionError(f"{name} must refuse {kind} with a ValueError or TypeError.")
 
 
-def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]]:
+def _bad_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData]]:
     X, y, metadata = data.X, data.y, data.metadata
 
     def spoiled(array: np.ndarray, value: float) -> np.ndarray:
@@ -313,7 +334,7 @@ def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]
         yield f"{key} of another length", CheckData(X, y, {**metadata, key: values[:-1]})
 
 
-def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
+def _bad_parameters(estimator: BaseEstimator) -> Iterator[tuple[str, Any]]:
     constraints = getattr(estimator, "_parameter_constraints", {})
     for value in (0, -1.0, math.nan, "1", None):
         if value is not None or None not in constraints.get("epsilon", ()):  # None may mean no privacy
@@ -328,7 +349,9 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
             yield key, "no such option"
 
 
-def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_ledger_is_asked_first(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
@@ -388,11 +411,11 @@ def _no_bits(name: str) -> Iterator[None]:
 class _Loss:
     """A loss that is wrong only when it is asked for a gradient."""
 
-    def __init__(self, gradient: Any) -> None:
+    def __init__(self, gradient: object) -> None:
         self.gradient = gradient
 
 
-def _fails(*values: Any) -> Any:
+def _fails(*values: object) -> Any:
     raise RuntimeError("no such thing")
 
 
@@ -407,7 +430,9 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_errors_spend_nothing(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
@@ -432,7 +457,7 @@ def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData
 
 
 def _charged(
-    estimator: Any, ledgers: list[str], data: CheckData, parameters: dict[str, Any]
+    estimator: BaseEstimator, ledgers: list[str], data: CheckData, parameters: dict[str, Any]
 ) -> tuple[PrivacyLedger, Exception | None, list[str]]:
     """Fit with a fresh ledger: return it, the error of the fit, and attributes that the error has left."""
     ledger, fresh = PrivacyLedger(epsilon=1e300, delta=0.999), clone(estimator)
@@ -449,14 +474,14 @@ def _charged(
     return ledger, None, []
 
 
-def _odd_parameters(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
+def _odd_parameters(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
     for k, key in enumerate(estimator.get_params()):
         if key.split("__")[-1] not in _LEFT_ALONE:
             for value in _ODD[k % 4 :: 4] if "__" in key else _ODD:  # of steps the next parameter has others
                 yield f"{key}={value!r}", data, {key: value}
 
 
-def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
+def _odd_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
     X, y, metadata, n = data.X, data.y, data.metadata, len(data.X)
     words, mixed = np.full(n, _SECRET), np.array([_SECRET, *range(n - 1)], dtype=object)
     numbers = np.linspace(0.0, 1.0, n)
@@ -501,7 +526,9 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
             yield f"{key} number {k}", CheckData(X, y, {**metadata, key: odd}), {}
 
 
-def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_parameters_untouched(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
     data = make_data(estimator, privacy.public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
@@ -518,7 +545,9 @@ def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData
         assert joblib.hash(after) == contents, f"fit of {name} changed the contents of a parameter."
 
 
-def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_copies_share_the_ledger(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
     data = make_data(estimator, privacy.public_generator(12), 60)
     seeded = _noise(estimator, 0)
@@ -546,7 +575,7 @@ def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeD
         )
 
 
-def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData = _data.default_data) -> None:
+def check_metadata_is_carried(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a pipeline passes per-row arguments of ``fit``, as plain fit parameters and by routing."""
     data = make_data(estimator, privacy.public_generator(13), 60)
     metadata = {key: values for key, values in data.metadata.items() if key in _data.ROW_METADATA}
@@ -566,13 +595,13 @@ def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData 
     _data.fit_clone(estimator, without, random_state=0)  # absent, they have a documented meaning
 
 
-def _fit(estimator: Any, data: CheckData) -> Any:
+def _fit(estimator: BaseEstimator, data: CheckData) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return estimator.fit(*data.arguments, **data.metadata)
 
 
-def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:
+def _assert_same_state(name: str, what: str, found: object, expected: object) -> None:
     here, there = _data.fitted_leaves(found), _data.fitted_leaves(expected)
     assert here.keys() == there.keys(), f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
     # Where it was paid is no part of what was promised; a step of a pipeline says that it is one.

@@ -14,7 +14,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
 from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generator
@@ -26,13 +26,13 @@ _SHAPE = ("n_features_in_", "feature_names_in_")
 ROW_METADATA = ("user_ids", "private")
 
 
-def fitted_state(estimator: Any) -> dict[str, Any]:
+def fitted_state(estimator: BaseEstimator) -> dict[str, Any]:
     """Return attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
     parameters = estimator.get_params(deep=False)
     return {name: value for name, value in vars(estimator).items() if name not in parameters and name not in _SHAPE}
 
 
-def fitted_leaves(estimator: Any) -> dict[str, Any]:
+def fitted_leaves(estimator: BaseEstimator) -> dict[str, Any]:
     """Find the values that a fitted estimator holds at any depth, besides its parameters and the shape of its input."""
     found = {}
     for name, value in fitted_state(estimator).items():
@@ -40,7 +40,7 @@ def fitted_leaves(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def leaves(root: Any) -> dict[str, Any]:
+def leaves(root: object) -> dict[str, Any]:
     """Find the values that ``root`` holds at any depth: one for each path, in a fixed order.
 
     Goes through mappings, sequences, sets, arrays, data frames, objects with attributes or slots, objects that only
@@ -49,7 +49,7 @@ def leaves(root: Any) -> dict[str, Any]:
     return dict(_walk(root, "", set()))
 
 
-def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk(value: object, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
     if value is None or isinstance(value, str | bytes | Number | np.generic):
         yield path, value
         return
@@ -82,7 +82,7 @@ def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
         yield from _walk_object(value, path, above)
 
 
-def _walk_object(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk_object(value: object, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
     names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     parts = {name: getattr(value, name) for name in names if hasattr(value, name)}
     parts |= getattr(value, "__dict__", {})
@@ -112,7 +112,7 @@ def numbers(found: Mapping[str, Any]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def equal_leaves(first: Any, second: Any) -> np.ndarray:
+def equal_leaves(first: object, second: object) -> np.ndarray:
     """Compare two leaves: element by element for arrays of the same shape, else as a whole."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         if first.shape != second.shape or first.dtype != second.dtype:
@@ -125,7 +125,7 @@ def equal_leaves(first: Any, second: Any) -> np.ndarray:
     return np.array(first == second or (first != first and second != second))
 
 
-def close_leaves(first: Any, second: Any) -> bool:
+def close_leaves(first: object, second: object) -> bool:
     """Compare two leaves up to the rounding of linear algebra, which depends on the number of threads."""
     if np.all(equal_leaves(first, second)):
         return True
@@ -166,7 +166,7 @@ class CheckData:
 MakeData = Callable[[Any, Any, int], CheckData]
 
 
-def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
+def default_data(estimator: BaseEstimator, rng: np.random.Generator, n_rows: int) -> CheckData:
     """Make data that suit most estimators: features in the unit cube, a target by the estimator's type.
 
     Parameters
@@ -203,7 +203,9 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
     return CheckData(X, y, metadata)
 
 
-def other_data(estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int) -> CheckData:
+def other_data(
+    estimator: BaseEstimator, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
+) -> CheckData:
     """Make data of the same shape as ``data`` that differ in everything that ``unit`` makes private."""
     fresh = make_data(estimator, public_generator(seed), len(data.X))
     if unit is PrivacyUnit.LABEL:
@@ -255,7 +257,7 @@ class Fitted:
         return {**fitted_leaves(self.estimator), "<warnings and prints>": self.wording}
 
 
-def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
+def fit_clone(estimator: BaseEstimator, data: CheckData, **parameters: object) -> Fitted:
     """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
@@ -268,11 +270,11 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
     return Fitted(estimator, messages, printed.getvalue())
 
 
-def releases_in_transform(estimator: Any) -> bool:
+def releases_in_transform(estimator: BaseEstimator) -> bool:
     """Check if the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
     return getattr(estimator, "releases_in", "fit") == "transform"
 
 
-def releases_something(estimator: Any) -> bool:
+def releases_something(estimator: BaseEstimator) -> bool:
     """Check if fitting the estimator spends a privacy budget of its own."""
     return "epsilon" in estimator.get_params(deep=False) and not releases_in_transform(estimator)

@@ -82,7 +82,7 @@ def epsilon_lower_bound(first: ArrayLike, second: ArrayLike, *, delta: float = 0
     return max(0.0, float(found))
 
 
-def _bound(hits: Any, n: int, misses: Any, m: int, delta: float, alpha: float) -> np.ndarray:
+def _bound(hits: object, n: int, misses: object, m: int, delta: float, alpha: float) -> np.ndarray:
     """Bound log((p − δ)/q) with p bounded from below and q from above, each with confidence 1 − alpha/2."""
     hits, misses = np.asarray(hits), np.asarray(misses)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -153,10 +153,10 @@ def half_noise() -> Iterator[None]:
     """
     noise = "skprivate.privacy.noise"
 
-    def halved(kind: str, scale: Any, size: Any, source: Any) -> Any:
+    def halved(kind: str, scale: object, size: object, source: object) -> Any:
         return integer_noise(kind, Fraction(scale) / 2, size, source)
 
-    def sharper(select: Any) -> Any:
+    def sharper(select: object) -> Any:
         return lambda costs, rate, *args, **kwargs: select(costs, 2 * Fraction(rate), *args, **kwargs)
 
     selections = (exponential_select, exponential_select_rows, permute_and_flip_select)

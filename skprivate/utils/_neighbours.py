@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skprivate._validation import check_bounds
 from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, PrivacyUnit
@@ -41,7 +42,7 @@ class Change:
     renames: bool = False
 
 
-def random_floats(rng: Any, size: Any) -> np.ndarray:
+def random_floats(rng: np.random.Generator, size: object) -> np.ndarray:
     """Draw floats of all magnitudes: random signs, exponents and digits, none of them infinite or NaN."""
     words = rng.integers(0, 2**64, size=size, dtype=np.uint64)
     values = words.view(np.float64)
@@ -59,7 +60,7 @@ def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> 
 
 
 def changes(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, rng: Any, n_units: int = 2
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, rng: np.random.Generator, n_units: int = 2
 ) -> Iterator[Change]:
     """Yield changes of ``n_units`` single units, worst cases first, as the guarantee's unit and adjacency allow them.
 
@@ -98,7 +99,7 @@ def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> 
     return moves + others
 
 
-def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:
+def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: np.random.Generator) -> Iterator[CheckData]:
     """Yield data in which everything private but the rows ``kept`` is another, in the same places."""
     n = len(data.X)
     others = np.setdiff1d(np.flatnonzero(private_rows(data, unit)), kept)
@@ -153,7 +154,7 @@ def _with_rows(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, X: Any, y: 
     return dataclasses.replace(data, X=new_X, y=new_y)
 
 
-def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _rows_values(data: CheckData, rows: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     shape = (rows.size, data.X.shape[1])
     if data.X.dtype.kind != "f":  # categories: what others have, and any numbers among them
         for _ in range(4):
@@ -178,7 +179,7 @@ def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[
         yield "some missing", np.where(rng.random(shape) < 0.5, np.nan, data.X[rows])
 
 
-def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, Any]]:
+def _labels(data: CheckData, rows: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
     if data.y is None:
         return
     if _is_numeric(data.y):
@@ -192,7 +193,7 @@ def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, 
         yield f"y = {label!r}", label
 
 
-def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any) -> Iterator[Change]:
+def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.random.Generator) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
     labels = list(_labels(data, rows, rng)) if unit is not PrivacyUnit.PRIVATE_ROW else []
     if unit is not PrivacyUnit.LABEL:
@@ -239,7 +240,9 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
     yield Change(f"{who} under another name", rows, rename, moves_rows=True, renames=True)
 
 
-def _additions(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool) -> Iterator[Change]:
+def _additions(
+    data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.random.Generator, *, first: bool
+) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
     removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
         other, np.setdiff1d(np.arange(len(other.X)), rows)
@@ -274,7 +277,9 @@ def _additions(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *
         yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
 
 
-def _mixed_moves(estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any) -> Iterator[Change]:
+def _mixed_moves(
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: np.random.Generator
+) -> Iterator[Change]:
     """Move one row to other categories, in its numbers, or both."""
     listed = {int(column): values for column, values in estimator.categories.items()}
     numeric = [j for j in range(data.X.shape[1]) if j not in listed]
@@ -303,7 +308,9 @@ def _mixed_moves(estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, r
             )
 
 
-def _moves(estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any) -> Iterator[Change]:
+def _moves(
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: np.random.Generator
+) -> Iterator[Change]:
     """Move one row: near, far, along an axis, out of the bounds."""
     rows = np.array([row])
     if getattr(estimator, "categories", None):

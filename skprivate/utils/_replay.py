@@ -33,7 +33,7 @@ from skprivate.utils._data import equal_leaves, leaves
 NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 
-def exact(statistic: Any) -> tuple[np.ndarray, bool]:
+def exact(statistic: object) -> tuple[np.ndarray, bool]:
     """Flatten a statistic to int64, Python integers or float64, and tell if it is one of integers."""
     whole = noise.as_integers(statistic)
     if whole is not None:
@@ -41,7 +41,7 @@ def exact(statistic: Any) -> tuple[np.ndarray, bool]:
     return np.asarray(statistic, dtype=np.float64).ravel(), False
 
 
-def change(first: Any, second: Any) -> dict[int, Fraction | int]:
+def change(first: object, second: object) -> dict[int, Fraction | int]:
     """Find the coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
     small = (
@@ -341,7 +341,7 @@ class Diverged(Exception):
 class Recording:
     """A tape that keeps every draw, its result, and the leaves of what the computation returned and wording."""
 
-    def __init__(self, run: Callable[[Any], Any], data: Any) -> None:
+    def __init__(self, run: Callable[[Any], Any], data: object) -> None:
         self.draws: list[Draw] = []
         self.outputs: list[Any] = []
         self.result = _leaves_of(run, data, self)
@@ -356,7 +356,7 @@ class Recording:
 class Replay:
     """A tape that returns recorded results, and keeps the draws of this run."""
 
-    def __init__(self, recording: Recording, run: Callable[[Any], Any], data: Any) -> None:
+    def __init__(self, recording: Recording, run: Callable[[Any], Any], data: object) -> None:
         self.recording = recording
         self.draws: list[Draw] = []
         self.failure: str | None = None
@@ -392,7 +392,7 @@ class Replay:
         return output
 
 
-def replay(run: Callable[[Any], Any], data: Any, neighbours: Iterable[Any], *, name: str = "it") -> ReplayReport:
+def replay(run: Callable[[Any], Any], data: object, neighbours: Iterable[Any], *, name: str = "it") -> ReplayReport:
     """Run a computation on data, and again on each neighbour with the released values of the first run.
 
     Parameters
@@ -453,7 +453,7 @@ def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str
     return [f"the result depends on the data in {differ[:5]} besides what was drawn"] if differ else []
 
 
-def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any]:
+def _leaves_of(run: Callable[[Any], Any], data: object, tape: object) -> dict[str, Any]:
     with (
         warnings.catch_warnings(record=True) as caught,
         redirect_stdout(StringIO()) as printed,

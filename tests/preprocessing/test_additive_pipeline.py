@@ -26,7 +26,7 @@ from skprivate.preprocessing._mechanisms import ColumnQuantiles
 from skprivate.preprocessing._private_pipeline import KNOTS_SHARE, model_share
 from skprivate.privacy import Adjacency, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
 from skprivate.user_level import UnscaledFeaturesWarning
-from skprivate.user_level.descent import _linear as _linear_descent
+from skprivate.user_level.descent import _rules
 
 
 def bent(n, d, seed):
@@ -279,7 +279,7 @@ def test_a_subclass_from_elsewhere_gets_what_adds_up():
 @pytest.mark.parametrize("seed", [3, 4])
 def test_without_noise_bends_are_penalised_as_sixteen_times_a_line(seed, monkeypatch):
     """Before they are left as far as they are evident."""
-    monkeypatch.setattr(_linear_descent, "shrink_functions", lambda coef, *_: coef)
+    monkeypatch.setattr(_rules, "shrink_functions", lambda coef, *_: coef)
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(4000, 3))
     y = (0.5 * X[:, 0] + rng.logistic(size=len(X)) > 0).astype(int)
@@ -337,8 +337,8 @@ def test_functions_that_have_not_settled_are_no_unscaled_features(seed):
 def test_functions_are_as_fitted_where_a_penalty_is_given(monkeypatch):
     X, y = bent(8000, 2, 0)
     found = []
-    for rule in (_linear_descent.shrink_functions, lambda coef, *_: 0.0 * coef):
-        monkeypatch.setattr(_linear_descent, "shrink_functions", rule)
+    for rule in (_rules.shrink_functions, lambda coef, *_: 0.0 * coef):
+        monkeypatch.setattr(_rules, "shrink_functions", rule)
         pair = [make_additive_pipeline(UserLevelSGDRegressor(1.0, alpha=a, random_state=0)) for a in (0.01, None)]
         found.append([each.fit(X, y)["model"].coef_ for each in pair])
     np.testing.assert_array_equal(found[0][0], found[1][0])

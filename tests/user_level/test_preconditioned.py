@@ -28,7 +28,7 @@ from skprivate.user_level.descent._scaled_rows import (
 )
 from skprivate.user_level.descent._second_moments import Gram, Moments
 from skprivate.user_level.scaling._frame import Frame
-from skprivate.user_level.scaling._sample import places
+from skprivate.user_level.scaling._sample import places, sample_rows
 from skprivate.utils.estimator_checks import replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -330,7 +330,7 @@ def test_a_sample_holds_the_rows_at_its_places():
     X, y, _ = rows(5, 1000)
     own = np.arange(1000)
     data = UserData(X, y, UserGroups(own), own)
-    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
+    found = sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
     total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
     assert (total == np.rint(X[places(1000, 50, 9)].sum(axis=0) * 2**20)).all()
 

@@ -13,9 +13,11 @@ from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import tail_factor
 from skprivate.user_level._regressor import MOST_MOMENTUM_RECORDS
+from skprivate.user_level.descent import _descent, _rules
 from skprivate.user_level.descent import _linear as _linear_descent
 from skprivate.user_level.descent._descent import adaptive_descent, average
 from skprivate.user_level.descent._rules import MOST_MOMENTUM
+from skprivate.user_level.scaling import _frame
 
 FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 
@@ -24,9 +26,8 @@ FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 def seen(monkeypatch):
     """Plan, objective and course of a descent, the matrix of its whitening, and what the rule was told."""
     found = {}
-    problems, descend, whitening, rule = (
-        getattr(_linear_descent, name) for name in ("problems", "adaptive_descent", "whitening", "shrink_functions")
-    )
+    problems, rule = _linear_descent.problems, _rules.shrink_functions
+    descend, whitening = _descent.adaptive_descent, _frame.whitening
 
     def forming(objective, rows):
         found["objective"] = objective
@@ -45,9 +46,9 @@ def seen(monkeypatch):
         return rule(coef, functions, estimate)
 
     monkeypatch.setattr(_linear_descent, "problems", forming)
-    monkeypatch.setattr(_linear_descent, "adaptive_descent", descending)
-    monkeypatch.setattr(_linear_descent, "whitening", whitened)
-    monkeypatch.setattr(_linear_descent, "shrink_functions", told)
+    monkeypatch.setattr(_descent, "adaptive_descent", descending)
+    monkeypatch.setattr(_frame, "whitening", whitened)
+    monkeypatch.setattr(_rules, "shrink_functions", told)
     return found
 
 

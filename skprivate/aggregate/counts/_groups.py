@@ -35,7 +35,7 @@ class Groups:
     tags: NDArray[np.uint64] | None
 
 
-def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[float, float]], user: Any) -> Groups:
+def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[float, float]], user: object) -> Groups:
     """Read the groups of a block; ``by`` has types of columns, ``user`` is a column, or identifiers, or None."""
     frame = nw.from_native(block, eager_only=True)
     for name, kind in by.items():

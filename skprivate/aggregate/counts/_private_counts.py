@@ -369,7 +369,7 @@ def _check_most(max_groups: Any) -> None:
             raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
 
 
-def _read_delta(delta: Any, needed: bool) -> float:
+def _read_delta(delta: object, needed: bool) -> float:
     found = delta_number(delta)
     if found == 0.0 and needed:
         raise ValueError(must_be("delta", "positive where groups or max_groups are found", found))
@@ -378,7 +378,7 @@ def _read_delta(delta: Any, needed: bool) -> float:
     return found
 
 
-def _limits(name: Any, pair: Any) -> tuple[float, float]:
+def _limits(name: object, pair: object) -> tuple[float, float]:
     """Read public limits of a value."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
@@ -431,7 +431,7 @@ def _refuse_other_types(empty: nw.DataFrame[Any], by: list[str]) -> None:
             )
 
 
-def _given_keys(keys: Any, columns: Any) -> tuple[Key, ...]:
+def _given_keys(keys: object, columns: object) -> tuple[Key, ...]:
     """Read public groups, in the types of their columns."""
     if isinstance(keys, list | tuple):
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]

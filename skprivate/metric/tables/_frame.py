@@ -17,6 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from skprivate import _validation
 from skprivate._messages import must_be
@@ -166,7 +167,7 @@ class FrameSchema:
         return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
 
 
-def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Validate a table; a frame stays one, all else becomes an array as `any_table` makes it."""
     if not _validation.is_frame(X):
         return _validation.any_table(estimator, X, reset=reset)
@@ -227,7 +228,7 @@ def _read_entry(label: str, entry: Any) -> Any:
 
 
 def _column(
-    j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, declaration: Any
+    j: int, label: str, dtype: object, kind: str | None, declared: list[Any] | None, declaration: object
 ) -> FrameColumn:
     """Decide what a column holds, by its type and what is declaration of it."""
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
@@ -260,7 +261,7 @@ def _column(
     )
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """Convert an entry to a number: dates to days, times to seconds since the year 2000."""
     if value is None:
         return math.nan

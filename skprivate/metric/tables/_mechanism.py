@@ -65,7 +65,7 @@ class Rows:
     tags: NDArray[np.uint64] | None = None
 
     @classmethod
-    def of(cls, data: Any) -> Rows:
+    def of(cls, data: object) -> Rows:
         """Read a table; or a table, the user of each row or None, and maybe entries to be found and tags of users."""
         if not isinstance(data, tuple):
             return cls(np.asarray(data, np.float64))
@@ -138,7 +138,7 @@ class TableMechanism(Mechanism):
         """Number of units for two bins of a column."""
         return 2 * _BIN_NOISE * self.noise("cells", math.sqrt(len(self.columns)))
 
-    def run(self, data: Any, release: Release) -> TableModel:
+    def run(self, data: object, release: Release) -> TableModel:
         """Release what synthetic rows are drawn from."""
         with np.errstate(all="ignore"):  # a warning would tell of a row that overflows
             return self._run(Rows.of(data), release)

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,7 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import Release
 from skprivate.user_level import _plan, _problems, _ranges
 from skprivate.user_level.scaling._frame import Frame
 
@@ -205,7 +205,7 @@ def average(
 def adaptive_descent(
     data: Partitions | _problems.UserProblem,
     plan: _plan.DescentPlan,
-    release: Any,
+    release: Release,
     *,
     start: FloatArray | None = None,
     penalty: Callable[[FloatArray], FloatArray] | None = None,
@@ -273,7 +273,7 @@ def norm_counts(problem: _problems.UserProblem, w: FloatArray) -> npt.NDArray[np
     return _ranges.quantile_counts(problem.gradient_norms(w))
 
 
-def _selected_radius(rows: Partitions, w: FloatArray, plan: _plan.DescentPlan, release: Any) -> float:
+def _selected_radius(rows: Partitions, w: FloatArray, plan: _plan.DescentPlan, release: Release) -> float:
     """Select the clipping radius of the refinement.
 
     The selection is drawn in any case, whether users are enough or not.

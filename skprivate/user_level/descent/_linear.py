@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import CONTRIBUTION_STEP
+from skprivate.privacy import CONTRIBUTION_STEP, Release
 from skprivate.user_level import _losses
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level.descent import _descent, _rules
@@ -37,7 +36,7 @@ class Descent(_rules.DescentRules):
     theorem = "user-normalised descent, docs/theory/user_level.md"
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserData, release: Any) -> _descent.LinearResult:
+    def run(self, data: Partitions | UserData, release: Release) -> _descent.LinearResult:
         """Release the number of users, a map of features and target, and the descent."""
         rows = as_partitions(data)
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
@@ -145,7 +144,7 @@ class Descent(_rules.DescentRules):
             frame,
         )
 
-    def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Any) -> FloatArray:
+    def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Release) -> FloatArray:
         """Release the mean chances of the classes; returns what gives them their rates.
 
         A user contributes the mean chances of its rows, which are not negative and add up to 1 at most. So an exchange

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _problems
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
@@ -62,7 +62,7 @@ class Scaling:
     n_sample: int
     seed: int
 
-    def run(self, rows: Partitions, release: Any) -> Frame:
+    def run(self, rows: Partitions, release: Release) -> Frame:
         """Release the map."""
         sample = _sample.sample_rows(rows, self.n_rows, self.n_sample, self.seed)
         return self.search.run(sample, float(min(self.n_sample, self.n_rows)), release)[1]
@@ -223,7 +223,7 @@ class PreconditionedDescent(Mechanism):
         return [*self.split.other, (self.moments.event, 1), *steps, *slope]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | _problems.UserData, release: Any) -> _descent.LinearResult:
+    def run(self, data: Partitions | _problems.UserData, release: Release) -> _descent.LinearResult:
         """Release the map of features and target, second moments, steps, and the mean slope."""
         rows = as_partitions(data)
         frame = self.scaling.run(rows, release)
@@ -293,7 +293,7 @@ class PreconditionedDescent(Mechanism):
             weights[-1] = 0.0
         return weights
 
-    def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any) -> float:
+    def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Release) -> float:
         """Release the mean of the clipped derivatives."""
         most = 1.0 if self.classes else max(PREDICTION_RANGE * deviation, path.clip)
         noisy = release.gaussian(
@@ -326,7 +326,7 @@ class _Path:
             return self.gram.logistic_hessian(coef)
         return self.gram.metric * self.steepness, 1.0
 
-    def walk(self, rows: Partitions, coef: FloatArray, steps: Steps, release: Any) -> list[FloatArray]:
+    def walk(self, rows: Partitions, coef: FloatArray, steps: Steps, release: Release) -> list[FloatArray]:
         """Release the steps; returns the iterates."""
         terms, n = steps.split.terms, float(steps.split.terms.n_users or 1)
         radius = self.clip * self.metric.typical

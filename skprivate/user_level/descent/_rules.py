@@ -19,7 +19,7 @@ from scipy.special import expit, logit, softmax
 from skprivate import privacy
 from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _losses, _plan, _problems, _ranges
 from skprivate.user_level._plan import MOST_MOMENTUM, BudgetSplit, DescentPlan, Terms
 from skprivate.user_level.scaling import _frame, _standardise
@@ -118,7 +118,7 @@ class ClassCounts:
         """Standard deviation of the noise of a count; two users' shares differ by √2 at most."""
         return self.terms.acute_sensitivity * self.multiplier
 
-    def run(self, data: Partitions | _problems.UserData, release: Any) -> FloatArray:
+    def run(self, data: Partitions | _problems.UserData, release: Release) -> FloatArray:
         """Release the counts."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
         noisy = release.gaussian(
@@ -174,7 +174,7 @@ def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
     return np.asarray(counts.sum() / (len(counts) * counts))
 
 
-def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
+def given_weights(class_weight: object, classes: list[Any]) -> FloatArray:
     """Read class weights from a mapping; 1 where it names none, and ValueError where it does not fit."""
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")

@@ -23,7 +23,7 @@ from scipy.stats import chi, chi2, norm
 
 from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
 from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
@@ -188,7 +188,7 @@ class TrackedCentre:
         """Sum the users' contributions at the centre, exactly."""
         return users.sum(partial(_with_side, w=self.w, clip=clip, distance=self.distance, side=self.side))
 
-    def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
+    def draw(self, total: npt.NDArray[Any], release: Release) -> FloatArray:
         """Release that sum as a mean of the users' votes, and update the distance by the sign coordinate."""
         noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
         side = self.side or 0.0
@@ -198,7 +198,7 @@ class TrackedCentre:
             self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
-    def step(self, users: Partitions, clip: float, release: Any) -> None:
+    def step(self, users: Partitions, clip: float, release: Release) -> None:
         """Move the centre towards the users, and the distances towards their quantiles, by one draw."""
         vote = self.draw(self.total(users, clip), release)
         # No mean of votes is longer than one of them.
@@ -366,13 +366,13 @@ class UserMean(privacy.Mechanism):
         return [*self.split.other, *draw_events(self.multiplier, self.n_drawn)]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
+    def run(self, data: Partitions | UserRows, release: Release) -> MeanResult:
         """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         means = as_partitions(data).map(mean_rows).persisted()
         n_users = self.split.count(count_users(means, self.terms.n_users), release)
         return self.mean_of_vectors(means, n_users, release)
 
-    def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
+    def mean_of_vectors(self, users: Partitions, n_users: float, release: Release) -> MeanResult:
         """Release medians, the users' scale, the centre with their spread, and the sum about the centre."""
         split = self.split
         start = self._medians(users, n_users, release)
@@ -421,7 +421,7 @@ class UserMean(privacy.Mechanism):
             lost=lost,
         )
 
-    def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
+    def _medians(self, users: Partitions, n_users: float, release: Release) -> FloatArray:
         """Select the median of every coordinate; the origin where users are too few for that."""
         cost = self.split.median_epsilon
         if cost is None or self.bound is None:
@@ -439,7 +439,7 @@ class UserMean(privacy.Mechanism):
         return np.array(middles)
 
     def _tail(
-        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
+        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Release
     ) -> tuple[float, float | None]:
         """Select a distance that few users exceed, and return their part; 0 and None where users are too few."""
         cost = self.split.tail_epsilon
@@ -556,7 +556,7 @@ class PureUserMean(privacy.Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
+    def run(self, data: Partitions | UserRows, release: Release) -> PureMeanResult:
         """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         rows = as_partitions(data).map(mean_rows).map(_vectors).persisted()
         if self.tau is not None:
@@ -570,7 +570,7 @@ class PureUserMean(privacy.Mechanism):
         means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)
         return self._result(means, half, epsilon)
 
-    def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+    def _half_side(self, counts: npt.NDArray[np.int64], release: Release) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
         upper_epsilon = None if self._rank is None else epsilon
         median, upper, _ = _ranges.select_quantiles(

@@ -26,7 +26,7 @@ from scipy.special import ndtr
 
 from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent
+from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent, Release
 from skprivate.user_level import _plan, _problems
 
 FloatArray = npt.NDArray[np.float64]
@@ -185,7 +185,7 @@ class ColumnSearch:
         """Return True if ``n_users`` are more than enough to tell every column from noise."""
         return self.share * signal(self.terms, n_users, self.n_columns) > PLENTY_OF_SIGNAL
 
-    def run(self, rows: Partitions, n_users: float, release: Any) -> Columns:
+    def run(self, rows: Partitions, n_users: float, release: Release) -> Columns:
         """Release centres and scales of the columns."""
         d = self.n_columns
         sought = np.ones(d, dtype=bool)
@@ -257,7 +257,7 @@ class ColumnSearch:
         sought: npt.NDArray[np.bool_],
         k: int,
         n_users: float,
-        release: Any,
+        release: Release,
     ) -> Histogram:
         """Release the shares of the users in the cells of the sought columns.
 
@@ -443,7 +443,7 @@ def rare_scales(
     multiplier: float,
     n_users: float,
     terms: _plan.Terms,
-    release: Any,
+    release: Release,
 ) -> FloatArray:
     """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import ball_contributions, exact_sum
+from skprivate.privacy import Release, ball_contributions, exact_sum
 from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, vector_norms
 
@@ -157,7 +157,7 @@ def row_means(
     multiplier: float,
     n_users: float,
     terms: _plan.Terms,
-    release: Any,
+    release: Release,
 ) -> FloatArray:
     """Release the means of features, shrunk by their noise.
 
@@ -223,7 +223,7 @@ def whitening(
     multiplier: float,
     n_users: float,
     terms: _plan.Terms,
-    release: Any,
+    release: Release,
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 

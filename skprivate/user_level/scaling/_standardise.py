@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release
 from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
 from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
@@ -163,7 +162,7 @@ class Standardisation:
         """Return True if ``n_users`` are enough."""
         return all(search.decides(n_users) for search in (self.features, self.target) if search)
 
-    def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
+    def run(self, data: Partitions | UserData, n_users: float, release: Release) -> tuple[Partitions, Frame]:
         """Release the map and apply it to rows, sorted by user; nothing is changed where ``n_users`` are too few.
 
         ``n_users`` is public, or a released lower bound. What is drawn does not depend on it.
@@ -271,7 +270,7 @@ class Standardisation:
         light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
         return _frame.row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
 
-    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Any) -> Columns:
+    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Release) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
         if self.scale_epsilon is None:
             return found
@@ -283,7 +282,7 @@ class Standardisation:
         ]
         return found._replace(scales=np.array(distances) / -float(ndtri(0.5 * share)))
 
-    def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Any) -> float:
+    def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Release) -> float:
         """Select the scale of the target's tail: that of normal numbers as far away; 0 if it is not looked for."""
         if self.tail_epsilon is None:
             return 0.0
@@ -320,7 +319,7 @@ def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     return np.array(counts, dtype=np.int64)
 
 
-def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Any) -> float:
+def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Release) -> float:
     """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if hardly a user differs."""
     least = int(EIGHTHS.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
     finer = 2.0 ** (EIGHTHS.bits - OCTAVES.bits)
