@@ -21,7 +21,7 @@ listed = {name: sorted(texts[name].dropna().unique()) for name in texts}
 model = PrivateTableSynthesizer(
     epsilon=1.0,
     target="income",
-    columns=listed,
+    schema=listed,
     random_state=0,  # a simulation, so that this page is always the same; leave it out to publish
 )
 real = adult.sample(len(adult), random_state=0)

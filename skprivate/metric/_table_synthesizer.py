@@ -12,24 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_too_few
+from skprivate import privacy
+from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_large, warn_if_too_few
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric.tables._candidates import draw_cells, draw_evenly
+from skprivate.metric.tables import _candidates, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
-from skprivate.metric.tables._mechanism import TableMechanism, table_plan
-from skprivate.metric.tables._quality import TableQuality, table_quality
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.privacy import (
-    PrivacyLedger,
-    encode_identifiers,
-    identifier_tags,
-    public_generator,
-    refuse_other_index,
-    warn_caller,
-)
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy import PrivacyLedger, RandomStateLike, noise
 
 _LISTED = "limits and lists of values are public"
 
@@ -50,7 +41,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     target : str or int, default=None
         Column that others will be used to predict, by name or position: all tables of the tree have it, and those of
         three columns with it weigh 3 in the choice. Numbers have 8 bins in it.
-    columns : dict of {int or str: object}, default=None
+    schema : dict of {int or str: object}, default=None
         What columns hold, by name or position, where types do not tell, in the words of `make_private_pipeline`: a pair
         of public limits ``(low, high)``, a list of public values, ``"number"``, ``"date"``, ``"category"`` (the values
         that the type declares, or else up to 1000 that many rows have, found privately), or ``"drop"``. Limits save
@@ -107,7 +98,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"age": rng.integers(18, 90, 5000), "ward": rng.choice(["east", "west"], 5000)})
     >>> X["cost"] = np.round(40.0 * X["age"] * (1 + (X["ward"] == "east")) * rng.gamma(2.0, 1.0, 5000), 2)
-    >>> synthesizer = PrivateTableSynthesizer(columns={"ward": ["east", "west"]}).fit(X)
+    >>> synthesizer = PrivateTableSynthesizer(schema={"ward": ["east", "west"]}).fit(X)
     >>> synthesizer.sample(3).dtypes.astype(str).tolist() == X.dtypes.astype(str).tolist()
     True
     >>> set(synthesizer.sample(100, condition={"ward": "east"})["ward"])
@@ -122,7 +113,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
         "target": [str, Integral, None],
-        "columns": [Mapping, None],
+        "schema": [Mapping, None],
     }
 
     def __init__(
@@ -131,14 +122,14 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         *,
         delta: float = 1e-6,
         target: str | int | None = None,
-        columns: Mapping[Any, Any] | None = None,
+        schema: Mapping[Any, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.target = target
-        self.columns = columns
+        self.schema = schema
         self.random_state = random_state
         self.ledger = ledger
 
@@ -162,9 +153,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         TypeError
-            If neither its type nor ``columns`` tells what a column holds.
+            If neither its type nor ``schema`` tells what a column holds.
         ValueError
-            If ``columns`` or ``target`` name other columns, or if a number is infinite.
+            If ``schema`` or ``target`` name other columns, or if a number is infinite.
 
         Warns
         -----
@@ -172,19 +163,19 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no magnitude of a column is seen, by released numbers: it is 0 in all rows. Or if units are too few for
             more than magnitudes.
         """
-        refuse_other_index(X, user_ids=user_ids)
+        privacy.refuse_other_index(X, user_ids=user_ids)
         schema, data = self._read(X, user_ids)
         mechanism = self._mechanism(schema)
         unit = "row" if user_ids is None else "user"
         assumptions = (_LISTED,) if any(own.values or own.bounds for own in schema.columns) else ()
-        with self._releasing(
-            mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
-        ) as release:
+        with self._releasing(mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions) as release:
             model = mechanism.run(data, release)
         self.model_ = model
         self.n_units_ = model.n_units
         self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in model.counts])
         self._schema = schema.with_values(model.found)
+        # The number of units is private until it is released.
+        warn_if_large(self.privacy_guarantee_.delta, round(model.n_units), str(unit), type(self).__name__)
         self._warn(mechanism, unit)
         return self
 
@@ -206,10 +197,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             "seconds" and "megabytes", roughly.
         """
         self._validate_params()
-        return table_plan(self._mechanism(FrameSchema.of(X, self.columns)), int(n_rows))
+        return _mechanism.table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
 
     def sample(
-        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: Any = None
+        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: RandomStateLike = None
     ) -> Any:
         """Draw synthetic rows: post-processing of the released model, at no further cost.
 
@@ -235,10 +226,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no rows of the model meet the condition.
         """
         check_is_fitted(self)
-        columns = self._draw(n_samples, condition, public_generator(random_state))
+        columns = self._draw(n_samples, condition, privacy.public_generator(random_state))
         return self._schema.write(columns, self.model_.cells, tuple(self.gaps_ > 0))
 
-    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> TableQuality:
+    def quality(self, X: Any, test: object = None, *, random_state: RandomStateLike = None) -> _quality.TableQuality:
         """Compare as many synthetic rows with real ones: not private, and not for publication.
 
         Parameters
@@ -257,10 +248,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
-        synthetic = np.column_stack(self._draw(len(real), None, public_generator(random_state)))
+        synthetic = np.column_stack(self._draw(len(real), None, privacy.public_generator(random_state)))
         names = tuple(own.label.strip("'") for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
-        return table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
+        return _quality.table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
     def _draw(self, n_samples, condition, rng):
         """Draw numbers and codes, column by column."""
@@ -271,16 +262,15 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for j, wanted in self._conditions(condition):
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
-                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins)
-                for own in (counts[j], model.counts[j])
+                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
             )
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
             raise ValueError(must_be("condition", "met by some rows of the model", "none"))
-        chosen = draw_evenly(weights, int(n_samples), rng)
-        columns: list[FloatArray] = []
+        chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
+        columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
-            values = own.decode(draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
+            values = own.decode(_candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
 
@@ -311,27 +301,25 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     def _read(self, X, user_ids):
         if not is_partitioned(X):
             X = validated(self, X, reset=True)
-            schema = FrameSchema.of(X, self.columns)
+            schema = FrameSchema.of(X, self.schema)
             self._target_of(schema)  # is refused before a row is read
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
                 return schema, (table, None, texts)
-            units, users = encode_identifiers(user_ids, len(table))
-            return schema, (table, units, texts, identifier_tags(users))
+            units, users = privacy.encode_identifiers(user_ids, len(table))
+            return schema, (table, units, texts, privacy.identifier_tags(users))
         if user_ids is not None:
-            raise ValueError(
-                must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
-            )
+            raise ValueError(must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers"))
         source = as_partitions(X)
         blank, names = learn_columns(self, source.empty)
-        schema = FrameSchema.of(source.empty, self.columns)
+        schema = FrameSchema.of(source.empty, self.schema)
         read = partial(_read_block, schema=schema, blank=blank, names=names)
         self._target_of(schema)
         table, texts = source.gather(read, _together)
         return schema, (table, None, texts)
 
     def _mechanism(self, schema):
-        return TableMechanism(
+        return _mechanism.TableMechanism(
             columns=tuple(own.spec for own in schema.columns),
             target=self._target_of(schema),
             epsilon=float(self.epsilon),
@@ -353,17 +341,15 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if model.unseen:
             columns = [self._schema.columns[j].label for j in model.unseen]
             named = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
-            warn_caller(
+            privacy.warn_caller(
                 f"about {round(model.n_units)} {unit}s are too few: {name} saw no magnitude of column {named}, which "
                 f"takes about {math.ceil(mechanism.least_in_range)} in one, and made it 0. Raise epsilon, take fewer "
-                f"columns, or pass public limits (columns={{{columns[0]}: (low, high)}}).",
+                f"columns, or pass public limits (schema={{{columns[0]}: (low, high)}}).",
                 TooFewUnitsWarning,
             )
         else:
             n_columns = len(model.cells)
-            warn_if_too_few(
-                float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False
-            )
+            warn_if_too_few(float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

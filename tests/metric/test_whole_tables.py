@@ -54,9 +54,7 @@ def mechanism(columns=COLUMNS, target=3, epsilon=1.0):
 
 def rows(n, seed=0):
     rng = public_generator(seed)
-    table = np.column_stack(
-        [rng.normal(40, 5, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)]
-    )
+    table = np.column_stack([rng.normal(40, 5, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)])
     table[rng.random(table.shape) < 0.1] = np.nan
     return table
 
@@ -92,9 +90,7 @@ def test_draws_of_rows_are_planned_and_within_their_sensitivities(target):
 
 def test_draws_of_users_are_planned_and_within_their_sensitivities():
     units = np.array([0, 0, 0, 1, 2, 2, 3, 4, 4, 4, 4, 5])
-    check_mechanism(
-        mechanism(), [(rows(12), units)], neighbours=user_neighbours, unit="user", adjacency="add-remove"
-    )
+    check_mechanism(mechanism(), [(rows(12), units)], neighbours=user_neighbours, unit="user", adjacency="add-remove")
 
 
 def _twice_the_scores(monkeypatch):
@@ -204,9 +200,7 @@ def test_cells_of_tails_that_noise_explains_are_empty():
 
 
 def test_rare_values_are_one_bin():
-    cells = merge_rare(
-        list_cells(5), np.array([900.0, 3.0, 800.0, 2.0, 1.0, 0.0]), 1706.0, 50.0, target=False
-    )
+    cells = merge_rare(list_cells(5), np.array([900.0, 3.0, 800.0, 2.0, 1.0, 0.0]), 1706.0, 50.0, target=False)
     assert cells.bins[0] != cells.bins[2]
     assert len({int(cells.bins[k]) for k in (1, 3, 4, 5)}) == 1
     assert cells.n_bins == 3
@@ -243,9 +237,7 @@ def test_even_draws_are_in_proportion():
     weights = np.array([1.0, 0.0, 3.0])
     found = np.bincount(draw_evenly(weights, 4000, public_generator(0)), minlength=3)
     assert abs(found - np.array([1000, 0, 3000])).max() <= 1
-    cells = draw_cells(
-        np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0)
-    )
+    cells = draw_cells(np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0))
     assert (cells[5000:] == 2).all()
     assert abs((cells[:5000] == 1).mean() - 0.75) < 0.05
 
@@ -260,9 +252,7 @@ def frame(n=3000):
     rng = public_generator(0)
     ward = rng.choice(["east", "west"], n, p=[0.7, 0.3])
     when = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, n), unit="h")
-    table = pd.DataFrame(
-        {"age": rng.integers(18, 90, n), "ward": ward, "temp": np.round(rng.normal(37, 1, n), 1)}
-    )
+    table = pd.DataFrame({"age": rng.integers(18, 90, n), "ward": ward, "temp": np.round(rng.normal(37, 1, n), 1)})
     table["when"], table["ok"] = when, rng.random(n) < np.where(ward == "east", 0.8, 0.2)
     table["gap"] = np.where(rng.random(n) < 0.3, np.nan, rng.gamma(2, 10, n))
     table["n"] = pd.array(np.where(rng.random(n) < 0.3, None, rng.poisson(4, n)), dtype="Int64")
@@ -275,7 +265,7 @@ def fitted(library=None):
     X = frame() if library is None else library(frame())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return PrivateTableSynthesizer(20.0, columns=SAID, target="ok", random_state=0).fit(X)
+        return PrivateTableSynthesizer(20.0, schema=SAID, target="ok", random_state=0).fit(X)
 
 
 def test_pandas_frames_come_back():
@@ -314,9 +304,9 @@ def test_types_of_dates_decimals_and_zones_come_back():
         {
             "day": days,
             "euro": pl.Series([Decimal(k % 50) / 4 for k in range(n)], dtype=pl.Decimal(10, 2)),
-            "zone": pl.Series(
-                [datetime.datetime(2021, 1, 1 + k % 28, 5) for k in range(n)]
-            ).dt.replace_time_zone("Asia/Tokyo"),
+            "zone": pl.Series([datetime.datetime(2021, 1, 1 + k % 28, 5) for k in range(n)]).dt.replace_time_zone(
+                "Asia/Tokyo"
+            ),
             "small": pl.Series([k % 7 for k in range(n)], dtype=pl.UInt8),
         }
     )
@@ -332,7 +322,7 @@ def test_a_gap_of_one_row_changes_no_type():
     Y.loc[3, ["age", "ward"]] = np.nan  # pandas makes floats of all
     assert Y["age"].dtype == Y["ward"].dtype == float
     for said in ([0, 1, 2], "category"):
-        model = PrivateTableSynthesizer(columns={"ward": said}, random_state=0)
+        model = PrivateTableSynthesizer(schema={"ward": said}, random_state=0)
         one, two = (model.fit(Z).sample(99, random_state=0) for Z in (X, Y))
         assert one.dtypes.astype(str).tolist() == ["int64", "float64", "int64"]
         assert two.dtypes.tolist() == one.dtypes.tolist()
@@ -343,11 +333,7 @@ def test_arrays_come_back():
     assert PrivateTableSynthesizer(random_state=0).fit(X).sample(5).dtype == np.float64
     assert PrivateTableSynthesizer(random_state=0).fit(X[:, :1].astype(int)).sample(5).dtype == np.int64
     mixed = np.column_stack([X[:, 0].astype(object), np.array(frame()["ward"], dtype=object)])
-    S = (
-        PrivateTableSynthesizer(columns={1: ["east", "west"]}, random_state=0)
-        .fit(mixed)
-        .sample(50, random_state=0)
-    )
+    S = PrivateTableSynthesizer(schema={1: ["east", "west"]}, random_state=0).fit(mixed).sample(50, random_state=0)
     assert S.dtype == object and set(S[:, 1]) <= {"east", "west", None}
 
 
@@ -362,7 +348,7 @@ def test_conditions_are_met():
 
 def test_columns_are_left_out_and_limits_kept():
     X = frame()[["age", "ward", "temp"]]
-    model = PrivateTableSynthesizer(columns={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)
+    model = PrivateTableSynthesizer(schema={"ward": "drop", "age": (0, 60)}, random_state=0).fit(X)
     S = model.sample(500, random_state=0)
     assert list(S.columns) == ["age", "temp"]
     assert S["age"].between(0, 60).all()
@@ -372,7 +358,7 @@ def test_columns_are_left_out_and_limits_kept():
     ("columns", "target", "said"),
     [
         (None, None, "'ward'.*List its values"),
-        ({"ward": ["east"], "house": "number"}, None, "columns must be names among"),
+        ({"ward": ["east"], "house": "number"}, None, "schema must be names among"),
         ({"ward": "free text"}, None, "limits .* a list of different values or one of"),
         ({"ward": (1, 2)}, None, "'ward'"),
         ({"ward": [1, 2]}, None, "'ward'|ward.*numbers"),
@@ -382,7 +368,7 @@ def test_columns_are_left_out_and_limits_kept():
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):
-    model = PrivateTableSynthesizer(columns=columns, target=target)
+    model = PrivateTableSynthesizer(schema=columns, target=target)
     with pytest.raises((TypeError, ValueError), match=said) as caught:
         model.fit(frame()[["age", "ward"]])
     assert "east" not in str(caught.value).replace("['east', 'east']", "")
@@ -390,7 +376,7 @@ def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):
 
 
 def test_plan_looks_at_types_alone():
-    model = PrivateTableSynthesizer(columns=SAID, target="ok")
+    model = PrivateTableSynthesizer(schema=SAID, target="ok")
     assert model.plan(frame(), 5000) == model.plan(frame().iloc[:0], 5000)
     assert model.plan(frame(), 5000)["tables"] == 2 * 21 + 7
 
@@ -399,19 +385,19 @@ def test_values_that_nobody_listed_are_found():
     X = frame()[["age", "ward"]].copy()
     X.loc[5, "ward"] = "attic"
     for Y in (X, pl.from_pandas(X), Blocks([X[:1000], X[1000:]])):
-        model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(Y)
+        model = PrivateTableSynthesizer(5.0, schema={"ward": "category"}, random_state=0).fit(Y)
         S = model.sample(2000, random_state=0)
         shares = pd.Series(list(S["ward"])).value_counts(normalize=True)
         assert set(shares.index) == {"east", "west"}
         assert shares["east"] == pytest.approx(0.7, abs=0.05)
     assert set(model.sample(20, condition={"ward": "west"})["ward"]) == {"west"}
     users = np.arange(len(X)) // 3
-    model = PrivateTableSynthesizer(5.0, columns={"ward": "category"}, random_state=0).fit(X, user_ids=users)
+    model = PrivateTableSynthesizer(5.0, schema={"ward": "category"}, random_state=0).fit(X, user_ids=users)
     assert set(model.sample(200, random_state=0)["ward"].dropna()) == {"east", "west"}
     X["ward"] = X["ward"].astype(object)
     X.loc[5, "ward"] = 3
     with pytest.raises(TypeError, match="'ward' of X must be of one kind"):
-        PrivateTableSynthesizer(columns={"ward": "category"}).fit(X)
+        PrivateTableSynthesizer(schema={"ward": "category"}).fit(X)
 
 
 def test_draws_that_find_values_are_planned_and_within_their_sensitivities():
@@ -443,7 +429,7 @@ def test_no_magnitude_comes_from_nowhere(n, n_columns):
     assert np.max(np.abs(S)) <= 120  # and no gap
     few = [str(item.message) for item in caught if item.category is TooFewUnitsWarning]
     if (S == 0).all(axis=0).any():
-        assert few and "columns={" in few[0] and "saw no magnitude of column" in few[0]
+        assert few and "schema={" in few[0] and "saw no magnitude of column" in few[0]
 
 
 def test_magnitudes_of_few_rows_are_moved_to_those_of_many():
@@ -456,9 +442,7 @@ def test_magnitudes_of_few_rows_are_moved_to_those_of_many():
 def test_users_weigh_one_together():
     X = frame()[["age", "ward"]]
     users = np.arange(len(X)) // 3
-    model = PrivateTableSynthesizer(5.0, columns={"ward": SAID["ward"]}, random_state=0).fit(
-        X, user_ids=users
-    )
+    model = PrivateTableSynthesizer(5.0, schema={"ward": SAID["ward"]}, random_state=0).fit(X, user_ids=users)
     assert model.n_units_ == pytest.approx(1000, abs=100)
     assert model.privacy_guarantee_.unit == "user"
 
@@ -485,7 +469,7 @@ def test_quality_of_a_model():
     assert np.diag(quality.two_way).mean() < 0.1
     assert quality.plot() is not None
     matplotlib.pyplot.close("all")
-    numbers = PrivateTableSynthesizer(20.0, target="temp", columns=SAID, random_state=0).fit(train)
+    numbers = PrivateTableSynthesizer(20.0, target="temp", schema=SAID, random_state=0).fit(train)
     assert numbers.quality(train, test, random_state=0).score < 0.5
 
 
