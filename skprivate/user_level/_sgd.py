@@ -147,7 +147,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 search=replace(search, all_users=float(n_rows)),
                 n_rows=n_rows,
                 n_sample=n_sample,
-                seed=int(privacy.public_generator(self.random_state).integers(2**62)) if n_sample < n_rows else 0,
+                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_rows else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
