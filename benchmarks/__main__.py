@@ -70,13 +70,9 @@ def run(name: str, options: list[str], out: str | None = None) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
     known = scripts()
-    parser.add_argument(
-        "name", nargs="?", choices=[*known, "all"], metavar="NAME", help="a benchmark, or all"
-    )
+    parser.add_argument("name", nargs="?", choices=[*known, "all"], metavar="NAME", help="a benchmark, or all")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
-    parser.add_argument(
-        "--quick", action="store_true", help="run with small settings, into a temporary folder"
-    )
+    parser.add_argument("--quick", action="store_true", help="run with small settings, into a temporary folder")
     own, options = sys.argv[1:], []
     if "--" in own:
         cut = own.index("--")
@@ -91,9 +87,7 @@ def main() -> int:
         failed = [name for name in chosen if run(name, options)]
     else:
         with tempfile.TemporaryDirectory() as out:
-            failed = [
-                name for name in chosen if name in QUICK and run(name, [*QUICK[name].split(), *options], out)
-            ]
+            failed = [name for name in chosen if name in QUICK and run(name, [*QUICK[name].split(), *options], out)]
         print("\nno small setting:", ", ".join(name for name in chosen if name not in QUICK) or "none")
     if failed:
         print("failed:", ", ".join(failed))

@@ -37,9 +37,7 @@ class AuditDisplay:
         Where the limit is refuted; where it lies below ``achieved_low`` if None.
     """
 
-    def __init__(
-        self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5, refuted=None
-    ):
+    def __init__(self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5, refuted=None):
         self.labels = labels
         self.achieved = achieved
         self.achieved_low = achieved_low
@@ -113,9 +111,7 @@ class AuditDisplay:
             handles.insert(1, plt.Line2D([], [], color="#1f3b5c", marker="o", linestyle="", label="estimate"))
         if broken.any():
             handles.append(plt.Rectangle((0, 0), 1, 1, color="#c0392b", label="claim refuted"))
-        ax.legend(
-            handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(handles), frameon=False
-        )
+        ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(handles), frameon=False)
         for side in ("top", "right", "left"):
             ax.spines[side].set_visible(False)
         ax.tick_params(axis="y", length=0)

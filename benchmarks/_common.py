@@ -33,9 +33,7 @@ DIFFPRIVLIB = ("diffprivlib==0.6.6", "scikit-learn==1.7.2")
 INTERPRET = "interpret-core[required]==0.7.8"
 #: Packages whose versions are kept, with their modules, where a benchmark has loaded these.
 VERSIONED = {"scikit-learn": "sklearn", "dp-accounting": "dp_accounting"}
-VERSIONED |= {
-    name: name for name in ("numpy", "scipy", "pandas", "polars", "pyarrow", "dask", "torch", "opendp")
-}
+VERSIONED |= {name: name for name in ("numpy", "scipy", "pandas", "polars", "pyarrow", "dask", "torch", "opendp")}
 
 
 def parse_args(description: str, *, seeds: int = 10, **extra: dict[str, Any]) -> argparse.Namespace:
@@ -52,9 +50,7 @@ def require_data(args: argparse.Namespace, name: str) -> Path:
     """Path of a data file below ``--data``, or a clear exit."""
     path = (args.data or Path("missing")) / name
     if not path.exists():
-        raise SystemExit(
-            f"{name} not found: pass --data DIR with the folder that holds it (got {args.data})."
-        )
+        raise SystemExit(f"{name} not found: pass --data DIR with the folder that holds it (got {args.data}).")
     return path
 
 

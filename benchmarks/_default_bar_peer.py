@@ -66,9 +66,7 @@ def run(method, config, epsilon, data, seed):
             "feature_types": ["nominal" if c else "continuous" for c in nominal],
         }
         if y.dtype.kind == "f":
-            model = DPExplainableBoostingRegressor(
-                privacy_target_min=y.min(), privacy_target_max=y.max(), **shared
-            )
+            model = DPExplainableBoostingRegressor(privacy_target_min=y.min(), privacy_target_max=y.max(), **shared)
             return score(y_test, model.fit(X, y).predict(X_test))
         model = DPExplainableBoostingClassifier(**shared).fit(X, y)
         return score(y_test, model.predict_proba(X_test), model.predict(X_test))
@@ -98,10 +96,7 @@ def run(method, config, epsilon, data, seed):
     model.fit(clipped(X, norm), y)
     Z = clipped(X_test, norm)
     # It fits one class against the rest: by its scores or by its probabilities, whichever ranks better.
-    ranked = [
-        score(y_test, output(Z), model.predict(Z))
-        for output in (model.decision_function, model.predict_proba)
-    ]
+    ranked = [score(y_test, output(Z), model.predict(Z)) for output in (model.decision_function, model.predict_proba)]
     return max(ranked)
 
 

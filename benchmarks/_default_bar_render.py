@@ -75,9 +75,7 @@ def render(runs: pd.DataFrame, cases: dict[str, Any]) -> None:
                     *(shown(means.get(method)) for method in (*OWN, *PEERS)),
                     shown(float(open_runs.score.mean())),
                     *(behind(*verdict[ours]) for ours in (OURS, SPLINES)),
-                    " / ".join(f"{rows.balanced.mean():.2f}" for rows in balanced)
-                    if case.metric == "AUC"
-                    else "",
+                    " / ".join(f"{rows.balanced.mean():.2f}" for rows in balanced) if case.metric == "AUC" else "",
                     shown(means.get(GAM)),
                 ]
             )
@@ -106,12 +104,8 @@ def summary(verdicts: list[dict[str, Any]]) -> None:
         level = sum(v[ours][1] for v in verdicts)
         ahead = sum(v[ours][0] >= 0 for v in verdicts)
         linear = sum(v[ours][1] or v[ours, "open"] >= -NOTHING[v["metric"]] for v in verdicts)
-        print(
-            f"{ours}: at or above the best peer, or at the non-private linear model, in {linear} of {count}"
-        )
-        print(
-            f"{ours}: at or above the best peer in {level} of {count} cells ({level / count:.0%}), ahead in {ahead}"
-        )
+        print(f"{ours}: at or above the best peer, or at the non-private linear model, in {linear} of {count}")
+        print(f"{ours}: at or above the best peer in {level} of {count} cells ({level / count:.0%}), ahead in {ahead}")
         for epsilon in sorted({v["epsilon"] for v in verdicts}):
             row = [v[ours][1] for v in verdicts if v["epsilon"] == epsilon]
             print(f"  ε = {epsilon:g}: {sum(row)} of {len(row)}")

@@ -25,9 +25,7 @@ def candidates():
     from sklearn.frozen import FrozenEstimator
     from sklearn.linear_model import LinearRegression
 
-    return [
-        (f"slope{w:g}", FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, w]))) for w in (1, -1)
-    ]
+    return [(f"slope{w:g}", FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, w]))) for w in (1, -1)]
 
 
 def current_subjects():
@@ -180,9 +178,7 @@ def old_subjects():
         return sp.make_curated_bags(X, y, [(0,)], random_state=random_state, **options)
 
     def laplace(X, random_state=None):
-        with open_release(
-            epsilon=1.0, unit="row", adjacency="replace-one", random_state=random_state
-        ) as release:
+        with open_release(epsilon=1.0, unit="row", adjacency="replace-one", random_state=random_state) as release:
             return release.laplace(np.asarray(X)[:, 0], sensitivity=1, epsilon=1.0)
 
     numbers = np.linspace(0.0, 1.0, 20)

@@ -61,9 +61,7 @@ def table(name, data, seeds):
     rows = []
 
     def add(label, losses, aucs, seconds):
-        rows.append(
-            [name, label, f"{np.mean(losses):.4f}", f"{np.mean(aucs):.4f}", f"{np.median(seconds):.1f}"]
-        )
+        rows.append([name, label, f"{np.mean(losses):.4f}", f"{np.mean(aucs):.4f}", f"{np.median(seconds):.1f}"])
         print(rows[-1], flush=True)
 
     start = time.perf_counter()

@@ -36,9 +36,9 @@ def main() -> None:
                 losses, seconds = [], []
                 for seed in range(args.seeds if epsilon else 1):
                     start = time.process_time()
-                    model = CuratedBagGAMClassifier(
-                        epsilon=epsilon, feature_sets=feature_sets, random_state=seed
-                    ).fit(X, y)
+                    model = CuratedBagGAMClassifier(epsilon=epsilon, feature_sets=feature_sets, random_state=seed).fit(
+                        X, y
+                    )
                     seconds.append(time.process_time() - start)
                     losses.append(log_loss(y_test, model.predict_proba(X_test)[:, 1]))
                 rows.append(

@@ -55,9 +55,7 @@ def forests(seeds):
                     calibration = fitted.score_reference(0)
                     for bound, options in BOUNDS.items():
                         start = time.process_time()
-                        value = epsilon_lower_bound(
-                            scores, member, delta=1e-5, calibration=calibration, **options
-                        )
+                        value = epsilon_lower_bound(scores, member, delta=1e-5, calibration=calibration, **options)
                         epsilons[attack, bound].append([value, time.process_time() - start])
         for attack, values in figures.items():
             low, high = np.min(values, axis=0)[0], np.max(values, axis=0)[0]
@@ -65,9 +63,7 @@ def forests(seeds):
         for (attack, bound), values in epsilons.items():
             if values:
                 median = np.median(values, axis=0)
-                bounds.append(
-                    [attack, bound, float(median[0]), float(np.min(values, axis=0)[0]), float(median[1])]
-                )
+                bounds.append([attack, bound, float(median[0]), float(np.min(values, axis=0)[0]), float(median[1])])
     columns = ["data", "attack", "AUC", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "CPU seconds", "AUC range"]
     write_table("audit_attacks", columns, rows)
     write_table("audit_epsilon", ["attack", "bound", "epsilon", "smallest", "CPU seconds"], bounds)
@@ -129,9 +125,7 @@ def recorded_outputs(args, splits=9):
             )
         for n_top in (0, 1, 4):
             start = time.process_time()
-            auditor = FiniteAdversaryAuditor(n_top=n_top, confidence=0.95, random_state=0).fit(
-                p, member, label
-            )
+            auditor = FiniteAdversaryAuditor(n_top=n_top, confidence=0.95, random_state=0).fit(p, member, label)
             seconds = time.process_time() - start
             certificates.append(
                 [

@@ -89,13 +89,9 @@ def validity(runs_per_law):
             for _ in range(runs_per_law):
                 t = rng.uniform(-1, 1, size=n)
                 s = np.where(rng.random(n) < 0.5 * (1 + eta(t)), 1, -1)
-                auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=variation).fit(
-                    t[:, None], s
-                )
+                auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=variation).fit(t[:, None], s)
                 ratios.append(auditor.loss_lower_bound_ / truth)
-            rows.append(
-                [name, 1, n, truth, float(np.median(ratios)), int(np.sum(np.array(ratios) > 1)), len(ratios)]
-            )
+            rows.append([name, 1, n, truth, float(np.median(ratios)), int(np.sum(np.array(ratios) > 1)), len(ratios)])
     grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 801)] * 2), axis=-1).reshape(-1, 2)
     for name, slope in (("plane, independent", 0.0), ("plane, tanh(x + .6y)", 1.0), ("plane, steep", 4.0)):
         direction = slope * np.array([1.0, 0.6])
@@ -107,12 +103,8 @@ def validity(runs_per_law):
                 s = np.where(rng.random(n) < 0.5 * (1 + np.tanh(points @ direction)), 1, -1)
                 auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=2.0).fit(points, s)
                 ratios.append(auditor.loss_lower_bound_ / truth)
-            rows.append(
-                [name, 2, n, truth, float(np.median(ratios)), int(np.sum(np.array(ratios) > 1)), runs]
-            )
-    write_table(
-        "audit_validity", ["law", "q", "n", "true loss", "median certificate/true", "exceeded", "runs"], rows
-    )
+            rows.append([name, 2, n, truth, float(np.median(ratios)), int(np.sum(np.array(ratios) > 1)), runs])
+    write_table("audit_validity", ["law", "q", "n", "true loss", "median certificate/true", "exceeded", "runs"], rows)
     print("exceeded in all:", sum(row[-2] for row in rows), "of", sum(row[-1] for row in rows))
 
 

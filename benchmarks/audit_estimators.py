@@ -57,9 +57,7 @@ def released_sums(model):
     if hasattr(bags, "label_sums"):
         return bags.label_sums
     squares = getattr(bags, "square_sum", None)
-    return np.concatenate(
-        [[0.0 if squares is None else squares], *(np.ravel(t.label_sums) for t in bags.tables)]
-    )
+    return np.concatenate([[0.0 if squares is None else squares], *(np.ravel(t.label_sums) for t in bags.tables)])
 
 
 def recipe_bags(epsilon, regression=False):

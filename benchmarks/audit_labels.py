@@ -21,9 +21,7 @@ def models(X, target):
     proxy."""
     text = X.select_dtypes(exclude="number").columns.tolist()
     numbers = X.select_dtypes(include="number").columns.tolist()
-    columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), text), (StandardScaler(), numbers)
-    )
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), text), (StandardScaler(), numbers))
     return make_pipeline(columns, LogisticRegression(max_iter=300)).fit(X, target)
 
 

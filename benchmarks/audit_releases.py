@@ -84,9 +84,7 @@ json.dump([draw(side) for side in spec["sides"]], sys.stdout)
 def diffprivlib(python, name, seed):
     sides = (np.random.default_rng(seed).random(2000) < 0.5).astype(int)
     spec = {"code": DIFFPRIVLIB[name], "sides": sides.tolist()}
-    answer = subprocess.run(
-        [python, "-c", PEER], input=json.dumps(spec), capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([python, "-c", PEER], input=json.dumps(spec), capture_output=True, text=True, check=True)
     outputs = json.loads(answer.stdout)
     left = [iter([out for out, of in zip(outputs, sides, strict=True) if of == side]) for side in (0, 1)]
     claim = {"epsilon": 1.0, "delta": 1e-5 if "Gaussian" in name else 0.0}
@@ -147,15 +145,11 @@ def published_hierarchy(columns):
 
     def release(X):  # by their place in the order of the tree
         depth = int(np.ceil(np.log2(len(X))))
-        counts = np.bincount(
-            (X * 2**depth).astype(int), minlength=2**depth
-        )  # of the cells, in the order of the tree
+        counts = np.bincount((X * 2**depth).astype(int), minlength=2**depth)  # of the cells, in the order of the tree
         released = np.zeros(1)
         for level in range(depth + 1):
             sums = counts.reshape(2**level, -1).sum(axis=1)
-            noise = np.trunc(
-                rng.laplace(scale=2 ** (0.5 * (1 - 1 / columns) * (depth - level)), size=2**level)
-            )
+            noise = np.trunc(rng.laplace(scale=2 ** (0.5 * (1 - 1 / columns) * (depth - level)), size=2**level))
             noisy = np.maximum(sums + noise, 0)
             pairs = zip(released, noisy.reshape(-1, 2), strict=True) if level else ()
             released = np.array([half for pair in pairs for half in shares(*pair)]) if level else noisy
@@ -252,8 +246,6 @@ if __name__ == "__main__":
                 "wall_seconds": round(wall, 2),
             }
             records.append(record)
-            rows.append(
-                ["yes" if value is True else "no" if value is False else value for value in record.values()]
-            )
+            rows.append(["yes" if value is True else "no" if value is False else value for value in record.values()])
     if not args.only:
         write_table("audit_releases", list(records[0]), rows)

@@ -47,8 +47,6 @@ if __name__ == "__main__":
                 spent.append(guarantee_of(model).epsilon)
             gap = np.median(np.subtract(scores["found"], scores["lists"]))
             found = [float(np.median(scores[name])) for name in schemas]
-            lines.append(
-                [kind, epsilon, *found, float(gap), int(np.median(values)), finder.threshold_, max(spent)]
-            )
+            lines.append([kind, epsilon, *found, float(gap), int(np.median(values)), finder.threshold_, max(spent)])
     columns = ["model", "epsilon", "lists", "found", "found - lists", "values found", "threshold", "spent"]
     write_table("categories", columns, lines)

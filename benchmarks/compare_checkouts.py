@@ -98,9 +98,7 @@ def run(checkout: str, code: str, rows: int) -> dict[str, float]:
 
 def main() -> None:
     """Run the cases and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", required=True, help="the other checkout")
     parser.add_argument("--new", default=str(HERE.parent), help="by default this one")
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -116,8 +114,7 @@ def main() -> None:
             for checkout, measured in seen.items():
                 measured.append(run(checkout, code, options.rows))
         old, new = (
-            {key: statistics.median(one[key] for one in measured) for key in measured[0]}
-            for measured in seen.values()
+            {key: statistics.median(one[key] for one in measured) for key in measured[0]} for measured in seen.values()
         )
         row = {
             "case": name,

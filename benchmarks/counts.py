@@ -72,9 +72,7 @@ def scores(true, found):
     keys = [len(one) for one in found]
     share = [true.reindex(list(one)).sum() / true.sum() for one in found]
     errors = [
-        np.median(np.abs(np.array(list(one.values())) / true.reindex(list(one)).to_numpy() - 1))
-        for one in found
-        if one
+        np.median(np.abs(np.array(list(one.values())) / true.reindex(list(one)).to_numpy() - 1)) for one in found if one
     ]
     return float(np.median(keys)), float(np.median(share)), float(np.median(errors))
 
@@ -101,18 +99,12 @@ if __name__ == "__main__":
                 most, noise, threshold, found = ours(rows, by, user, epsilon, args.seeds)
                 rho = brentq(lambda rho, e=epsilon: epsilon_of_rho(rho, 0.9 * DELTA) - e, 1e-6, 10.0)
                 asked = json.dumps([[str(path), user, epsilon, DELTA, 0.999 * rho, most, args.seeds]])
-                done = subprocess.run(
-                    [python, "-c", SCRIPT], input=asked, capture_output=True, text=True, check=True
-                )
+                done = subprocess.run([python, "-c", SCRIPT], input=asked, capture_output=True, text=True, check=True)
                 results = {"skprivate": (noise, threshold, found)}
-                for kind, (scale, limit, counts) in zip(
-                    ("Laplace", "Gaussian"), json.loads(done.stdout), strict=True
-                ):
+                for kind, (scale, limit, counts) in zip(("Laplace", "Gaussian"), json.loads(done.stdout), strict=True):
                     results[f"OpenDP, {kind}"] = (scale * (2**0.5 if kind == "Laplace" else 1), limit, counts)
                 for method, (deviation, limit, counts) in results.items():
                     keys, share, error = scores(true, counts)
-                    lines.append(
-                        [name, len(true), epsilon, method, most, deviation, limit, keys, share, error]
-                    )
+                    lines.append([name, len(true), epsilon, method, most, deviation, limit, keys, share, error])
     columns = ["table", "groups", "epsilon", "method", "groups of a unit", "noise", "threshold", "found"]
     write_table("counts", [*columns, "share of counts", "relative error"], lines)

@@ -162,9 +162,7 @@ def california(args: Any) -> Case:
 
 def flights(args: Any) -> Case:
     columns = ["distance", "dep_delay", "hour", "month", "air_time"]
-    frame = pd.read_parquet(
-        require_data(args, "nycflights13.parquet"), columns=[*columns, "arr_delay"]
-    ).dropna()
+    frame = pd.read_parquet(require_data(args, "nycflights13.parquet"), columns=[*columns, "arr_delay"]).dropna()
     X = (frame[columns].to_numpy(float) - [1000, 0, 13, 6.5, 150]) / [700, 40, 5, 3.5, 95]
     return Case(X, frame["arr_delay"].to_numpy(float), "prepared, target raw and skewed")
 

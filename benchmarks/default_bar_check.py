@@ -46,9 +46,7 @@ def tasks(args: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     sex = next(name for name in cards if name.upper() == "SEX")
     found["credit: sex"] = cards.drop(columns=sex).to_numpy(), (cards[sex] == 1).to_numpy(int)
 
-    visits = pd.read_parquet(require_data(args, "diabetes130_hospital.parquet")).drop_duplicates(
-        "patient_nbr"
-    )
+    visits = pd.read_parquet(require_data(args, "diabetes130_hospital.parquet")).drop_duplicates("patient_nbr")
     counts = ["num_lab_procedures", "num_procedures", "num_medications", "number_diagnoses"]
     counts += ["number_outpatient", "number_emergency", "number_inpatient"]
     age = visits["age"].astype(str).str.extract(r"(\d+)")[0].to_numpy(float)
@@ -142,9 +140,7 @@ def main() -> None:
         for n in args.rows:
             if n > 0.7 * len(y) and n != args.rows[0]:
                 continue
-            parts = Parallel(n_jobs=2)(
-                delayed(of_split)(X, y, n, args.eps, seed) for seed in range(args.seeds)
-            )
+            parts = Parallel(n_jobs=2)(delayed(of_split)(X, y, n, args.eps, seed) for seed in range(args.seeds))
             metric = "R2" if y.dtype.kind == "f" else "AUC"
             runs += [[f"{name} ({metric})", n, *row, seed] for seed, part in enumerate(parts) for row in part]
     frame = pd.DataFrame(runs, columns=["task", "n", "epsilon", "method", "score", "seed"])

@@ -78,18 +78,14 @@ def private_pipeline(method, private, epsilon, raw, encoded, schema, bounds):
     """A model with ε in all, and the table that it takes."""
     if method in (WHOLE, CURVES):
         model = private(epsilon, DELTA)
-        return make_private_pipeline(
-            make_additive_pipeline(model) if method == CURVES else model, schema
-        ), raw
+        return make_private_pipeline(make_additive_pipeline(model) if method == CURVES else model, schema), raw
     numbers, share = preparation(method, epsilon, bounds)
     return pipeline(numbers, private((1 - share) * epsilon, (1 - share) * DELTA), bounds), encoded
 
 
 def pipeline(numbers, model, bounds):
     """The texts come encoded: public categories cost nothing."""
-    return make_pipeline(
-        ColumnTransformer([("numbers", numbers, list(bounds))], remainder="passthrough"), model
-    )
+    return make_pipeline(ColumnTransformer([("numbers", numbers, list(bounds))], remainder="passthrough"), model)
 
 
 def tasks(frame):
@@ -114,9 +110,7 @@ def main():
     rows = []
     for task, y, plain, private, metric in tasks(frame):
         bounds = {
-            name: pair
-            for name, pair in hospital.feature_bounds.items()
-            if not (metric == "r2" and name == "days")
+            name: pair for name, pair in hospital.feature_bounds.items() if not (metric == "r2" and name == "days")
         }
         schema = {**bounds, **hospital.categories}
         X, raw = pd.concat([frame[list(bounds)].astype(float), texts], axis=1), frame[list(schema)]
@@ -129,9 +123,7 @@ def main():
                     model.fit(table.iloc[train], y.iloc[train], user_ids=patients[train])
                     if method != OPEN:
                         assert guarantee_of(model).epsilon <= epsilon * (1 + 1e-9)
-                    found.setdefault((method, epsilon), []).append(
-                        score(model, table.iloc[test], y.iloc[test])
-                    )
+                    found.setdefault((method, epsilon), []).append(score(model, table.iloc[test], y.iloc[test]))
             numbers, _ = preparation(OPEN, 1.0, bounds)
             open_model = pipeline(numbers, plain, bounds).fit(X.iloc[train], y.iloc[train])
             value = score(open_model, X.iloc[test], y.iloc[test])

@@ -29,9 +29,7 @@ def main() -> None:
     parents = load_icd10().parents
     leaves = leaves_of(parents)
     order = np.random.default_rng(0)
-    codes = {
-        n: [leaves[i] for i in sorted(order.choice(len(leaves), n, replace=False))] for n in (60, 20, 200)
-    }
+    codes = {n: [leaves[i] for i in sorted(order.choice(len(leaves), n, replace=False))] for n in (60, 20, 200)}
     spaces = {
         "ICD-10, 200 codes": (tree_distances(parents, codes[200]), (2.0, 8.0)),
         "ICD-10, 60 codes": (tree_distances(parents, codes[60]), (2.0, 8.0, 20.0)),

@@ -57,9 +57,7 @@ def transport(first: np.ndarray, second: np.ndarray) -> float:
     import ot
 
     cost = np.sqrt(((first[:, None] - second[None]) ** 2).sum(axis=2))
-    return float(
-        ot.emd2(np.full(len(first), 1 / len(first)), np.full(len(second), 1 / len(second)), cost, 10**7)
-    )
+    return float(ot.emd2(np.full(len(first), 1 / len(first)), np.full(len(second), 1 / len(second)), cost, 10**7))
 
 
 def main() -> None:
@@ -88,9 +86,7 @@ def main() -> None:
     table = np.array([row[4:] for row in rows])
     ratios = np.exp(np.log(table / table[:, :1]).mean(axis=0))
     rows.append(["geometric mean of ratios", "", "", "", *ratios.round(3)])
-    write_table(
-        "metric_depth", ["rows, columns", "n", "epsilon", "bootstrap", *(f"+{s:g}" for s in SHIFTS)], rows
-    )
+    write_table("metric_depth", ["rows, columns", "n", "epsilon", "bootstrap", *(f"+{s:g}" for s in SHIFTS)], rows)
 
 
 if __name__ == "__main__":

@@ -48,9 +48,7 @@ def main() -> None:
         seconds = time.perf_counter() - start
         found = {
             "planar Laplace, nearest cell": float(prior @ plain.reshape(36, draws).mean(axis=1)),
-            "planar Laplace, remapped": float(
-                prior @ np.array([planar[x] @ distances[x, answers] for x in range(36)])
-            ),
+            "planar Laplace, remapped": float(prior @ np.array([planar[x] @ distances[x, answers] for x in range(36)])),
             "exponential, remapped": expected_loss(remap(exponential, distances, prior), distances, prior),
             "optimal": expected_loss(optimum, distances, prior),
         }

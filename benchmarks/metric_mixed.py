@@ -67,8 +67,7 @@ def variation(first: np.ndarray, second: np.ndarray, bounds) -> list[float]:
     codes = []
     for rows in (first, second):
         binned = [
-            np.clip((rows[:, j] - low) / (high - low) * 20, 0, 19).astype(int)
-            for j, (low, high) in enumerate(bounds)
+            np.clip((rows[:, j] - low) / (high - low) * 20, 0, 19).astype(int) for j, (low, high) in enumerate(bounds)
         ]
         codes.append(np.column_stack([*binned, rows[:, 2:].astype(int)]))
     sizes = [20, 20, *(int(first[:, j].max()) + 1 for j in range(2, first.shape[1]))]
@@ -78,9 +77,7 @@ def variation(first: np.ndarray, second: np.ndarray, bounds) -> list[float]:
         for chosen in itertools.combinations(range(len(sizes)), ways):
             shape = [sizes[j] for j in chosen]
             laws = [
-                np.bincount(
-                    np.ravel_multi_index(tuple(part[:, chosen].T), shape), minlength=int(np.prod(shape))
-                )
+                np.bincount(np.ravel_multi_index(tuple(part[:, chosen].T), shape), minlength=int(np.prod(shape)))
                 / len(part)
                 for part in codes
             ]
@@ -114,9 +111,7 @@ def main() -> None:
                 means = np.mean(found, axis=0).round(4).tolist()
                 rows.append([name, n, epsilon, rule, "×".join(map(str, model.measure_.shape)), *means])
                 print(rows[-1], flush=True)
-    write_table(
-        "metric_mixed", ["data", "n", "epsilon", "rule", "cells", "TV 1", "TV 2", "TV 3", "AUC"], rows
-    )
+    write_table("metric_mixed", ["data", "n", "epsilon", "rule", "cells", "TV 1", "TV 2", "TV 3", "AUC"], rows)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,7 @@ def main() -> None:
             model = MetricPrivatizer(1.0).fit(X)
             start = time.perf_counter()
             model.transform(X)
-            rows.append(
-                [f"{n:.0e}", "privatizer, planar Laplace", round(time.perf_counter() - start, 3), "", ""]
-            )
+            rows.append([f"{n:.0e}", "privatizer, planar Laplace", round(time.perf_counter() - start, 3), "", ""])
             print(rows[-1], flush=True)
     write_table("metric_speed", ["n", "model", "seconds", "peak GB so far", "weights"], rows)
 

@@ -47,9 +47,7 @@ def main() -> None:
             order = np.random.default_rng(seed).permutation(len(rows))
             train, test = rows[order[:14_448]], rows[order[14_448:]]
             if keywords is not None:
-                model = MetricPrivateSynthesizer(epsilon, bounds=BOUNDS, random_state=seed, **keywords).fit(
-                    train
-                )
+                model = MetricPrivateSynthesizer(epsilon, bounds=BOUNDS, random_state=seed, **keywords).fit(train)
                 train = model.sample(len(train), random_state=seed)
                 distances.append(-model.score(test))
             scores.append(r2(train, test))
@@ -62,9 +60,7 @@ def main() -> None:
             ]
         )
         print(table[-1], flush=True)
-    write_table(
-        "metric_utility", ["training rows", "epsilon", "R² on real rows", "W1 to held-out rows"], table
-    )
+    write_table("metric_utility", ["training rows", "epsilon", "R² on real rows", "W1 to held-out rows"], table)
 
     import matplotlib.pyplot as plt
 
@@ -73,9 +69,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.4), sharex=True, sharey=True)
     axes[0].scatter(*pickups.T, s=0.5, color="black")
     axes[0].set_title("taxi pickups (real)")
-    for ax, (metric, epsilon) in zip(
-        axes[1:], (("rows", 0.5), ("rows", 5.0), ("wasserstein", 1e5)), strict=True
-    ):
+    for ax, (metric, epsilon) in zip(axes[1:], (("rows", 0.5), ("rows", 5.0), ("wasserstein", 1e5)), strict=True):
         model = MetricPrivateSynthesizer(epsilon, metric=metric, bounds=CITY, random_state=0).fit(pickups)
         ax.scatter(*model.sample(len(pickups), random_state=0).T, s=0.5, color="tab:red")
         ax.set_title(f"{metric}, ε = {epsilon:g}")

@@ -159,9 +159,7 @@ def report(scores):
             rows.append([method, *[cell(by_epsilon[""])] * len(keys)])
         else:
             rows.append([method, *(cell(by_epsilon[key]) for key in keys)])
-    write_table(
-        "mixture_credit", ["balanced accuracy, mean ± standard error"] + [f"ε = {k}" for k in keys], rows
-    )
+    write_table("mixture_credit", ["balanced accuracy, mean ± standard error"] + [f"ε = {k}" for k in keys], rows)
 
     import matplotlib
 

@@ -47,9 +47,7 @@ def main() -> None:
     warnings.simplefilter("ignore", SimulatedNoiseWarning)
     rows = []
     for shape, d, epsilon in CASES:
-        errors, smaller, turns = zip(
-            *(error(shape, d, epsilon, seed) for seed in range(args.seeds)), strict=True
-        )
+        errors, smaller, turns = zip(*(error(shape, d, epsilon, seed) for seed in range(args.seeds)), strict=True)
         found = float(np.mean(errors))
         law = found * epsilon * float(np.mean(smaller)) / d
         spread = f"{min(errors):.4f}–{max(errors):.4f}"

@@ -91,9 +91,7 @@ def naive_loop(n_pairs=20_000):
 
 
 def search(X, y):
-    model = PPMHalfspaceClassifier(
-        private_label=1, strategy="greedy", class_weight="balanced", random_state=0
-    )
+    model = PPMHalfspaceClassifier(private_label=1, strategy="greedy", class_weight="balanced", random_state=0)
     start = time.process_time()
     model.fit(X, y)
     seconds = time.process_time() - start
@@ -153,9 +151,7 @@ def main():
         product = product or seconds
         relative = round(seconds / product, 2) if case.startswith("2-D") else ""
         rows.append([case, f"{n_hypotheses:.2e}", seconds, relative, round(peak)])
-    write_table(
-        "mixture_speed", ["case", "hypotheses", "CPU seconds", "over the bare product", "peak MiB"], rows
-    )
+    write_table("mixture_speed", ["case", "hypotheses", "CPU seconds", "over the bare product", "peak MiB"], rows)
 
 
 if __name__ == "__main__":

@@ -57,11 +57,7 @@ def ours(x, epsilon, bounds):
     bins = PrivateKBinsDiscretizer(epsilon, n_bins=4, bounds=bounds).fit(x[:, None])
     edges = bins.bin_edges_[0][1:-1]
     # Quantiles that coincide are kept once.
-    edges = (
-        np.interp([0, 1, 2], np.linspace(0, 2, len(edges)), edges)
-        if len(edges)
-        else [bins.bin_edges_[0][0]] * 3
-    )
+    edges = np.interp([0, 1, 2], np.linspace(0, 2, len(edges)), edges) if len(edges) else [bins.bin_edges_[0][0]] * 3
     return [scaler.mean_[0], scaler.scale_[0], *edges]
 
 
@@ -87,9 +83,7 @@ if __name__ == "__main__":
     cases = []
     for name, whole in columns().items():
         order = rng.permutation(len(whole))
-        cases += [
-            (name, whole[order[:n]], epsilon) for n in (2000, 20_000) for epsilon in (0.1, 0.5, 1.0, 3.0)
-        ]
+        cases += [(name, whole[order[:n]], epsilon) for n in (2000, 20_000) for epsilon in (0.1, 0.5, 1.0, 3.0)]
     spec = json.dumps([[x.tolist(), *BOUNDS[name], epsilon, args.seeds] for name, x, epsilon in cases])
     answer = subprocess.run([python, "-c", SCRIPT], input=spec, capture_output=True, text=True, check=True)
     theirs = json.loads(answer.stdout)

@@ -87,10 +87,7 @@ class Case:
 
     def points(self, epsilon: float) -> list[dict[str, list[Any]]]:
         """The grid for GridSearchCV and PrivateSearchCV, each point with the stated budget."""
-        return [
-            {name: [value] for name, value in self.point(p, epsilon).items()}
-            for p in ParameterGrid(self.grid)
-        ]
+        return [{name: [value] for name, value in self.point(p, epsilon).items()} for p in ParameterGrid(self.grid)]
 
     def point(self, params: dict[str, Any], epsilon: float) -> dict[str, Any]:
         """Parameters of the pipeline: the share of the preparation is taken from the model's budget."""
@@ -232,10 +229,7 @@ def flights(args: Any) -> Case:
             {"prepare": ["standard"], "share": [0.15], **settings},
         ],
         guide={"prepare": "constants"},
-        plain=[
-            Pipeline([("prepare", StandardScaler()), ("model", m)])
-            for m in (LinearRegression(), HuberRegressor())
-        ],
+        plain=[Pipeline([("prepare", StandardScaler()), ("model", m)]) for m in (LinearRegression(), HuberRegressor())],
     )
 
 
@@ -316,9 +310,7 @@ def run(case: Case, method: str, epsilon: float, seed: int) -> list[Any]:
     elif method == GRID:
         points = case.points(epsilon)
         for point in points:
-            point["prepare"] = [
-                seeded(Pipeline([("step", step)]), seed).steps[0][1] for step in point["prepare"]
-            ]
+            point["prepare"] = [seeded(Pipeline([("step", step)]), seed).steps[0][1] for step in point["prepare"]]
         pipeline.set_params(model__random_state=seed)
         model = GridSearchCV(pipeline, points, scoring=case.scoring, cv=cv)
         model.fit(X, y, **ids)
@@ -394,9 +386,7 @@ def render() -> None:
                 continue
             seeds = min(len(found[case, method, e]) for e in EPSILONS if (case, method, e) in found)
             rows.append([case, method, seeds, *cells, f"{np.median(cpu.get((case, method), [np.nan])):.1f}"])
-    write_table(
-        "private_search", ["data", "method", "seeds", *(f"ε = {e:g}" for e in EPSILONS), "CPU s"], rows
-    )
+    write_table("private_search", ["data", "method", "seeds", *(f"ε = {e:g}" for e in EPSILONS), "CPU s"], rows)
 
     styles = {
         OPEN: ("k--", "nothing private"),

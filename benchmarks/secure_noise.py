@@ -135,9 +135,7 @@ def selections(repeats: int) -> list[list[Any]]:
 
 
 def main() -> None:
-    args = parse_args(
-        __doc__ or "", size={"type": int, "default": 10**6}, repeats={"type": int, "default": 7}
-    )
+    args = parse_args(__doc__ or "", size={"type": int, "default": 10**6}, repeats={"type": int, "default": 7})
     columns = [
         "noise",
         "scale",
@@ -173,9 +171,7 @@ def main() -> None:
         part = [row for row in rates if row[0] == kind]
         for label, column, colour, style in series:
             axis.plot(range(len(part)), [row[column] for row in part], style, color=colour, label=label)
-        axis.set_xticks(
-            range(len(part)), [f"${row[1].replace('^', '^{')}{'}' * ('^' in row[1])}$" for row in part]
-        )
+        axis.set_xticks(range(len(part)), [f"${row[1].replace('^', '^{')}{'}' * ('^' in row[1])}$" for row in part])
         axis.set_xlabel("scale of the integer noise")
         axis.set_title({"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}[kind])
         axis.set_yscale("log")

@@ -85,9 +85,7 @@ def model_of(method: str, epsilon: float, seed: int, name: str, train: Case) -> 
 def run(args: Any) -> None:
     done = set()
     if RUNS.exists():
-        done = set(
-            pd.read_csv(RUNS)[["case", "epsilon", "seed", "method"]].itertuples(index=False, name=None)
-        )
+        done = set(pd.read_csv(RUNS)[["case", "epsilon", "seed", "method"]].itertuples(index=False, name=None))
     deadline = time.monotonic() + 60 * args.minutes
     with open(RUNS, "a", newline="") as handle:
         writer = csv.writer(handle, lineterminator="\n")

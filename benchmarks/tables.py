@@ -54,9 +54,9 @@ def read(args, name):
 def fit(frame, target, epsilon, seed, columns):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return PrivateTableSynthesizer(
-            epsilon, delta=DELTA, target=target, schema=columns, random_state=seed
-        ).fit(frame)
+        return PrivateTableSynthesizer(epsilon, delta=DELTA, target=target, schema=columns, random_state=seed).fit(
+            frame
+        )
 
 
 def real(args, name, seeds):
@@ -92,9 +92,7 @@ def wide(args, seeds):
     common = rng.normal(size=(20_000, 10))
     frame = pd.DataFrame({f"x{j}": common[:, j % 10] + rng.normal(size=20_000) for j in range(50)})
     for j in range(50):
-        frame[f"c{j}"] = pd.Categorical(
-            (common[:, j % 10] + rng.normal(size=20_000) > rng.normal()).astype(str)
-        )
+        frame[f"c{j}"] = pd.Categorical((common[:, j % 10] + rng.normal(size=20_000) > rng.normal()).astype(str))
     start = time.process_time()
     model = fit(frame, "c0", 1.0, 0, None)
     model.sample(20_000, random_state=0)

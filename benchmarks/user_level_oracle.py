@@ -72,14 +72,10 @@ class Regression:
         self.start = np.zeros(10)
 
     def gradients(self, users, W):
-        return (self.gram[users].reshape(-1, 10) @ W).reshape(-1, 10, W.shape[1]) - self.moment[
-            users, :, None
-        ]
+        return (self.gram[users].reshape(-1, 10) @ W).reshape(-1, 10, W.shape[1]) - self.moment[users, :, None]
 
     def ours(self, epsilon, seed, *, told=False, **options):
-        model = UserLevelSGDRegressor(
-            epsilon, fit_intercept=False, random_state=seed, standardize=not told, **options
-        )
+        model = UserLevelSGDRegressor(epsilon, fit_intercept=False, random_state=seed, standardize=not told, **options)
         return model.fit(self.X, self.y, user_ids=self.users).coef_
 
 
@@ -104,9 +100,7 @@ class Mean:
 
     def ours(self, epsilon, seed, *, told=False, **options):
         assert not told, "there is nothing to tell"
-        return (
-            self.start + UserLevelMean(epsilon, random_state=seed, **options).fit(self.X - self.start).mean_
-        )
+        return self.start + UserLevelMean(epsilon, random_state=seed, **options).fit(self.X - self.start).mean_
 
 
 DATA = {"regression": Regression, "mean": Mean}
@@ -177,9 +171,7 @@ def settings_of(kind, n, m):
     found = read("user_level_oracle_settings")
     if not any((row["kind"], int(row["n"]), int(row["m"])) == (kind, n, m) for row in found):
         new = [[str(value) for value in row] for row in search(kind, n, m)]
-        write_table(
-            "user_level_oracle_settings", [*CELL, *SETTING], [*(list(r.values()) for r in found), *new]
-        )
+        write_table("user_level_oracle_settings", [*CELL, *SETTING], [*(list(r.values()) for r in found), *new])
         found = read("user_level_oracle_settings")
     return {
         (float(row["epsilon"]), row["adjacency"]): row
@@ -296,9 +288,7 @@ def ratios():
     for told, kind, (adjacency, public) in itertools.product((False, True), KINDS, OURS):
         known = str(public or adjacency == "replace-one")
         rows = [
-            r
-            for r in read(name_of(told))
-            if [r["kind"], r["adjacency"], r["n public"]] == [kind, adjacency, known]
+            r for r in read(name_of(told)) if [r["kind"], r["adjacency"], r["n public"]] == [kind, adjacency, known]
         ]
         rows.sort(key=lambda row: int(row["m"]))
         for n in sorted({int(row["n"]) for row in rows}):
@@ -307,9 +297,7 @@ def ratios():
                 found = [r for r in rows if int(r["n"]) == n and float(r["epsilon"]) == epsilon]
                 line.append(" / ".join(f"{float(row['ratio']):.2f}" for row in found))
             lines.append(line)
-    write_table(
-        "user_level_oracle_ratios", ["what", "adjacency", "n", *(f"ε = {e:g}" for e in EPSILONS)], lines
-    )
+    write_table("user_level_oracle_ratios", ["what", "adjacency", "n", *(f"ε = {e:g}" for e in EPSILONS)], lines)
 
 
 def main():

@@ -113,10 +113,7 @@ def main():
         truth, spread = values.mean(), values.std()
         for aggregation in ("mean", "robust"):
             errors = [
-                float(
-                    UserLevelMean(1.0, aggregation=aggregation, random_state=s).fit(values[:, None]).mean_[0]
-                )
-                - truth
+                float(UserLevelMean(1.0, aggregation=aggregation, random_state=s).fit(values[:, None]).mean_[0]) - truth
                 for s in range(20)
             ]
             bias, deviation = np.mean(errors) / spread, np.std(errors) / spread

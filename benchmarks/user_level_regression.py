@@ -58,9 +58,7 @@ def moments(X, y, row):
     """Every user's mean Gram matrix and cross moment."""
     n, m, d, _ = row
     blocks = X.reshape(n, m, d)
-    return np.matmul(blocks.transpose(0, 2, 1), blocks) / m, np.einsum(
-        "umd,um->ud", blocks, y.reshape(n, m)
-    ) / m
+    return np.matmul(blocks.transpose(0, 2, 1), blocks) / m, np.einsum("umd,um->ud", blocks, y.reshape(n, m)) / m
 
 
 def descend(gram, moment, noise, clip, steps, rate, rng):

@@ -53,9 +53,7 @@ def selection_error(rule, k, seed, n=1000, m=10):
     truth = np.linspace(0.0, 1.0, k)
     losses = truth + rng.normal(size=(n, 1)) / math.sqrt(m) + 0.5 * rng.normal(size=(n, k)) / math.sqrt(m)
     mechanism = VoteSelection(1.0, monotone=False) if rule == "votes" else MeanSelection(1.0, 1.0, 100.0, k)
-    release = open_release(
-        epsilon=1.0, unit="user", adjacency="replace-one", random_state=seed, plan=mechanism.events
-    )
+    release = open_release(epsilon=1.0, unit="user", adjacency="replace-one", random_state=seed, plan=mechanism.events)
     chosen = mechanism.run(losses, release)
     return truth[chosen]
 
@@ -94,9 +92,7 @@ def main():
         laplace = math.sqrt(2.0) * 4.0 * tau / (n * share)
         gaussian = 2.0 * 2.0 / n * gaussian_noise_multiplier(1.0, 1e-6) * math.sqrt(t)
         ratio.append(laplace / gaussian)
-        table.append(
-            [f"T = {t}", "paper: ε really spent of 1; noise against ours at the same τ", spent[-1], ratio[-1]]
-        )
+        table.append([f"T = {t}", "paper: ε really spent of 1; noise against ours at the same τ", spent[-1], ratio[-1]])
     write_table("user_level_slopes", ["what", "measured", "value", "expected"], table)
 
     import matplotlib.pyplot as plt

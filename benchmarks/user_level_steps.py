@@ -98,9 +98,7 @@ def main() -> None:
             gain = own[:, 1:2] - own[:, 2:]
             cells = [
                 f"{mean:+.3f} ± {error:.3f}"
-                for mean, error in zip(
-                    gain.mean(axis=0), gain.std(axis=0, ddof=1) / math.sqrt(len(own)), strict=True
-                )
+                for mean, error in zip(gain.mean(axis=0), gain.std(axis=0, ddof=1) / math.sqrt(len(own)), strict=True)
             ]
             table.append([kind, f"{low:g} to {high:g}", len(own), float(own[:, 1].mean()), *cells])
     columns = ["kind", "noise level", "data sets", "R² or AUC"]

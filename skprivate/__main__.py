@@ -68,9 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
             composition="basic",  # so that the refusal at the end is easily checked by hand
             simulation=options.seed is not None,
         )
-        regressor = UserLevelSGDRegressor(
-            delta=DELTA, radius=RADIUS, ledger=ledger, random_state=options.seed
-        )
+        regressor = UserLevelSGDRegressor(delta=DELTA, radius=RADIUS, ledger=ledger, random_state=options.seed)
         model = Pipeline([("scale", PublicScaler(center=CENTER, scale=SCALE)), ("regressor", regressor)])
         grid = GridSearchCV(
             model,
@@ -105,8 +103,7 @@ def print_table(results: Mapping[str, Any], reference: float) -> None:
     print(f"{'epsilon':>8}  {'R2 (held-out aircraft)':>22}  {'guarantee of each fit':>36}  {'s/fit':>6}")
     for k, epsilon in enumerate(EPSILONS):
         score, spread, delta, seconds = (
-            float(results[key][k])
-            for key in ("mean_test_r2", "std_test_r2", "mean_test_delta", "mean_fit_time")
+            float(results[key][k]) for key in ("mean_test_r2", "std_test_r2", "mean_test_delta", "mean_fit_time")
         )
         promised = max(results[f"split{fold}_test_epsilon"][k] for fold in range(FOLDS))
         # Rounded up: what is shown is never less than what was spent.

@@ -83,9 +83,7 @@ _QUOTING = (
     "check_array", "_ensure_no_complex_data", "_assert_all_finite_element_wise", "_num_samples", "column_or_1d",
     "type_of_target", "unique_labels",
 )  # fmt: skip
-_PUBLIC = re.compile(
-    r"Found array with|y should be a 1d array, got an array of shape \(\d|Expected sequence|Mix type"
-)
+_PUBLIC = re.compile(r"Found array with|y should be a 1d array, got an array of shape \(\d|Expected sequence|Mix type")
 _WORDS_THAT_STAY = (
     "sklearn.base", "sklearn.callback", "sklearn.compose", "sklearn.pipeline", "sklearn.utils._available_if",
     "sklearn.utils._metadata_requests", "sklearn.utils._param_validation", "sklearn.utils._tags",
@@ -325,9 +323,7 @@ def _quote_no_table(estimator, error):
     name = re.match(r"The '(\w+)' parameter", str(error))
     value = getattr(estimator, name[1], None) if name else None
     if hasattr(value, "__len__") and not isinstance(value, str):
-        message = re.sub(
-            r"Got .* instead\.$", f"Got {type(value).__name__} instead.", str(error), flags=re.DOTALL
-        )
+        message = re.sub(r"Got .* instead\.$", f"Got {type(value).__name__} instead.", str(error), flags=re.DOTALL)
         raise InvalidParameterError(message) from None
 
 

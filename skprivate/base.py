@@ -167,11 +167,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
         text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]  # of BaseEstimator
         parameter = inspect.signature(type(self)).parameters.get("epsilon")
         shown = f"epsilon={getattr(self, 'epsilon', None)!r}"
-        if (
-            parameter is None
-            or shown != f"epsilon={parameter.default!r}"
-            or not get_config()["print_changed_only"]
-        ):
+        if parameter is None or shown != f"epsilon={parameter.default!r}" or not get_config()["print_changed_only"]:
             return text
         name, bracket, rest = text.partition("(")
         return f"{name}{bracket}{shown}{'' if rest.startswith(')') else ', '}{rest}"
@@ -299,9 +295,7 @@ class BestModelMixin(OverBlocks):
         """Convert rows to what the best model takes."""
         return X
 
-    predict = _of_best(
-        "predict", "Predict with the best model.", "predictions : ndarray of shape (n_samples,)"
-    )
+    predict = _of_best("predict", "Predict with the best model.", "predictions : ndarray of shape (n_samples,)")
     predict_proba = _of_best(
         "predict_proba",
         "Predict class probabilities with the best model.",

@@ -50,9 +50,7 @@ def add_audit(groups: object) -> None:
     """Add ``audit`` to the subcommands."""
     text = "what scores with known membership prove of epsilon"
     parser = groups.add_parser("audit", help=text, description=f"{text.capitalize()}, against a claim.")
-    parser.add_argument(
-        "path", help="CSV file with a header: a row for each record (one-run) or run (independent)"
-    )
+    parser.add_argument("path", help="CSV file with a header: a row for each record (one-run) or run (independent)")
     parser.add_argument(
         "--design",
         required=True,
@@ -62,17 +60,11 @@ def add_audit(groups: object) -> None:
     )
     parser.add_argument("--epsilon", type=float, required=True, help="the claim")
     parser.add_argument("--delta", type=float, default=0.0, help="the claim, default: 0")
-    parser.add_argument(
-        "--p-member", type=float, default=0.5, help="one-run: probability of a member, default: 0.5"
-    )
+    parser.add_argument("--p-member", type=float, default=0.5, help="one-run: probability of a member, default: 0.5")
     parser.add_argument("--confidence", type=float, default=0.95, help="default: 0.95")
-    parser.add_argument(
-        "--score", default="score", metavar="COLUMN", help="default: score; larger for members"
-    )
+    parser.add_argument("--score", default="score", metavar="COLUMN", help="default: score; larger for members")
     parser.add_argument("--member", default="member", metavar="COLUMN", help="default: member; 0/1, yes/no")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="of the split and of the order of ties, default: 0"
-    )
+    parser.add_argument("--seed", type=int, default=0, help="of the split and of the order of ties, default: 0")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--output", "-o", metavar="FILE", help="write there, not to the terminal")
     parser.set_defaults(run=audit)
@@ -86,9 +78,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
     if not (math.isfinite(options.epsilon) and options.epsilon > 0):
         raise ValueError(f"--epsilon must be a positive finite number, got {options.epsilon!r}.")
     if options.design == "independent" and options.p_member != 0.5:
-        raise ValueError(
-            "--p-member belongs to --design one-run: independent runs may have any number of members."
-        )
+        raise ValueError("--p-member belongs to --design one-run: independent runs may have any number of members.")
     scores, members = _read(Path(options.path), options.score, options.member)
     bound = epsilon_lower_bound(
         scores,
@@ -154,9 +144,7 @@ def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]
 def _decoded(data: bytes) -> str:
     """Decode a text in UTF-8, or in UTF-16 with a byte order mark."""
     try:
-        return data.decode(
-            "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-        )
+        return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("the file must be encoded in UTF-8, or in UTF-16 with a byte order mark.") from None
 
@@ -199,9 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _print(text: str, encoding: str) -> None:
     """Print in an encoding: a table in the terminal's, what programs read in UTF-8, as JSON must be."""
-    data = text.encode(
-        encoding, "backslashreplace"
-    )  # notes hold what somebody wrote, perhaps in no encoding at all
+    data = text.encode(encoding, "backslashreplace")  # notes hold what somebody wrote, perhaps in no encoding at all
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -223,9 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skprivate", description=__doc__.partition("\n")[0])
     parser.add_argument("--version", action="version", version=f"%(prog)s {skprivate.__version__}")
     groups = parser.add_subparsers(required=True, metavar="ledger|audit", dest="group")
-    ledger = groups.add_parser(
-        "ledger", help="look at a privacy ledger", description="Look at a privacy ledger."
-    )
+    ledger = groups.add_parser("ledger", help="look at a privacy ledger", description="Look at a privacy ledger.")
     commands = ledger.add_subparsers(required=True, metavar="command")
 
     def command(name: str, run: Callable[..., tuple[str, int]], text: str) -> argparse.ArgumentParser:
@@ -235,9 +219,7 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    report = command(
-        "report", _report, "a page for reviewers, or its JSON: what was promised, spent and is left"
-    )
+    report = command("report", _report, "a page for reviewers, or its JSON: what was promised, spent and is left")
     report.add_argument("--format", choices=("html", "json"), default="html", help="default: html")
     report.add_argument("--title", help="heading of the page")
     report.add_argument(
@@ -249,9 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--last", type=_count, metavar="N", help="only the last N entries")
     export.add_argument("--format", choices=("csv", "json", "jsonl"), default="csv", help="default: csv")
     verify = command("verify", _verify, "check every record, and the last one against a seal noted before")
-    verify.add_argument(
-        "--seal", help="a seal noted before, or its first 8 digits: it must be among the records"
-    )
+    verify.add_argument("--seal", help="a seal noted before, or its first 8 digits: it must be among the records")
     add_audit(groups)
     return parser
 
@@ -294,9 +274,7 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
     # What moves the cursor or turns a line round is not printed; what has no encoding is escaped with the whole text.
     rows = [tuple(visible(_BREAKS.sub("·", cell)) for cell in row) for row in rows]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    table = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, "", *(table if entries else ["no entries"]), ""]), 0
 
 

@@ -17,9 +17,7 @@ from skprivate.utils.discovery import all_estimators
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skprivate"
-SOURCES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")
-}
+SOURCES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
 MAX_LINES = 700
 
 MAX_FUNCTION, MAX_ENTRIES = 60, 20
@@ -114,9 +112,7 @@ def home(module, name):
     """The module that defines a name which packages hand on."""
     while module in PACKAGES:
         for node in SOURCES[MODULES[module]].body:
-            if isinstance(node, ast.ImportFrom) and name in {
-                alias.asname or alias.name for alias in node.names
-            }:
+            if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
                 module = node.module
                 break
         else:
@@ -181,15 +177,11 @@ def test_what_is_private_to_a_package_is_not_imported_elsewhere(path):
 def test_random_bits_have_one_door(path):
     tree = SOURCES[path]
     for name in imported(tree):
-        assert not re.match(r"(random|secrets|numpy\.random|os\.urandom)(\.|$)", name), (
-            f"{path} imports {name}."
-        )
+        assert not re.match(r"(random|secrets|numpy\.random|os\.urandom)(\.|$)", name), f"{path} imports {name}."
     for node in nodes(tree, ast.Attribute, skip_annotations=True):
         if isinstance(node.value, ast.Name):
             dotted = f"{node.value.id}.{node.attr}"
-            assert dotted not in ("np.random", "numpy.random", "os.urandom"), (
-                f"{path}:{node.lineno} uses {dotted}."
-            )
+            assert dotted not in ("np.random", "numpy.random", "os.urandom"), f"{path}:{node.lineno} uses {dotted}."
         assert node.attr != "rvs", f"{path}:{node.lineno} draws from scipy's global generator."
 
 
@@ -247,17 +239,13 @@ def test_folders_have_few_entries():
             for path in folder.iterdir()
             if (path.suffix == ".py" and path.name != "__init__.py") or (path / "__init__.py").exists()
         ]
-        assert len(entries) <= MAX_ENTRIES or folder.name == "claims", (
-            f"{folder.name} has {len(entries)} entries."
-        )
+        assert len(entries) <= MAX_ENTRIES or folder.name == "claims", f"{folder.name} has {len(entries)} entries."
 
 
 @for_every([path for path in SOURCES if part_of(path) not in ("__main__", "_demo", "cli")])
 def test_nothing_is_printed(path):
     for node in nodes(SOURCES[path], ast.Call):
-        assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), (
-            f"{path}:{node.lineno} prints."
-        )
+        assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), f"{path}:{node.lineno} prints."
 
 
 @for_every([path for path in SOURCES if path != "skprivate/_messages.py"])
@@ -265,9 +253,7 @@ def test_warnings_have_one_door(path):
     """`warn_caller` points at the user's line, however deep in scikit-learn the fit runs."""
     for node in nodes(SOURCES[path], ast.Attribute):
         dotted = f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
-        assert dotted not in ("warnings.warn", "warnings.warn_explicit"), (
-            f"{path}:{node.lineno} uses {dotted}."
-        )
+        assert dotted not in ("warnings.warn", "warnings.warn_explicit"), f"{path}:{node.lineno} uses {dotted}."
     assert not {"warnings.warn", "warnings.warn_explicit"} & set(imported(SOURCES[path]))
 
 
@@ -278,9 +264,7 @@ def test_no_machine_is_named(path):
 
 def test_the_rules_are_seen_to_fail():
     """The helpers above find what they are for."""
-    tree = ast.parse(
-        "import numpy as np\nfrom numpy import random\ndef f(r: np.random.Generator): return np.random.x"
-    )
+    tree = ast.parse("import numpy as np\nfrom numpy import random\ndef f(r: np.random.Generator): return np.random.x")
     assert "numpy.random" in set(imported(tree))
     found = [node for node in nodes(tree, ast.Attribute, skip_annotations=True) if node.attr == "random"]
     assert len(found) == 1
@@ -347,8 +331,7 @@ def test_public_names_are_documented():
     for name, value in PUBLIC.items():
         # Records and enumerations list attributes; the checks of one suite share what `privacy_checks` says.
         is_check = (
-            name.startswith("skprivate.utils.estimator_checks.check_")
-            and "name" in inspect.signature(value).parameters
+            name.startswith("skprivate.utils.estimator_checks.check_") and "name" in inspect.signature(value).parameters
         )
         found[name] = problems(name, PARAMETERS if inspect.isclass(value) or is_check else set())
     assert not {name: errors for name, errors in found.items() if errors}
@@ -360,9 +343,7 @@ def test_estimators_and_their_methods_are_documented(estimator):
     docstring = inspect.getdoc(estimator_class)
     sections = ["Parameters"] if inspect.signature(estimator_class).parameters else []
     for section in (*sections, "Attributes", "See Also", "Examples"):
-        assert re.search(rf"^{section}\n-+$", docstring, re.MULTILINE), (
-            f"{estimator} has no section {section}."
-        )
+        assert re.search(rf"^{section}\n-+$", docstring, re.MULTILINE), f"{estimator} has no section {section}."
     name = f"{estimator_class.__module__}.{estimator_class.__qualname__}"
     assert not problems(name), f"{estimator}: {problems(name)}"
     for method, value in vars(estimator_class).items():

@@ -100,9 +100,7 @@ def test_the_bar_shows_its_csv():
     """Two tables show score and difference of a method in one cell."""
     with (RESULTS / "default_bar.csv").open(newline="", encoding="utf-8") as handle:
         cells = {(row["data"].replace("R2", "R²"), row["ε"]): row for row in csv.DictReader(handle)}
-    tables = [
-        rows_of(table) for table in TABLE.findall((ROOT / "docs/evidence/default_bar.md").read_text("utf-8"))
-    ]
+    tables = [rows_of(table) for table in TABLE.findall((ROOT / "docs/evidence/default_bar.md").read_text("utf-8"))]
     splines, linear = (table for table in tables if table[0][:2] == ["data", "ε = 0.1"])
     columns = (("ours, splines", "with splines"), ("ours", "ours − best peer"))
     for table, (score, gap) in zip((splines, linear), columns, strict=True):

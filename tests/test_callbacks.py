@@ -179,9 +179,9 @@ def test_hypotheses_are_told_inside_the_draw_that_they_are_for(n_jobs, monkeypat
     X = rng.normal(size=(60, 2))
     y = np.arange(60) % 2
     recorder = Recorder()
-    model = PPMHalfspaceClassifier(
-        private_label=1, strategy="exact", random_state=0, n_jobs=n_jobs
-    ).set_callbacks(recorder)
+    model = PPMHalfspaceClassifier(private_label=1, strategy="exact", random_state=0, n_jobs=n_jobs).set_callbacks(
+        recorder
+    )
     model.fit(X, y)
     numbers = recorder.numbers()
     assert numbers["release"] == [(1, 1)] and numbers["fit"] == [(1, 1)]
@@ -283,10 +283,7 @@ def floats_within(*roots):
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        pytest.param(one, marks=pytest.mark.slow if isinstance(one, FiniteAdversaryAuditor) else ())
-        for one in TELLING
-    ],
+    [pytest.param(one, marks=pytest.mark.slow if isinstance(one, FiniteAdversaryAuditor) else ()) for one in TELLING],
     ids=named,
 )
 def test_no_row_and_no_half_fitted_model_is_within_reach(estimator):

@@ -176,10 +176,7 @@ def test_report(path, tmp_path, capsys):
     assert not capsys.readouterr().out
     text, facts = page.read_text("utf-8"), json.loads(twin.read_text("utf-8"))
     assert text.startswith("<!DOCTYPE html>") and "A &lt;study&gt;" in text and "«quoted»" in text
-    assert (
-        facts["ledgers"][0]["spent"] == {"epsilon": 1.0, "delta": 0.0}
-        and len(facts["ledgers"][0]["entries"]) == 2
-    )
+    assert facts["ledgers"][0]["spent"] == {"epsilon": 1.0, "delta": 0.0} and len(facts["ledgers"][0]["entries"]) == 2
     assert path not in text + json.dumps(facts)
     assert cli.main(["ledger", "report", path, "--details", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["ledgers"][0]["path"] == path
@@ -257,9 +254,7 @@ def test_every_terminal_and_locale(path):
         "first, «quoted»",
         "second\x1b[2J\nline",
     ]
-    shown = subprocess.run(
-        [*command, "show", path], capture_output=True, env={**plain, "PYTHONIOENCODING": "ascii"}
-    )
+    shown = subprocess.run([*command, "show", path], capture_output=True, env={**plain, "PYTHONIOENCODING": "ascii"})
     assert shown.returncode == 0 and b"\\xabquoted\\xbb" in shown.stdout and b"\x1b" not in shown.stdout
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
@@ -314,9 +309,7 @@ def test_a_ledger_that_a_fit_is_writing_can_be_read(path, capsys):
     with ledger._book.transaction(write=True):
         assert cli.main(["ledger", "show", path]) == 0
     assert "Mean" in capsys.readouterr().out
-    with open_release(
-        epsilon=0.5, unit="row", adjacency="replace-one", ledger=ledger, label="Running"
-    ) as release:
+    with open_release(epsilon=0.5, unit="row", adjacency="replace-one", ledger=ledger, label="Running") as release:
         release.laplace(0.25, sensitivity=0.01, epsilon=0.25)
         assert cli.main(["ledger", "show", path]) == 0
         assert "open" in capsys.readouterr().out.splitlines()[-1]
@@ -326,9 +319,7 @@ def test_a_table_neither_moves_the_cursor_nor_promises_more_than_is_left(tmp_pat
     path = tmp_path / "study.ledger"
     ledger = PrivacyLedger(path, epsilon=1.0, unit="row", adjacency="add-remove")
     label = "Mean\x1b[2J\u202e"
-    with open_release(
-        epsilon=0.1234561, unit="row", adjacency="add-remove", ledger=ledger, label=label
-    ) as release:
+    with open_release(epsilon=0.1234561, unit="row", adjacency="add-remove", ledger=ledger, label=label) as release:
         release.laplace(0.0, sensitivity=1.0, epsilon=0.1234561)
     assert cli.main(["ledger", "show", str(path)]) == 0
     shown = capsys.readouterr().out

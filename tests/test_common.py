@@ -105,9 +105,7 @@ def test_privacy_of_a_search(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    "estimator", [estimator for estimator in ESTIMATORS if not _is_private(estimator)], ids=repr
-)
+@pytest.mark.parametrize("estimator", [estimator for estimator in ESTIMATORS if not _is_private(estimator)], ids=repr)
 def test_privacy_of_what_has_no_epsilon(estimator):
     """Most checks concern what releases something, and return at once."""
     check_privacy(estimator)

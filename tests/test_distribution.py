@@ -87,8 +87,7 @@ def test_the_citation_and_the_recipe_follow_the_project():
     for paper in papers:  # each has a page with an entry to cite
         title = re.search(r'title: "?([^"\n]+)', paper)[1]
         names = " and ".join(
-            f"{last}, {first}"
-            for first, last in re.findall(r"given-names: (.*?), family-names: (.*?) }", paper)
+            f"{last}, {first}" for first, last in re.findall(r"given-names: (.*?), family-names: (.*?) }", paper)
         )
         number, year = re.search(r"arXiv:([\d.]+)", paper)[1], re.search(r"year: (\d+)", paper)[1]
         entry = f"  title = {{{title}}},\n  author = {{{names}}},\n  year = {{{year}}},\n  eprint = {{{number}}},\n"
@@ -128,9 +127,7 @@ def test_workflows_call_the_steps_of_ci_with_least_rights():
         for used in re.findall(r"uses: (\S+)", text):
             assert used.startswith("./") or re.search(r"@(v\d+|release/v\d+)$", used), used
     versions = {name.rpartition(" ")[2] for name in PROJECT["classifiers"] if ":: 3." in name}
-    matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["tests"]["strategy"][
-        "matrix"
-    ]
+    matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["tests"]["strategy"]["matrix"]
     assert set(matrix["python"]) == versions
 
 

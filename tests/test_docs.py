@@ -100,9 +100,7 @@ def test_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path, monk
                 pairs = [(text, printed[line]) for line, text in shown(block)]
                 pairs += [(text, "".join(printed.values()))] if text else []
                 wrong += [
-                    f"shown: {text.strip()}\nprinted: {found}"
-                    for text, found in pairs
-                    if not matches(text, found)
+                    f"shown: {text.strip()}\nprinted: {found}" for text, found in pairs if not matches(text, found)
                 ]
     assert not wrong, "\n".join(wrong)
 
@@ -146,9 +144,7 @@ def test_links_lead_somewhere():
         for target in LINK.findall(page.read_text()):
             if not target.startswith(("http://", "https://", "mailto:")):
                 # The gallery's pages are made of its scripts when the site is built.
-                source = re.sub(
-                    r"gallery/(?:index|(\w+))\.rst", lambda made: f"examples/{made[1]}.py", target
-                )
+                source = re.sub(r"gallery/(?:index|(\w+))\.rst", lambda made: f"examples/{made[1]}.py", target)
                 source = source.replace("None.py", "GALLERY_HEADER.rst")
                 assert (page.parent / source).exists(), f"{name(page)} links to {target}"
 
@@ -227,9 +223,7 @@ def test_what_a_page_loads_from_elsewhere_is_found():
     loads = extension("offline").external_loads
     assert loads('<script src="https://cdn.example/mathjax.js"></script>')
     assert loads('<link rel="stylesheet" href="//fonts.example/a.css"><img src="http://example/a.png">')
-    assert not loads(
-        '<a href="https://example">x</a><img src="_images/a.png"><math xmlns="http://www.w3.org/1998"/>'
-    )
+    assert not loads('<a href="https://example">x</a><img src="_images/a.png"><math xmlns="http://www.w3.org/1998"/>')
 
 
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
@@ -285,11 +279,7 @@ def test_no_page_speaks_of_the_current_version_in_the_past_tense():
     """History is that of commits and of released versions; pages, docstrings and fragments name no other."""
     version = re.compile("|".join(rf"(?<!^## )\b{re.escape(one)}\b(?!\.\d)" for one in sorted(UNSAID)), re.M)
     allowed = {ROOT / "skprivate" / "__init__.py"}
-    found = [
-        str(page.relative_to(ROOT))
-        for page in SAID
-        if page not in allowed and version.search(page.read_text())
-    ]
+    found = [str(page.relative_to(ROOT)) for page in SAID if page not in allowed and version.search(page.read_text())]
     assert not found, found
 
 
@@ -306,9 +296,7 @@ def test_the_picture_of_the_choice_is_drawn_of_public_names():
     import draw_choice
 
     assert (DOCS / "images" / "which_estimator.svg").read_text("utf-8") == draw_choice.drawing()
-    linked = {
-        draw_choice.link(one) for _, answers in draw_choice.TREE for _, names in answers for one in names
-    }
+    linked = {draw_choice.link(one) for _, answers in draw_choice.TREE for _, names in answers for one in names}
     assert linked <= {f"generated/{one}.html" for one in extension("public_names").canonical_names()}
 
 
@@ -322,9 +310,7 @@ def test_evidence_is_tables_and_at_most_300_words():
 
 def test_every_script_of_the_gallery_has_a_place():
     order = extension("gallery_order").ORDER
-    assert sorted(order) == sorted(
-        path.stem.removeprefix("plot_") for path in (DOCS / "examples").glob("plot_*.py")
-    )
+    assert sorted(order) == sorted(path.stem.removeprefix("plot_") for path in (DOCS / "examples").glob("plot_*.py"))
 
 
 def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it():

@@ -258,9 +258,7 @@ def test_one_advice_for_text(way):
     assert all(word in LIST_ADVICE for word in ("to_numeric", "categories={", "leave out free text"))
 
 
-@pytest.mark.parametrize(
-    "ids", [np.r_[np.nan, np.ones(N - 1)], pd.Series([1, None] * (N // 2), dtype="Int64")]
-)
+@pytest.mark.parametrize("ids", [np.r_[np.nan, np.ones(N - 1)], pd.Series([1, None] * (N // 2), dtype="Int64")])
 @pytest.mark.parametrize("name", ["UserLevelMean", "UserLevelSGDRegressor", "PrivateStandardScaler"])
 def test_rows_without_a_user(name, ids):
     """What a gap makes of identifiers, and what to do with such rows."""
@@ -277,9 +275,7 @@ def test_many_columns_are_not_all_listed():
         instance("UserLevelMean").fit(X)
 
 
-@pytest.mark.parametrize(
-    "values", [(1.7e308, -1.7e308), (np.longdouble(10) ** 4000,) * 2], ids=["sum", "cast"]
-)
+@pytest.mark.parametrize("values", [(1.7e308, -1.7e308), (np.longdouble(10) ** 4000,) * 2], ids=["sum", "cast"])
 def test_no_warning_tells_of_an_overflow(values):
     """A look for what is not finite sums up all entries, which told of the largest in warnings."""
     X = public_generator(0).uniform(-1, 1, (60, 2)).astype(type(values[0]))
@@ -301,9 +297,7 @@ def test_a_mask_says_of_every_row_whether_it_is_private():
     PPMHalfspaceClassifier().fit(X, y, private=np.ma.masked_array(y == 1))
 
 
-@pytest.mark.parametrize(
-    "kind", [PublicScaler, PrivateStandardScaler, MetricPrivatizer, UserLevelSGDRegressor]
-)
+@pytest.mark.parametrize("kind", [PublicScaler, PrivateStandardScaler, MetricPrivatizer, UserLevelSGDRegressor])
 def test_entries_are_not_quoted_after_the_fit(kind):
     """Rows that are transformed are private as well."""
     X = public_generator(0).uniform(-1, 1, (300, 2))
@@ -327,9 +321,7 @@ def test_labels_are_not_quoted_by_a_score(kind):
     assert "34119" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "got", [pd.DataFrame({"pay": [123456.5, 7.0]}), np.array([123456.5, 7.0]), [123456.5, 7.0]]
-)
+@pytest.mark.parametrize("got", [pd.DataFrame({"pay": [123456.5, 7.0]}), np.array([123456.5, 7.0]), [123456.5, 7.0]])
 def test_a_table_in_the_place_of_a_parameter_is_not_quoted(got):
     for name, model in (
         ("epsilon", PrivateStandardScaler(got)),
@@ -378,9 +370,7 @@ MALFORMED = {
 FITTED = {
     name: kind(**NEEDED.get(name, {}))
     for name, kind in all_estimators()
-    if name.startswith(
-        ("Curated", "Metric", "PPM", "PrivateI", "PrivateStandard", "RandomBag", "UserLevelSGD")
-    )
+    if name.startswith(("Curated", "Metric", "PPM", "PrivateI", "PrivateStandard", "RandomBag", "UserLevelSGD"))
 } | {"UserLevelMean": UserLevelMean()}
 
 
@@ -449,7 +439,5 @@ def test_a_budget_that_is_too_small_to_be_divided_is_refused(name):
 def test_the_name_of_a_column_is_no_target():
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0, 1]})
     for name in ("CuratedBagGAMClassifier", "RandomBagRegressor", "UserLevelSGDClassifier"):
-        with pytest.raises(
-            TypeError, match="y must hold one label or number for each row, got str. Pass the column"
-        ):
+        with pytest.raises(TypeError, match="y must hold one label or number for each row, got str. Pass the column"):
             clone(FITTED[name]).fit(frame, "b")

@@ -48,15 +48,11 @@ def search(ledger, **options):
 @pytest.mark.slow
 def test_every_fit_of_every_worker_is_charged(tmp_path, data):
     X, y, users = data
-    ledger = PrivacyLedger(
-        tmp_path / "study.ledger", epsilon=100.0, delta=1e-3, composition="basic", simulation=True
-    )
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=100.0, delta=1e-3, composition="basic", simulation=True)
     grid = search(ledger, n_jobs=2).fit(X, y, groups=users, user_ids=users)
     entries = ledger.entries()
     assert len(entries) == FOLDS * len(EPSILONS) + 1  # and the final fit
-    assert all(
-        entry.closed and entry.label == "UserLevelSGDRegressor" and entry.simulated for entry in entries
-    )
+    assert all(entry.closed and entry.label == "UserLevelSGDRegressor" and entry.simulated for entry in entries)
     charged = Counter(round(entry.epsilon, 2) for entry in entries)
     best = grid.best_params_["epsilon"]
     assert charged == {epsilon: FOLDS + (epsilon == best) for epsilon in EPSILONS}
@@ -102,9 +98,7 @@ def test_routing_in_a_pipeline_with_disjoint_users(data):
             return_estimator=True,
         )
     direct = UserLevelSGDRegressor(radius=3.0, random_state=0)
-    for estimator, (train, _) in zip(
-        result["estimator"], UserKFold(FOLDS).split(X, user_ids=users), strict=True
-    ):
+    for estimator, (train, _) in zip(result["estimator"], UserKFold(FOLDS).split(X, user_ids=users), strict=True):
         direct.fit(X[train], y[train], user_ids=users[train])
         np.testing.assert_array_equal(estimator[-1].coef_, direct.coef_)
     assert len(ledger.entries()) == FOLDS
@@ -147,9 +141,7 @@ def test_a_pipeline_in_a_grid_search(tmp_path, name, kind, way):
     rng = public_generator(0)
     X = rng.integers(0, 4, size=(300, 1 if name == "audit" else 3)).astype(float)
     score = X.sum(axis=1) + rng.normal(size=300)
-    y = {"label": row(kind, (score > np.median(score)).astype(int)), "score": row(kind, score), None: None}[
-        target
-    ]
+    y = {"label": row(kind, (score > np.median(score)).astype(int)), "score": row(kind, score), None: None}[target]
     model, ledger = clone(estimator), None
     if way == "ledger" and "ledger" in model.get_params():
         ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=100.0, delta=1e-2)
@@ -163,9 +155,7 @@ def test_a_pipeline_in_a_grid_search(tmp_path, name, kind, way):
             search.fit(table(kind, X), y, **users)
     else:
         search = GridSearchCV(pipeline, grid, cv=KFold(2), error_score="raise")
-        search.fit(
-            table(kind, X), y, **{f"{pipeline.steps[-1][0]}__{key}": ids for key, ids in users.items()}
-        )
+        search.fit(table(kind, X), y, **{f"{pipeline.steps[-1][0]}__{key}": ids for key, ids in users.items()})
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     if ledger is not None:
         assert len(ledger.entries()) == 2 * 2 + 1

@@ -82,9 +82,7 @@ def test_users_are_numbered_by_first_appearance():
         assert seen == list(range(len(seen)))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int8", "uint8", "int16", ">i4", "uint32", "int64", ">u8", "uint64", object, list]
-)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", ">i4", "uint32", "int64", ">u8", "uint64", object, list])
 def test_width_of_integers_does_not_matter(dtype):
     ids = [3, 1, 3, 100]
     stored = list(ids) if dtype is list else np.array(ids, dtype=dtype)
@@ -281,9 +279,7 @@ ZONED = {
     "pandas index": lambda zone: MOMENTS.tz_localize("UTC").tz_convert(zone),
     "pandas seconds": lambda zone: pd.Series(MOMENTS.as_unit("s").tz_localize("UTC").tz_convert(zone)),
     "pandas Arrow": lambda zone: pd.Series(MOMENTS).astype(pd.ArrowDtype(pa.timestamp("us", tz=zone))),
-    "polars": lambda zone: (
-        pl.Series(MOMENTS.to_numpy()).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    ),
+    "polars": lambda zone: pl.Series(MOMENTS.to_numpy()).dt.replace_time_zone("UTC").dt.convert_time_zone(zone),
     "pyarrow": lambda zone: pa.array(MOMENTS.to_numpy().astype("M8[ms]")).cast(pa.timestamp("ms", tz=zone)),
 }
 

@@ -42,9 +42,7 @@ def test_no_warning_tells_how_many_labels_differ(kind, distinct):
         lambda X, y, bounds: RandomBagRegressor(label_bounds=bounds, random_state=0).fit(X, y),
         lambda X, y, bounds: UserLevelSGDRegressor(random_state=0).fit(X, y),
         lambda X, y, bounds: make_curated_bags(X, y, epsilon=1.0, label_bounds=bounds, random_state=0),
-        lambda X, y, bounds: make_random_bags(
-            X, y, 4, numbers=True, epsilon=1.0, label_bounds=bounds, random_state=0
-        ),
+        lambda X, y, bounds: make_random_bags(X, y, 4, numbers=True, epsilon=1.0, label_bounds=bounds, random_state=0),
     ],
     ids=["laplace", "gaussian", "random bags", "users", "curated", "random"],
 )

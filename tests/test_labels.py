@@ -93,9 +93,7 @@ CLASSIFIERS = {
     "curated": lambda ledger, classes: CuratedBagGAMClassifier(
         classes=classes, delta=0.0, feature_sets="singles", ledger=ledger
     ),
-    "random": lambda ledger, classes: RandomBagClassifier(
-        classes=classes, buckets=False, prior="ridge", ledger=ledger
-    ),
+    "random": lambda ledger, classes: RandomBagClassifier(classes=classes, buckets=False, prior="ridge", ledger=ledger),
     "additive": lambda ledger, classes: make_additive_pipeline(
         UserLevelSGDClassifier(classes=classes, max_iter=1, ledger=ledger)
     ),
@@ -173,9 +171,7 @@ GAPS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in GAPS for name in fits(kind == "text")], ids=str
-)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in GAPS for name in fits(kind == "text")], ids=str)
 def test_missing_labels_are_refused_before_the_charge_in_the_same_words(kind, name):
     fit, ledger = fits(kind == "text")[name], PrivacyLedger(epsilon=100.0, delta=0.01)
     for container, y in GAPS[kind].items():
@@ -268,10 +264,7 @@ def test_one_label_of_another_kind_is_refused_before_the_charge(name, odd):
 @pytest.mark.parametrize("kinds", [("text", "integers"), ("integers", "text"), ("floats", "text")])
 def test_blocks_of_several_kinds_are_refused_before_the_charge(kinds):
     blocks = Blocks(
-        [
-            pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": [KINDS[kind][0][bit] for bit in BITS]})
-            for kind in kinds
-        ]
+        [pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": [KINDS[kind][0][bit] for bit in BITS]}) for kind in kinds]
     )
     for make in (
         lambda ledger: UserLevelSGDClassifier(ledger=ledger),
@@ -296,9 +289,7 @@ def test_who_encodes_labels_is_said(name):
         lambda: VotingClassifier([("model", model)]).fit(X, y),
         lambda: cross_val_predict(model, X, y, cv=KFold(2), method=method),
     ):
-        with pytest.raises(
-            TypeError, match=r"VotingClassifier.* encode labels.*leave \w+ out there, or encode y"
-        ):
+        with pytest.raises(TypeError, match=r"VotingClassifier.* encode labels.*leave \w+ out there, or encode y"):
             call()
 
 
@@ -357,11 +348,7 @@ def test_the_order_of_classes_changes_nothing(name, labels):
     if name == "PPMHalfspaceClassifier" and len(labels) > 2:
         pytest.skip("has two classes")
     y = np.array(labels)[(X[:, 0] * 1.4 + 1.5).astype(int) % len(labels)]
-    own = (
-        {"private_label": labels[1], "strategy": "greedy"}
-        if "private_label" in signature(cls).parameters
-        else {}
-    )
+    own = {"private_label": labels[1], "strategy": "greedy"} if "private_label" in signature(cls).parameters else {}
     models = [cls(5.0, classes=order, random_state=0, **own).fit(X, y) for order in (labels, labels[::-1])]
     assert [model.classes_.tolist() for model in models] == [list(labels)] * 2
     for way in ("predict", "predict_proba", "decision_function"):
@@ -416,9 +403,7 @@ def test_every_public_label_is_compared():
 def test_what_is_read_off_labels_is_stated(before, after):
     for y in (before, [*after, *list(before)[1:]]):
         bags = make_curated_bags(np.zeros((400, 1)), y, "singles", epsilon=1.0, random_state=0)
-        stated = (
-            "that the labels are numbers and no classes is public" if bags.classes is None else PUBLIC_LABELS
-        )
+        stated = "that the labels are numbers and no classes is public" if bags.classes is None else PUBLIC_LABELS
         assert stated in bags.guarantee.assumptions
     given = make_curated_bags(
         np.zeros((400, 1)), np.arange(400) % 20, "singles", classes=None, epsilon=1.0, random_state=0
@@ -506,9 +491,7 @@ def test_one_number_leaves_the_codes_of_others(labels, other, place):
         assert read_numbers(maker(labels)).tolist() == labels
 
 
-@pytest.mark.parametrize(
-    "labels", [np.float32([0.1, 0.2]), np.array([Decimal("0.1"), Decimal("0.20")]), [0.1, 0.2]]
-)
+@pytest.mark.parametrize("labels", [np.float32([0.1, 0.2]), np.array([Decimal("0.1"), Decimal("0.20")]), [0.1, 0.2]])
 def test_classes_are_read_in_the_type_of_the_labels(labels):
     """A narrow float or a decimal never equals 0.1, and would count for no class in silence."""
     for classes in ([0.1, 0.2], [Decimal("0.1"), Decimal("0.2")]):
@@ -538,22 +521,14 @@ LOW, HIGH = 2**60, 2**60 + 4096
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda y: CuratedBagGAMClassifier(classes=[LOW, LOW + 1], feature_sets="singles", random_state=0).fit(
-            X, y
-        ),
-        lambda y: RandomBagClassifier(classes=[LOW, LOW + 1], bag_size=1, disjoint=True, random_state=0).fit(
-            X, y
-        ),
+        lambda y: CuratedBagGAMClassifier(classes=[LOW, LOW + 1], feature_sets="singles", random_state=0).fit(X, y),
+        lambda y: RandomBagClassifier(classes=[LOW, LOW + 1], bag_size=1, disjoint=True, random_state=0).fit(X, y),
         lambda y: make_curated_bags(X, y, classes=[LOW, LOW + 1], epsilon=1.0, random_state=0),
         lambda y: make_curated_bags(
             X, y, "singles", classes=None, label_bounds=(LOW, HIGH), epsilon=1.0, random_state=0
         ),
-        lambda y: CuratedBagGAMRegressor(
-            label_bounds=(LOW, HIGH), feature_sets="singles", random_state=0
-        ).fit(X, y),
-        lambda y: RandomBagRegressor(label_bounds=(LOW, HIGH), bag_size=1, disjoint=True, random_state=0).fit(
-            X, y
-        ),
+        lambda y: CuratedBagGAMRegressor(label_bounds=(LOW, HIGH), feature_sets="singles", random_state=0).fit(X, y),
+        lambda y: RandomBagRegressor(label_bounds=(LOW, HIGH), bag_size=1, disjoint=True, random_state=0).fit(X, y),
         lambda y: make_random_bags(
             X, y, 1, disjoint=True, numbers=True, label_bounds=(LOW, HIGH), epsilon=1.0, random_state=0
         ),
@@ -568,9 +543,7 @@ def test_one_label_moves_its_own_bags_only(fit, other):
     assert moved.sum() <= len(bags.tables) + 1
 
 
-@pytest.mark.parametrize(
-    "kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)]
-)
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)])
 @every("odd", [1.0, True, np.int8(1), np.float32(1), Decimal(1), Fraction(1)])
 def test_the_type_of_one_label_is_not_that_of_all(kind, odd):
     X, y = np.arange(40.0)[:, None] / 40.0, [0, 1] * 20
@@ -588,14 +561,10 @@ def test_the_type_of_one_label_is_not_that_of_all(kind, odd):
 
 
 @pytest.mark.parametrize("first", [[0, 1], [0, 0], [1, 1]])
-@pytest.mark.parametrize(
-    "types", [("int64", "float64"), ("float64", "int64"), ("bool", "int64"), ("object", "bool")]
-)
+@pytest.mark.parametrize("types", [("int64", "float64"), ("float64", "int64"), ("bool", "int64"), ("object", "bool")])
 def test_blocks_of_several_types_have_the_classes_of_none(first, types):
     frames = [
-        pd.DataFrame(
-            {"x": np.arange(len(y)) / 40.0, "y": pd.Series(y).astype(kind), "user": np.arange(len(y))}
-        )
+        pd.DataFrame({"x": np.arange(len(y)) / 40.0, "y": pd.Series(y).astype(kind), "user": np.arange(len(y))})
         for y, kind in zip((first, [0, 1] * 20), types, strict=True)
     ]
     blocks, bags = Blocks(frames), Blocks([frame[["x", "y"]] for frame in frames])
@@ -625,9 +594,7 @@ def test_text_is_plain_text():
         assert list(map(type, bags.classes)) == [str, str] and bags.classes == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    "odd", [np.timedelta64(1, "D"), np.timedelta64(5, "ns"), np.timedelta64("NaT")], ids=repr
-)
+@pytest.mark.parametrize("odd", [np.timedelta64(1, "D"), np.timedelta64(5, "ns"), np.timedelta64("NaT")], ids=repr)
 def test_durations_are_no_numbers(odd):
     with pytest.raises(TypeError, match="must hold numbers or class labels .*got timedelta64"):
         read_labels(np.array([odd, 1], dtype=object))

@@ -132,9 +132,7 @@ def _functions_of_rows():
     found |= {(each, None, "", "y") for each in (make_curated_bags, make_random_bags)}
     cases = {}
     for function, kind, name, argument in found:  # what several classes inherit, once
-        cases.setdefault(
-            (function.__qualname__, argument), (kind, name or function.__name__, argument, function)
-        )
+        cases.setdefault((function.__qualname__, argument), (kind, name or function.__name__, argument, function))
     return [pytest.param(*case, id="-".join(key)) for key, case in sorted(cases.items())]
 
 
@@ -144,9 +142,7 @@ def test_every_function_of_rows_refuses_what_is_in_another_order(kind, name, arg
     X, y, users = frame()
     given = {"X": X, "y": y, argument: users[::-1]}
     if kind is PrivatePipeline:
-        bound = getattr(
-            PrivatePipeline([("columns", PublicScaler()), ("model", _Everything())], epsilon=1.0), name
-        )
+        bound = getattr(PrivatePipeline([("columns", PublicScaler()), ("model", _Everything())], epsilon=1.0), name)
     elif kind is not None:
         bound = getattr(next((each for each in ESTIMATORS if type(each) is kind), UserKFold(2)), name)
     else:
@@ -160,9 +156,7 @@ def test_every_function_of_rows_refuses_what_is_in_another_order(kind, name, arg
     }
     public |= {"n_queries": 1, "bag_size": 4, "user_ids": users, "membership": y}
     needed = {
-        key
-        for key, each in parameters.items()
-        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+        key for key, each in parameters.items() if each.default is each.empty and each.kind is not each.VAR_KEYWORD
     }
     arguments = {**{key: public[key] for key in needed & public.keys()}, **given}
     if "y" not in parameters and argument != "y":
@@ -272,9 +266,7 @@ COMPOSITES = {
         True,
     ),
     "columns": lambda model: (
-        make_pipeline(
-            ColumnTransformer([("s", PublicScaler(), ["a", "b"])]).set_output(transform="pandas"), model
-        ),
+        make_pipeline(ColumnTransformer([("s", PublicScaler(), ["a", "b"])]).set_output(transform="pandas"), model),
         True,
     ),
     "target": lambda model: (TransformedTargetRegressor(model, transformer=PublicScaler(scale=2.0)), True),
@@ -302,9 +294,7 @@ def test_cross_validation_hands_on_pandas_objects():
     model = make_pipeline(PrivateStandardScaler(random_state=0), UserLevelSGDRegressor(random_state=0))
     with config_context(enable_metadata_routing=True):
         result = cross_validate(model, X, y, cv=UserKFold(2), params={"user_ids": users}, error_score="raise")
-        plain = cross_validate(
-            model, X, y, cv=UserKFold(2), params={"user_ids": users.to_numpy()}, error_score="raise"
-        )
+        plain = cross_validate(model, X, y, cv=UserKFold(2), params={"user_ids": users.to_numpy()}, error_score="raise")
         cross_val_predict(model, X, y, cv=UserKFold(2), params={"user_ids": users})
     np.testing.assert_array_equal(result["test_score"], plain["test_score"])
 
@@ -332,9 +322,7 @@ def test_pickles_of_another_version_warn(estimator, monkeypatch):
     assert vars(same).keys() == vars(model).keys()
     for version in ("0.0.1", "99.0"):
         data = version_of_pickle(monkeypatch, model, version)
-        with pytest.warns(
-            OtherVersionWarning, match=rf"{type(model).__name__} was pickled by skprivate {version}"
-        ):
+        with pytest.warns(OtherVersionWarning, match=rf"{type(model).__name__} was pickled by skprivate {version}"):
             pickle.loads(data)
 
 
@@ -397,9 +385,7 @@ def test_logarithms_of_probabilities(estimator):
     if type(model).__name__ == "PPMHalfspaceClassifier":
         assert not hasattr(model, "predict_log_proba")  # as it has no probabilities
         model.set_params(calibration_fraction=0.3)
-    if type(model).__name__ in ("PrivateSearchCV", "UserLevelSelector") and not hasattr(
-        model, "predict_proba"
-    ):
+    if type(model).__name__ in ("PrivateSearchCV", "UserLevelSelector") and not hasattr(model, "predict_proba"):
         pytest.skip("its candidates have no probabilities")
     data = default_data(model, public_generator(0), N)
     model.fit(data.X, data.y, **data.metadata)

@@ -65,9 +65,7 @@ def rows_in_another_order(case: Case) -> Case:
     """The rows of all arguments, each with its index, in another order."""
     order = _shuffled(case.X).index
     y = None if case.y is None else case.y.loc[order]
-    return replace(
-        case, X=case.X.loc[order], y=y, rows={name: each.loc[order] for name, each in case.rows.items()}
-    )
+    return replace(case, X=case.X.loc[order], y=y, rows={name: each.loc[order] for name, each in case.rows.items()})
 
 
 def features_in_another_order(case: Case) -> Case:
@@ -96,9 +94,7 @@ def truth_in_another_order(case: Case) -> Case:
 def columns_renamed(case: Case) -> Case:
     names = {"a": "width in mm", "b": "x__y"}
     schema = {names[name]: each for name, each in case.schema.items()}
-    return replace(
-        case, X=case.X.rename(columns=names), asked=case.asked.rename(columns=names), schema=schema
-    )
+    return replace(case, X=case.X.rename(columns=names), asked=case.asked.rename(columns=names), schema=schema)
 
 
 def columns_in_another_order(case: Case) -> Case:
@@ -146,9 +142,7 @@ def _in_library(table: Callable[[Any], Any], column: Callable[[Any], Any]) -> Ca
 
 
 in_polars = _in_library(lambda X: pl.DataFrame(dict(X.items())), lambda y: pl.Series(y.to_numpy()))
-in_arrow = _in_library(
-    lambda X: pa.Table.from_pandas(X, preserve_index=False), lambda y: pa.array(y.to_numpy())
-)
+in_arrow = _in_library(lambda X: pa.Table.from_pandas(X, preserve_index=False), lambda y: pa.array(y.to_numpy()))
 in_numpy = _in_library(lambda X: X.to_numpy(), lambda y: y.to_numpy())
 in_lists = _in_library(lambda X: X.to_numpy().tolist(), lambda y: y.tolist())
 
@@ -208,9 +202,7 @@ def _target(scale: float, shift: float) -> Callable[[Case], Case]:
 
 def _features(scale: float, shift: float) -> Callable[[Case], Case]:
     def change(case: Case) -> Case:
-        schema = {
-            name: (low * scale + shift, high * scale + shift) for name, (low, high) in case.schema.items()
-        }
+        schema = {name: (low * scale + shift, high * scale + shift) for name, (low, high) in case.schema.items()}
         return replace(case, X=case.X * scale + shift, asked=case.asked * scale + shift, schema=schema)
 
     return change
@@ -225,9 +217,7 @@ def _made(through: Callable[[Any], Any]) -> Callable[[Case], Case]:
 
 def _kept(through: Callable[[Any], Any]) -> Callable[[Case], Case]:
     """Send the fitted model through something, without a ledger, as one in memory goes nowhere."""
-    return lambda case: replace(
-        case, fit=lambda model, case: through(case.road.fit(charged(model, None), case))
-    )
+    return lambda case: replace(case, fit=lambda model, case: through(case.road.fit(charged(model, None), case)))
 
 
 def _through(module: Any) -> Callable[[Any], Any]:
@@ -357,13 +347,9 @@ def _compared(*pairs: str) -> Callable[[Case], bool]:
 RELATIONS: dict[str, dict[str, Relation]] = {
     "rows": {
         # Without identifiers a search deals rows by their positions.
-        "all in another order": Relation(
-            rows_in_another_order, lambda case: case.road is not ROADS["private search"]
-        ),
+        "all in another order": Relation(rows_in_another_order, lambda case: case.road is not ROADS["private search"]),
         "features in another order": Relation(features_in_another_order, _compared("X y", "X rows")),
-        "further arguments in another order": Relation(
-            further_arguments_in_another_order, _compared("X rows")
-        ),
+        "further arguments in another order": Relation(further_arguments_in_another_order, _compared("X rows")),
     },
     "targets": {
         "targets in another order": Relation(targets_in_another_order, _compared("X y", "y rows")),

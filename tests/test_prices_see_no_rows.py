@@ -50,10 +50,7 @@ _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "paramete
 
 
 def prices(entries):
-    return [
-        {key: value for key, value in entry.to_dict().items() if key not in _CIRCUMSTANCES}
-        for entry in entries
-    ]
+    return [{key: value for key, value in entry.to_dict().items() if key not in _CIRCUMSTANCES} for entry in entries]
 
 
 # --- single estimators -------------------------------------------------------------------------------------------
@@ -114,9 +111,7 @@ def test_a_dry_run_draws_from_zeros_and_is_the_same_on_all_data(kind):
             mock.patch.object(_selection, "permute_and_flip_select", side_effect=AssertionError),
         ):
             paid, left, unit = dry_fit(estimator, data)
-        if (
-            unit is not PrivacyUnit.ROW or "metric" not in paid[0]["adjacency"]
-        ):  # their fit draws from a public row
+        if unit is not PrivacyUnit.ROW or "metric" not in paid[0]["adjacency"]:  # their fit draws from a public row
             drawn = [leaf for name, leaf in left.items() if name.startswith("draw ")]
             assert not any(map(np.any, drawn)), estimator
         for other in others(data, unit):
@@ -173,9 +168,7 @@ COMPOSITES = {
     "bins at the end": (make_pipeline(PrivateStandardScaler(0.5), PrivateKBinsDiscretizer(0.5)), False),
     "columns": (
         make_pipeline(
-            ColumnTransformer(
-                [("a", PrivateStandardScaler(0.5), [0, 1]), ("b", PrivateSplineTransformer(0.5), [2])]
-            ),
+            ColumnTransformer([("a", PrivateStandardScaler(0.5), [0, 1]), ("b", PrivateSplineTransformer(0.5), [2])]),
             number(),
         ),
         False,
@@ -247,18 +240,14 @@ def quoted(model, X, y, **metadata):
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_quotes_are_equal_on_all_data_of_one_shape(name):
     model, labels = COMPOSITES[name]
-    ids = (
-        {} if name == "target" else {"user_ids": USERS}
-    )  # scikit-learn hands a transformer of the target none
+    ids = {} if name == "target" else {"user_ids": USERS}  # scikit-learn hands a transformer of the target none
     found = {what: quoted(clone(model), X, targets(y, labels), **ids) for what, X, y in TABLES}
     first = found.pop("ordinary")
     assert first[0]
     assert {what for what, other in found.items() if other != first} == set()
 
 
-@pytest.mark.parametrize(
-    "kind", [pd.DataFrame, lambda X: pl.DataFrame(X), lambda X: pa.table(pd.DataFrame(X))]
-)
+@pytest.mark.parametrize("kind", [pd.DataFrame, lambda X: pl.DataFrame(X), lambda X: pa.table(pd.DataFrame(X))])
 def test_quotes_of_frames_are_equal(kind):
     model = make_pipeline(PrivateStandardScaler(0.5), number())
     found = []
@@ -364,17 +353,13 @@ def refusals(model, match):
 @pytest.mark.parametrize("name", LOOKING)
 def test_no_price_is_asked_of_what_looks_at_private_rows(name):
     model, who = LOOKING[name]
-    assert isinstance(
-        refusals(model, rf"(?s)must not look at private rows unprotected.*{who}"), NoGuaranteeError
-    )
+    assert isinstance(refusals(model, rf"(?s)must not look at private rows unprotected.*{who}"), NoGuaranteeError)
 
 
 @pytest.mark.parametrize("name", RELEASED)
 def test_no_price_is_asked_of_draws_behind_a_released_number_of_columns(name):
     model = RELEASED[name]
-    message = (
-        r"behind .*which may decide by what it releases how many columns.*encode='ordinal'.*Nothing was drawn"
-    )
+    message = r"behind .*which may decide by what it releases how many columns.*encode='ordinal'.*Nothing was drawn"
     refusals(model, message)
     if hasattr(model, "predict"):
         ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)

@@ -23,10 +23,7 @@ _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "paramete
 
 
 def prices(entries):
-    return [
-        {key: value for key, value in entry.to_dict().items() if key not in _CIRCUMSTANCES}
-        for entry in entries
-    ]
+    return [{key: value for key, value in entry.to_dict().items() if key not in _CIRCUMSTANCES} for entry in entries]
 
 
 def test_every_private_estimator_has_variants():

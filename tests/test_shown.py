@@ -58,27 +58,19 @@ def test_entries_of_a_ledger_are_rounded_up():
 
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 def test_steps_of_a_diagram_say_what_they_promised():
-    model = make_pipeline(
-        PublicScaler(), PrivateStandardScaler(0.5, delta=0.0), UserLevelSGDRegressor(1.0, max_iter=2)
-    )
+    model = make_pipeline(PublicScaler(), PrivateStandardScaler(0.5, delta=0.0), UserLevelSGDRegressor(1.0, max_iter=2))
     assert "ε=" not in model._repr_html_()
     page = model.fit(X, X[:, 0])._repr_html_()
     for step in model[1:]:
         caption = repr(step.privacy_guarantee_).strip("<>")
-        assert f'<div class="caption">{caption}</div>' in page and caption.endswith(
-            ", row, of this step alone"
-        )
+        assert f'<div class="caption">{caption}</div>' in page and caption.endswith(", row, of this step alone")
         assert caption in step._repr_html_()
     simulated = UserLevelSGDRegressor(1.0, max_iter=2, random_state=0).fit(X, X[:, 0])
     assert 'class="caption">' in simulated._repr_html_() and "row, simulated</div>" in simulated._repr_html_()
 
 
 def test_an_estimator_shows_epsilon_at_its_default_too():
-    assert (
-        repr(UserLevelSGDRegressor())
-        == repr(UserLevelSGDRegressor(1.0))
-        == "UserLevelSGDRegressor(epsilon=1.0)"
-    )
+    assert repr(UserLevelSGDRegressor()) == repr(UserLevelSGDRegressor(1.0)) == "UserLevelSGDRegressor(epsilon=1.0)"
     assert repr(UserLevelSGDRegressor(2.0)) == "UserLevelSGDRegressor(epsilon=2.0)"
     assert repr(UserLevelSGDRegressor(loss="huber")) == "UserLevelSGDRegressor(epsilon=1.0, loss='huber')"
     with config_context(print_changed_only=False):

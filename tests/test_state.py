@@ -163,9 +163,7 @@ def test_a_fit_of_the_same_object_within_a_fit_is_another_one():
     assert learnt(model) == {"a_", "same_"} and learnt(within) == {"c_", "same_"}
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in VARIANTS if kind not in _COSTLY], ids=lambda kind: kind.__name__
-)
+@pytest.mark.parametrize("kind", [kind for kind in VARIANTS if kind not in _COSTLY], ids=lambda kind: kind.__name__)
 def test_an_interrupted_fit_leaves_the_object_as_it_was(kind, monkeypatch):
     options, make = few(kind)[0]
     model = fitted(clone(options), make, 0)
@@ -178,9 +176,7 @@ def test_an_interrupted_fit_leaves_the_object_as_it_was(kind, monkeypatch):
     assert all(vars(model)[name] is value for name, value in before.items())
 
 
-@pytest.mark.parametrize(
-    ("kind", "last"), [(RandomBagRegressor, "_keep"), (CuratedBagGAMRegressor, "_learn")]
-)
+@pytest.mark.parametrize(("kind", "last"), [(RandomBagRegressor, "_keep"), (CuratedBagGAMRegressor, "_learn")])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_reports_that_are_learned_in_vain_change_nothing(kind, last, error, monkeypatch):
     """The coefficients of a report at a large budget were published with the guarantee of an earlier fit."""

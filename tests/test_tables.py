@@ -80,9 +80,7 @@ NULLABLE = {
 
 
 def arrow(kind, values):
-    return pa.table(
-        {"v": pa.array(values, ARROW[kind]), "w": [1.5] * len(values), "flag": [True] * len(values)}
-    )
+    return pa.table({"v": pa.array(values, ARROW[kind]), "w": [1.5] * len(values), "flag": [True] * len(values)})
 
 
 def polars(kind, values):
@@ -237,18 +235,14 @@ def test_numbers_are_read_one_by_one(kind, make, which):
         assert same_but(5, rows, model.transform(make(kind, one)))
 
 
-@pytest.mark.parametrize(
-    "to", [lambda table: table, lambda table: table.to_pandas(types_mapper=pd.ArrowDtype)]
-)
+@pytest.mark.parametrize("to", [lambda table: table, lambda table: table.to_pandas(types_mapper=pd.ArrowDtype)])
 def test_dictionaries_are_no_numbers(to):
     """NumPy reads missing entries of a dictionary as its last value, which the last row brings with it."""
     for last in (1.0, -1.0):
         column = pa.array([0.0] * 5 + [None] * 5 + [last]).dictionary_encode()
         ledger, table = PrivacyLedger(epsilon=2.0, delta=1e-5), to(pa.table({"v": column, "w": [0.5] * 11}))
         for model in (UserLevelMean(ledger=ledger), PrivateImputer(ledger=ledger)):
-            with pytest.raises(
-                TypeError, match="column 'v' of X must hold numbers, got dictionary.*Decode it"
-            ):
+            with pytest.raises(TypeError, match="column 'v' of X must hold numbers, got dictionary.*Decode it"):
                 model.fit(table)
         assert not ledger.entries()
     decoded = pa.table({"v": column.cast(column.type.value_type), "w": [0.5] * 11})
@@ -258,9 +252,7 @@ def test_dictionaries_are_no_numbers(to):
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.duration("us"), pa.time64("us")])
 def test_times_of_arrow_are_no_numbers(kind):
-    table = pa.table(
-        {"v": pa.array([0, 1] * 9, pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)}
-    )
+    table = pa.table({"v": pa.array([0, 1] * 9, pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)})
     with pytest.raises(TypeError, match="column 'v' of X must hold numbers"):
         UserLevelMean().fit(table)
 
@@ -329,9 +321,7 @@ def test_states_are_found_by_their_own_value(make):
     column = column[["v"]] if isinstance(table, pd.DataFrame) else column
     column = [row[:1] for row in table] if isinstance(table, list) else column
     column = table[:, :1] if isinstance(table, np.ndarray) else column
-    model = MetricPrivatizer(
-        80.0, metric="precomputed", distances=1 - np.eye(3), states=values[:3], random_state=0
-    )
+    model = MetricPrivatizer(80.0, metric="precomputed", distances=1 - np.eye(3), states=values[:3], random_state=0)
     assert model.fit_transform(column)[:, 0].tolist() == values
 
 
@@ -342,9 +332,7 @@ def test_public_columns_of_bags_keep_every_value(kind, make):
     values = [*VALUES[kind], None] * 3
     table = make(kind, values)
     categorical = [0] if isinstance(table, list | np.ndarray) else ["v"]
-    bags = make_curated_bags(
-        table, [0, 1] * 6, [(0,)], categorical_features=categorical, classes=[0, 1], min_size=1
-    )
+    bags = make_curated_bags(table, [0, 1] * 6, [(0,)], categorical_features=categorical, classes=[0, 1], min_size=1)
     found = bags.columns[0].categories
     assert len(found) == (3 if kind == "booleans" else 4) and found[-1] is None
     if kind in ("integers", "unsigned", "booleans", "text"):
@@ -366,9 +354,7 @@ WRONG = [
 
 NARROW = {
     "pandas": lambda dtype: pd.DataFrame({"v": pd.Series([0.1, 0.2, None], dtype=dtype), "w": ["x"] * 3}),
-    "nullable": lambda dtype: pd.DataFrame(
-        {"v": pd.array([0.1, 0.2, None], dtype=dtype.title()), "w": ["x"] * 3}
-    ),
+    "nullable": lambda dtype: pd.DataFrame({"v": pd.array([0.1, 0.2, None], dtype=dtype.title()), "w": ["x"] * 3}),
     "polars": lambda dtype: pl.from_arrow(NARROW["arrow"](dtype)),
     "arrow": lambda dtype: pa.table({"v": pa.array([0.1, 0.2, None], dtype), "w": ["x"] * 3}),
     "array": lambda dtype: np.array([[0.1], [0.2], [np.nan]], dtype=dtype),
@@ -451,9 +437,7 @@ def test_modes_beside_text_keep_the_types_of_the_columns(kind):
     column, mode = FILLED[kind]
     polars = isinstance(column, pl.Series)
     X = (pl.DataFrame if polars else pd.DataFrame)({"v": column, "w": ["x"] * len(column)})
-    model = PrivateImputer(
-        90.0, strategy="most_frequent", categories={"v": [mode], "w": ["x"]}, random_state=0
-    )
+    model = PrivateImputer(90.0, strategy="most_frequent", categories={"v": [mode], "w": ["x"]}, random_state=0)
     found = model.set_output(transform="polars" if polars else "pandas").fit(X).transform(X)
     assert [str(dtype) for dtype in found.dtypes] == [str(dtype) for dtype in X.dtypes]
     assert set(map(float, found["v"])) == {float(mode)} if "dec" in kind else set(found["v"]) == {mode}
@@ -578,10 +562,6 @@ def test_bounds_that_no_sum_can_have_are_refused_before_the_query():
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     for label in ("1", "100000000000000000000000"):
-        connection.execute(
-            f"CREATE OR REPLACE TABLE t AS SELECT 'x' AS a, CAST({label} AS HUGEINT) AS y FROM range(9)"
-        )
+        connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT 'x' AS a, CAST({label} AS HUGEINT) AS y FROM range(9)")
         with pytest.raises(ValueError, match="times the number of rows exceeds 2⁶¹"):
-            bags_from_sql(
-                connection, "t", ["a"], "y", epsilon=1.0, label_bounds=(0, 2**70), categorical_features=["a"]
-            )
+            bags_from_sql(connection, "t", ["a"], "y", epsilon=1.0, label_bounds=(0, 2**70), categorical_features=["a"])

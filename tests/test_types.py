@@ -87,16 +87,12 @@ def test_mypy_accepts_what_is_right_and_refuses_what_is_wrong(tmp_path):
         variable = f"m_{name}"
         given = {"ledger": "ledger"} if "ledger" in parameters else {}
         lines.append(f"{variable} = {made(kind, **given)}")
-        lines.append(
-            f"fitted_{name}: {name} = {variable}.fit(X{', y' if 'y' in _required(kind.fit) else ''})"
-        )
+        lines.append(f"fitted_{name}: {name} = {variable}.fit(X{', y' if 'y' in _required(kind.fit) else ''})")
         if issubclass(kind, PrivateEstimatorMixin):
             lines.append(f"guarantee_{name}: PrivacyGuarantee = {variable}.privacy_guarantee_")
         for method in ARRAYS:
             if _own(kind, method):
-                lines.append(
-                    f"array_{name}_{method} = {variable}.{method}({'' if 'names' in method else 'X'}).shape"
-                )
+                lines.append(f"array_{name}_{method} = {variable}.{method}({'' if 'names' in method else 'X'}).shape")
         for parameter, texts, open_ended in choices(kind):
             lines += [made(kind, **{parameter: repr(text)}) for text in texts]
             if not open_ended:

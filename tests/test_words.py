@@ -42,9 +42,7 @@ BEGINNINGS = (
 #: Beginnings of a summary line of a function, which names what it does.
 NOUNS = ("A", "An", "The", "Its", "Their", "All", "Every", "Each", "Two", "One", "No", "Nothing")
 #: Parts of names that are not used: cost, diameter or bound, text, largest say what a thing is.
-OLD_NAME = re.compile(
-    r"(?:^|_)(?:prices?|priced|reach|reaches|said|told|dear|farthest)(?:_|$)", re.IGNORECASE
-)
+OLD_NAME = re.compile(r"(?:^|_)(?:prices?|priced|reach|reaches|said|told|dear|farthest)(?:_|$)", re.IGNORECASE)
 #: Packages whose names are still to be changed.
 OLD_NAMES_LEFT = ("user_level", "preprocessing", "utils", "papers", "counts")
 WORD = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b", re.IGNORECASE)
@@ -64,9 +62,7 @@ def is_property(node):
 def summaries(tree):
     """Places and first paragraphs of all docstrings."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
-            text := ast.get_docstring(node)
-        ):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
             yield node, " ".join(text.split("\n\n")[0].split())
 
 
@@ -109,15 +105,9 @@ def problems(path):
         elif isinstance(node, ast.FunctionDef) and not is_property(node) and first in NOUNS:
             found.append(f"{path}:{line}: summary has no verb: {summary}")
         found += [f"{path}:{line}: {word!r} in {summary}" for word in unusual(summary)]
-    found += [
-        f"{path}:{part.lineno}: {word!r} in {said!r}"
-        for part, said in messages(tree)
-        for word in unusual(said)
-    ]
+    found += [f"{path}:{part.lineno}: {word!r} in {said!r}" for part, said in messages(tree) for word in unusual(said)]
     if not set(OLD_NAMES_LEFT) & set(path.parts):
-        found += [
-            f"{path}:{node.lineno}: name {name!r}" for node, name in names(tree) if OLD_NAME.search(name)
-        ]
+        found += [f"{path}:{node.lineno}: name {name!r}" for node, name in names(tree) if OLD_NAME.search(name)]
     return found
 
 

@@ -140,8 +140,7 @@ def registry_entry(
         written[_DETAILS[detail]][detail] = text
     draws = [_draw_in_words(event) for event in mechanisms["events"]]
     return {
-        "url_slug": url_slug
-        or _slug(f"{basic['name']} {' '.join(curators)} {basic['publication_date'][:4]}"),
+        "url_slug": url_slug or _slug(f"{basic['name']} {' '.join(curators)} {basic['publication_date'][:4]}"),
         "deployment": {
             "basic": {
                 **basic,
@@ -378,9 +377,7 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("format", choices=["card", "registry"])
     parser.add_argument("report", type=Path)
     parser.add_argument("people", type=Path, nargs="?")

@@ -102,15 +102,11 @@ def drawing() -> str:
             middle = y + height / 2
             ends.append(middle)
             start = middle - LINE * (len(lines) - 1) / 2 + 4.5
-            parts += [
-                f'<text x="30" y="{start + LINE * k:g}">{escape(one)}</text>' for k, one in enumerate(lines)
-            ]
+            parts += [f'<text x="30" y="{start + LINE * k:g}">{escape(one)}</text>' for k, one in enumerate(lines)]
             if names:
                 x = LEFT + 18
                 parts.append(f'<path class="arrow" d="M{LEFT} {middle:g}h12"/>')
-                parts.append(
-                    f'<rect class="names" x="{x}" y="{y}" width="{WIDTH - x - 2}" height="{height}" rx="5"/>'
-                )
+                parts.append(f'<rect class="names" x="{x}" y="{y}" width="{WIDTH - x - 2}" height="{height}" rx="5"/>')
                 start = middle - LINE * (len(names) - 1) / 2 + 4.5
                 parts += [
                     f'<a href="{link(name)}"><text class="name" x="{x + 10}" y="{start + LINE * k:g}">{name}</text></a>'

@@ -182,13 +182,9 @@ def chosen_files(names: list[str]) -> list[str]:
 
 def main() -> None:
     """Parse the command line, run the mutants, print who survived."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", nargs="+", default=[f"{CORE}/{name}" for name in DECIDING])
-    parser.add_argument(
-        "--sample", type=int, help="number of mutants, the same from each file as far as there are"
-    )
+    parser.add_argument("--sample", type=int, help="number of mutants, the same from each file as far as there are")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="FILE:NUMBER of mutants, as printed")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for the tests of one mutant")
@@ -203,9 +199,7 @@ def main() -> None:
         if not options.only or f"{file}:{number}" in options.only
     ]
     if options.list:
-        print(
-            *(f"{count:6} {file}" for file, count in Counter(file for file, *_ in mutants).items()), sep="\n"
-        )
+        print(*(f"{count:6} {file}" for file, count in Counter(file for file, *_ in mutants).items()), sep="\n")
         return
     if options.sample is not None:
         random.Random(options.seed).shuffle(mutants)

@@ -21,9 +21,7 @@ TEXT_ADVICE = (
     "Turn numbers written as text into numbers (pandas.to_numeric), encode categories by a public list "
     "(skprivate.preprocessing.PublicOneHotEncoder), leave out free text and identifiers"
 )
-DATES = (
-    "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
-)
+DATES = "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
 #: Types of single entries that are times.
 TIMES = {
     "date", "datetime", "time", "timedelta", "Timestamp", "Timedelta", "Period", "datetime64", "timedelta64",
@@ -126,9 +124,7 @@ def learn_columns(estimator: BaseEstimator, empty: object) -> tuple[Any, tuple[A
 def refuse_other_columns(block: object, names: tuple[Any, ...] | None) -> None:
     """Refuse a block whose columns are not those of the first one; scikit-learn compares names that are text."""
     if _all_names(block) != names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
+        raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")
 
 
 def _all_names(X: Any) -> tuple[Any, ...] | None:
@@ -329,9 +325,7 @@ def _two_sides(bounds: Any, positions: list[int], names: Any, parameter: str) ->
         if len(sides) == 2 and by_name:
             # One side of names goes with a number for all; with a list, positions would be taken for names.
             lower, upper = (
-                dict(side.items())
-                if hasattr(side, "items")
-                else dict.fromkeys(by_name[0].keys(), float(side))
+                dict(side.items()) if hasattr(side, "items") else dict.fromkeys(by_name[0].keys(), float(side))
                 for side in sides
             )
             both = {key: (lower.get(key, np.nan), upper.get(key, np.nan)) for key in {**lower, **upper}}
@@ -356,9 +350,7 @@ def _refuse_pairs(sides: list[Any], k: int, parameter: str) -> None:
     instead = f"Write a dict {{column: (low, high)}}, or {parameter}=(lower, upper) with NumPy arrays."
     as_sides = list(zip(*as_pairs, strict=True))
     if k == 2 and all(_is_range(low, high) for low, high in as_sides):
-        first, second = (
-            " and ".join(f"[{low:g}, {high:g}]" for low, high in way) for way in (as_pairs, as_sides)
-        )
+        first, second = (" and ".join(f"[{low:g}, {high:g}]" for low, high in way) for way in (as_pairs, as_sides))
         raise ValueError(
             f"{parameter}={sides!r} can be read in two ways: as a pair (low, high) for each column, {first}, or as "
             f"(lower, upper), {second}. {instead}"

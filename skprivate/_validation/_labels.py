@@ -90,11 +90,7 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
     if odd:
         numbers = any("complex" in each for each in odd)
         advice = (
-            "Complex data not supported"
-            if numbers
-            else _arrays.DATES
-            if _arrays.TIMES & set(odd)
-            else "Convert them"
+            "Complex data not supported" if numbers else _arrays.DATES if _arrays.TIMES & set(odd) else "Convert them"
         )
         raise (ValueError if numbers else TypeError)(
             f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. {advice}."
@@ -111,9 +107,7 @@ def read_numbers(y: Any) -> Any:
     if not isinstance(labels, np.ndarray) or labels.dtype.kind in "iu" or labels.size == 0:
         return labels
     if kind_of(labels) != _NUMBERS:
-        raise ValueError(
-            "y must hold numbers: could not convert a string to float. Pass classes for class labels."
-        )
+        raise ValueError("y must hold numbers: could not convert a string to float. Pass classes for class labels.")
     try:
         numbers = labels.astype(np.float64)
     except OverflowError:

@@ -109,9 +109,7 @@ def plain_entry(value: object) -> Any:
         try:
             return value.astimezone(datetime.UTC)
         except OverflowError:  # next to the first or the last year
-            return (datetime.datetime.min if value.year == 1 else datetime.datetime.max).replace(
-                tzinfo=datetime.UTC
-            )
+            return (datetime.datetime.min if value.year == 1 else datetime.datetime.max).replace(tzinfo=datetime.UTC)
     return value
 
 
@@ -195,9 +193,7 @@ def refuse_other_kinds(
             )
 
 
-def in_own_type(
-    X: Any, listed: Mapping[int, Sequence[Any]], *, name: str = "categories"
-) -> dict[int, list[Any]]:
+def in_own_type(X: Any, listed: Mapping[int, Sequence[Any]], *, name: str = "categories") -> dict[int, list[Any]]:
     """Convert public numbers to the type of their column, a public one: a narrow float never equals 0.1."""
     if is_frame(X):
         types = [str(column.dtype).lower() for column in _series(X)]

@@ -144,9 +144,7 @@ def bag_loss(bags: object, y_pred: object, X: Any = None, *, loss: BagLoss = "au
         parts = [_Part(structure.members, structure.bag_of_member, report.sizes, sums, report.noise_variance)]
     else:
         if X is None:
-            raise ValueError(
-                "X must be the rows that were aggregated, got None: curated bags do not list theirs."
-            )
+            raise ValueError("X must be the rows that were aggregated, got None: curated bags do not list theirs.")
         outputs = report.n_outputs
         report, matched = _aggregation.match_rows(report, *_blocks.read_columns(X))
         parts = [
@@ -193,9 +191,7 @@ def _row_loss(model: BaseEstimator, X: Any, report: CuratedBags | RandomBags, lo
         )
     own = model._loss(model.intercept_.size)
     if loss not in ("auto", {"multinomial": "log"}.get(own.name, own.name)):
-        raise ValueError(
-            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}."
-        )
+        raise ValueError(f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}.")
     _refuse_other_classes(model, report)
     return _additive_loss(model, X, report, own)
 
@@ -212,9 +208,7 @@ def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: Square
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
-    whole = [
-        table.label_sums.sum(axis=0) for table in report.tables if table.counts.sum() == report.n_samples
-    ]
+    whole = [table.label_sums.sum(axis=0) for table in report.tables if table.counts.sum() == report.n_samples]
     linear = np.mean(whole, axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
         linear += _label_sum(report, matched, parts[:, j], feature_set)
@@ -223,9 +217,7 @@ def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: Square
     return 2 * mean if loss.quadratic else mean
 
 
-def _label_sum(
-    report: CuratedBags, matched: _aggregation.MatchedRows, part: FloatArray, feature_set: Any
-) -> float:
+def _label_sum(report: CuratedBags, matched: _aggregation.MatchedRows, part: FloatArray, feature_set: Any) -> float:
     """Sum label times contribution over rows, by the table of the least noise."""
     found: list[tuple[float, float]] = []
     for table, cells in zip(report.tables, matched.cells, strict=True):
@@ -373,13 +365,8 @@ class BagObjective:
 
     def values(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Evaluate each bag's part of the loss per membership, and its gradient (n_memberships, n_outputs)."""
-        parts = [
-            output.values(self.bags, np.ascontiguousarray(scores[:, k]))
-            for k, output in enumerate(self.outputs)
-        ]
-        return np.sum([values for values, _ in parts], axis=0), np.stack(
-            [slope for _, slope in parts], axis=1
-        )
+        parts = [output.values(self.bags, np.ascontiguousarray(scores[:, k])) for k, output in enumerate(self.outputs)]
+        return np.sum([values for values, _ in parts], axis=0), np.stack([slope for _, slope in parts], axis=1)
 
     def take(self, which: _cells.IntArray) -> tuple[BagObjective, _cells.IntArray]:
         """Restrict the loss to some bags; returns the places of their memberships too."""

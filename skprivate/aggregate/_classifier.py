@@ -61,7 +61,5 @@ class BagClassifierMixin(OverBlocks, ClassifierMixin):
             self.classes_ = [np.array([0, 1])] * n_outputs
             return
         if n_outputs != (1 if len(classes) == 2 else len(classes)):
-            raise ValueError(
-                f"bags name {len(classes)} classes but their label sums have {n_outputs} columns."
-            )
+            raise ValueError(f"bags name {len(classes)} classes but their label sums have {n_outputs} columns.")
         self.classes_ = label_array(_group_tables.check_sum_classes(classes))

@@ -139,9 +139,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         found = []
         for table, report in zip(self.tables_, self.bags_.tables, strict=True):
             strongest = table[np.arange(table.shape[0]), np.argmax(np.abs(table), axis=1)]
-            for key, coefficient, count in zip(
-                self.bags_.readable_keys(report), strongest, report.counts, strict=True
-            ):
+            for key, coefficient, count in zip(self.bags_.readable_keys(report), strongest, report.counts, strict=True):
                 found.append((report.feature_set, key, float(coefficient), int(count)))
         return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
 
@@ -409,8 +407,7 @@ def _problems(
     squares = [None for _ in of_each] if squares is None else squares
     bounds = [bounds for _ in of_each] if np.ndim(bounds) < 2 else bounds
     return [
-        _with_own_total(LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]), k, report)
-        for k in of_each
+        _with_own_total(LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]), k, report) for k in of_each
     ]
 
 

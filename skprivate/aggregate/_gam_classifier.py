@@ -194,9 +194,7 @@ class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCura
 
         strict = self.epsilon is None
 
-        def choose_targets(
-            found: list[Any], n_columns: int
-        ) -> tuple[list[Any], Callable[[Any], _losses.FloatArray]]:
+        def choose_targets(found: list[Any], n_columns: int) -> tuple[list[Any], Callable[[Any], _losses.FloatArray]]:
             if n_columns > 1:
                 return [(0, 1)] * n_columns, partial(_labels.indicator_targets, strict=strict)
             classes = two_or_more(found if given is None else given, self)

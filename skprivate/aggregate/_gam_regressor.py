@@ -185,14 +185,10 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
                 )
             bounds = _labels.bounds_of_outputs(self.label_bounds, n_outputs)
             if poisson and bounds is not None and min(bounds)[0] < 0:
-                raise ValueError(
-                    f"label_bounds must not go below 0 for loss='poisson', got {self.label_bounds!r}."
-                )
+                raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {self.label_bounds!r}.")
             return (n_outputs, bounds), targets
 
-        read = partial(
-            _read_labels, estimator=type(self).__name__, nonnegative=poisson and self.epsilon is None
-        )
+        read = partial(_read_labels, estimator=type(self).__name__, nonnegative=poisson and self.epsilon is None)
         coded, (n_outputs, bounds) = self._code(X, y, read, no_labels, choose_targets)
 
         def plan(membership: _aggregation.Membership) -> _sums.NumberSums:
@@ -232,11 +228,7 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
         return predicted[:, 0] if scores.shape[1] == 1 else predicted
 
     def _loss(self, n_outputs: int) -> _losses.SquaredLoss:
-        return (
-            _losses.BUILT_IN[self.loss]
-            if isinstance(self.loss, str)
-            else _losses.OwnLoss(self.loss, n_outputs)
-        )
+        return _losses.BUILT_IN[self.loss] if isinstance(self.loss, str) else _losses.OwnLoss(self.loss, n_outputs)
 
     def _check_report(self, report: _curated_bags.CuratedBags) -> None:
         if report.classes is not None:

@@ -261,9 +261,7 @@ class OwnLoss(PoissonLoss):
 
     def intercept_prior(self, bounds: Interval | None) -> Prior | None:
         middle = np.zeros(self.n_outputs)
-        return (
-            middle if bounds is None else self.link(middle + (bounds[0] / 2 + bounds[1] / 2))
-        ), _INTERCEPT_VARIANCE
+        return (middle if bounds is None else self.link(middle + (bounds[0] / 2 + bounds[1] / 2))), _INTERCEPT_VARIANCE
 
     def step_length(self, step: FloatArray) -> float:
         # Outputs are stepped separately, which overshoots by up to their number.
@@ -281,12 +279,7 @@ def check_own_loss(given: GivenLoss, n_columns: int) -> int:
     labels = np.array([1.0, 2.0]) if n_columns == 1 else np.outer([1.0, 2.0], np.ones(n_columns))
     with unheard():
         found = np.asarray(deepcopy(given).statistics(labels))
-    if (
-        found.dtype.kind not in "biuf"
-        or found.shape[:1] != (2,)
-        or found.ndim > 2
-        or found.shape[1:] in ((0,), (1,))
-    ):
+    if found.dtype.kind not in "biuf" or found.shape[:1] != (2,) or found.ndim > 2 or found.shape[1:] in ((0,), (1,)):
         raise ValueError(
             "loss.statistics must return numbers of shape (n_rows,), or (n_rows, n_statistics) if there are several, "
             f"got {found.dtype} {found.shape} for labels of shape {labels.shape}."
@@ -316,9 +309,7 @@ def check_potential(given: GivenLoss, n_outputs: int) -> None:
         step = 1e-4 * np.eye(n_outputs)[:, [k]]
         slope = (loss.partition(scores + step)[0] - loss.partition(scores - step)[0]) / 2e-4
         if np.any(np.abs(slope - mean[k]) > 1e-3 * (1.0 + np.abs(mean[k]))):
-            raise ValueError(
-                "loss.gradient must be the derivative of loss.potential, and is not at made-up scores."
-            )
+            raise ValueError("loss.gradient must be the derivative of loss.potential, and is not at made-up scores.")
     rise = np.einsum("kij,kij->ij", *(one[:, :, np.newaxis] - one[:, np.newaxis] for one in (mean, scores)))
     if np.any(rise < -1e-9):
         raise ValueError("loss.potential must be convex, and its gradient falls between made-up scores.")

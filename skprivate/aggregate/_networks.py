@@ -90,9 +90,7 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0
-    )
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -197,9 +195,7 @@ class FeatureSet(NamedTuple):
     radices: tuple[int, ...]
 
 
-def make_submodels(
-    indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]
-) -> Any:
+def make_submodels(indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]) -> Any:
     """Make a ``ModuleList`` with one network per feature set, in double precision.
 
     A callable ``submodel`` gets a `FeatureSet` and the number of outputs, and returns a ``torch.nn.Module`` from codes
@@ -341,9 +337,7 @@ def _make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequen
     return copy.deepcopy(module).to("cpu", torch.double)
 
 
-def try_network(
-    submodel: object, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int
-) -> None:
+def try_network(submodel: object, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int) -> None:
     """Refuse an invalid network before any privacy cost, by a step on the fewest rows that a batch can have."""
     torch = import_torch()
     chosen = check_options(options, RANDOM_DEFAULTS)
@@ -354,9 +348,7 @@ def try_network(
         _try_module(module, torch.as_tensor(np.resize(X, (n_rows, X.shape[1]))), "rows", n_outputs)
 
 
-def network_scores(
-    networks: Sequence[Any], intercept: FloatArray, weight: float, X: FloatArray
-) -> FloatArray:
+def network_scores(networks: Sequence[Any], intercept: FloatArray, weight: float, X: FloatArray) -> FloatArray:
     """Score rows; shape (n_rows, n_outputs)."""
     torch = import_torch()
     scores = np.tile(intercept, (X.shape[0], 1))

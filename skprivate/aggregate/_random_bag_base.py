@@ -200,9 +200,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         options = dict(self.submodel_options or {})
         if not isinstance(self.alpha, str):
             if "weight_decay" in options:
-                raise ValueError(
-                    "alpha and submodel_options['weight_decay'] are one number: give one of them."
-                )
+                raise ValueError("alpha and submodel_options['weight_decay'] are one number: give one of them.")
             options["weight_decay"] = float(self.alpha)
         return options
 
@@ -252,9 +250,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
-        found = _networks.network_scores(
-            self.networks_, np.zeros(self._unit.size), self.network_weight_, rows
-        )
+        found = _networks.network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
         scores = np.atleast_1d(self.intercept_) + self._unit * found
         return scores if np.ndim(self.intercept_) else scores[:, 0]
 

@@ -207,16 +207,12 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
             rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
         public = _bags.gather_rows(rows, _validation.distinct_labels if given is None else _bags.no_labels)
         plain = _validation.two_or_more(public.labels if given is None else given, self)
-        rows = _bags.labelled_blocks(
-            rows, partial(_labels.class_targets, classes=plain, strict=self.epsilon is None)
-        )
+        rows = _bags.labelled_blocks(rows, partial(_labels.class_targets, classes=plain, strict=self.epsilon is None))
         self.classes_ = _validation.label_array(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: _sums.ClassSums.plan(
-                bags, *_sums.outputs_of(plain), epsilon=self.epsilon, classes=given
-            ),
+            lambda bags: _sums.ClassSums.plan(bags, *_sums.outputs_of(plain), epsilon=self.epsilon, classes=given),
             tuple(plain),
         )
         return self

@@ -280,9 +280,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         outcomes = [self._certify(points, s) for s in bits]
         # One failure probability for all values (union bound).
         confidence = 1.0 - (1.0 - float(self.confidence)) / len(bits)
-        reports = [
-            self._findings(outcome, points, s, confidence) for outcome, s in zip(outcomes, bits, strict=True)
-        ]
+        reports = [self._findings(outcome, points, s, confidence) for outcome, s in zip(outcomes, bits, strict=True)]
         return self._store(outcomes, reports, points, coded)
 
     @in_one_order
@@ -309,9 +307,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         name = {"barron": "barron_constant", "total_variation": "total_variation"}.get(self.assumption)
         if name is None:
-            raise ValueError(
-                "certificate_curve needs assumption='barron' or 'total_variation'; got 'monotone'."
-            )
+            raise ValueError("certificate_curve needs assumption='barron' or 'total_variation'; got 'monotone'.")
         parameters = self.get_params(deep=False)
         bounds = []
         for constant in np.asarray(constants, dtype=float):
@@ -373,9 +369,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _validate(self, X, y, labels, classes):
         refuse_elsewhere(X)
-        discrete = labels is None and (
-            is_labels(X) if self.setting == "auto" else self.setting == "classification"
-        )
+        discrete = labels is None and (is_labels(X) if self.setting == "auto" else self.setting == "classification")
         if discrete:
             values = as_labels(X)
             y = column_or_1d(y, warn=True)
@@ -400,9 +394,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             self.values_ = np.unique(values)
             return self._codes(values)[:, None], coded
         if labels is not None:
-            self.output_classes_ = (
-                np.unique(as_labels(labels, "labels")) if classes is None else np.asarray(classes)
-            )
+            self.output_classes_ = np.unique(as_labels(labels, "labels")) if classes is None else np.asarray(classes)
             X = self._summary(X, labels)
         elif hasattr(self, "output_classes_"):
             del self.output_classes_
@@ -489,9 +481,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _findings(self, outcome, points, s, confidence):
         """State what holds of one value of S (s = 1) against the rest, with this confidence."""
-        bound = partial(
-            _certificates.confidence_bound, outcome, loss=self.loss, concentration=self.concentration
-        )
+        bound = partial(_certificates.confidence_bound, outcome, loss=self.loss, concentration=self.concentration)
         lowest = bound(confidence=confidence)
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:

@@ -13,9 +13,7 @@ from skprivate._messages import must_be
 Array = npt.NDArray[np.float64]
 #: Rounded probabilities need not add up to one.
 _SUM_TOLERANCE = 0.05
-_GAPS = (
-    "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
-)
+_GAPS = "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
 
 
 def output_summary(
@@ -64,9 +62,7 @@ def output_summary(
         raise ValueError(must_be("n_top", "an integer >= 0", n_top))
     column, known = class_columns(labels, p.shape[1], classes)
     if column.size != len(p):
-        raise ValueError(
-            must_be("labels", f"one label for each of the {len(p)} rows of outputs", column.size)
-        )
+        raise ValueError(must_be("labels", f"one label for each of the {len(p)} rows of outputs", column.size))
     own = np.where(known, p[np.arange(len(p)), column], 0.0)
     return np.column_stack([own, -np.sort(-p, axis=1)[:, :n_top]])
 
@@ -146,9 +142,7 @@ def as_labels(values: object, name: str = "X") -> npt.NDArray[Any]:
         raise ValueError(_GAPS.format(name=name))
     kinds = sorted({_kind(value) for value in plain})
     if len(kinds) > 1:
-        raise TypeError(
-            f"{name} must hold labels of one type, got {' and '.join(kinds)}. Convert them first."
-        )
+        raise TypeError(f"{name} must hold labels of one type, got {' and '.join(kinds)}. Convert them first.")
     if kinds == ["text"]:
         return np.array([v.decode() if isinstance(v, bytes) else v for v in plain], dtype=str)
     return np.array(plain) if kinds and kinds[0] in ("booleans", "numbers") else array.astype(str)

@@ -233,9 +233,7 @@ def _one_run_bound(
         return _largest_refuted(lambda e: _unfair_p_value(e, p_member, guesses, right) < alpha)
     if method == "one-run":
         return _largest_refuted(lambda e: _one_run_p_value(e, delta, m, total, right) < alpha)
-    test = partial(
-        _fdp_is_refuted, delta=delta, trade_off=trade_off, m=m, guesses=total, correct=right, alpha=alpha
-    )
+    test = partial(_fdp_is_refuted, delta=delta, trade_off=trade_off, m=m, guesses=total, correct=right, alpha=alpha)
     return _largest_refuted(test)
 
 
@@ -389,13 +387,9 @@ def epsilon_lower_bound(
             scores, member, delta, alpha=alpha, threshold=threshold, calibration=calibration, rng=rng
         )
     if threshold is not None:
-        raise ValueError(
-            f"threshold belongs to method='clopper-pearson'; got method={method!r}. Use n_guesses."
-        )
+        raise ValueError(f"threshold belongs to method='clopper-pearson'; got method={method!r}. Use n_guesses.")
     if trade_off == "gaussian" and method == "one-run-fdp" and delta == 0.0:
-        raise ValueError(
-            "trade_off='gaussian' needs delta > 0: a Gaussian mechanism is never (epsilon, 0)-DP."
-        )
+        raise ValueError("trade_off='gaussian' needs delta > 0: a Gaussian mechanism is never (epsilon, 0)-DP.")
     _check_coins(member, p_member)
     if n_guesses is not None:
         n_guesses = _check_guesses(n_guesses, scores.size)
@@ -429,9 +423,7 @@ def _check_coins(member: Mask, p_member: float) -> None:
         )
 
 
-def _check_pair(
-    scores: npt.ArrayLike, membership: npt.ArrayLike, first: str, second: str
-) -> tuple[Array, Mask]:
+def _check_pair(scores: npt.ArrayLike, membership: npt.ArrayLike, first: str, second: str) -> tuple[Array, Mask]:
     values, member = np.asarray(scores, dtype=np.float64), np.asarray(membership)
     if values.ndim != 1 or member.shape != values.shape:
         raise ValueError(

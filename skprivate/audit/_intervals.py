@@ -12,9 +12,7 @@ from scipy.stats import rankdata
 Array = npt.NDArray[np.float64]
 
 
-def clopper_pearson(
-    successes: int, trials: int, confidence: float, *, side: str = "two-sided"
-) -> tuple[float, float]:
+def clopper_pearson(successes: int, trials: int, confidence: float, *, side: str = "two-sided") -> tuple[float, float]:
     """Compute an exact interval for a binomial probability (Clopper and Pearson 1934), "two-sided", "lower" or "upper".
 
     One-sided intervals spend all of the failure probability on one end; the other end is 0 or 1.

@@ -45,7 +45,7 @@ def outputs(
     return_X_y: bool,
     return_users: bool = False,
     features: list[str] | None = None,
-    **others: Any,
+    **others: object,
 ) -> Any:
     """Make the `Bunch` of a loader, or the tuple of data, target and users; all columns are features by default."""
     if return_users and not return_X_y:

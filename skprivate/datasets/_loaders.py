@@ -12,6 +12,47 @@ from skprivate._sklearn import StrOptions, validate_params
 from skprivate.datasets._load import outputs, read_csv, read_description
 
 _BOOLEAN = ["boolean"]
+#: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
+_FLIGHTS = {
+    "month": (1.0, 12.0),
+    "hour": (0.0, 24.0),
+    "distance": (0.0, 5000.0),
+    "dep_delay": (-60.0, 1440.0),
+}
+_FLIGHT_TARGETS = {"air_time": (0.0, 720.0), "arr_delay": (-120.0, 1440.0)}
+#: Limits that hold for patients and hospital stays of this kind anywhere; nothing here was looked up in the data.
+_HOSPITAL = {
+    "age": (0.0, 110.0),
+    "weight": (0.0, 300.0),
+    "days": (0.0, 15.0),
+    "lab_procedures": (0.0, 150.0),
+    "procedures": (0.0, 10.0),
+    "medications": (0.0, 100.0),
+    "outpatient_visits": (0.0, 50.0),
+    "emergency_visits": (0.0, 50.0),
+    "inpatient_visits": (0.0, 50.0),
+    "diagnoses": (0.0, 20.0),
+}
+#: Values of the texts by the code book of the source, rare specialties left out.
+_CATEGORIES = {
+    "gender": ["Female", "Male"],
+    "race": ["AfricanAmerican", "Asian", "Caucasian", "Hispanic", "Other"],
+    "admission": ["elective", "emergency", "newborn", "trauma", "urgent"],
+    "specialty": [
+        "Cardiology",
+        "Emergency/Trauma",
+        "Family/GeneralPractice",
+        "InternalMedicine",
+        "Nephrology",
+        "Orthopedics",
+        "Psychiatry",
+        "Pulmonology",
+        "Surgery-General",
+    ],
+    "a1c": ["Norm", ">7", ">8"],
+    "insulin": ["No", "Down", "Steady", "Up"],
+    "diabetes_drug": ["No", "Yes"],
+}
 
 
 def _checked(**more: list[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -69,9 +110,7 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     """
     columns = read_csv("adult")
     texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name != "income"]
-    return outputs(
-        "adult", columns, "income", as_frame=as_frame, return_X_y=return_X_y, categorical_features=texts
-    )
+    return outputs("adult", columns, "income", as_frame=as_frame, return_X_y=return_X_y, categorical_features=texts)
 
 
 @_checked()
@@ -123,16 +162,6 @@ def load_credit_default(*, return_X_y: bool = False, as_frame: bool = False) -> 
     columns = read_csv("credit_default")
     columns["default"] = columns["default"].astype(np.int64)
     return outputs("credit_default", columns, "default", as_frame=as_frame, return_X_y=return_X_y)
-
-
-#: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
-_FLIGHTS = {
-    "month": (1.0, 12.0),
-    "hour": (0.0, 24.0),
-    "distance": (0.0, 5000.0),
-    "dep_delay": (-60.0, 1440.0),
-}
-_FLIGHT_TARGETS = {"air_time": (0.0, 720.0), "arr_delay": (-120.0, 1440.0)}
 
 
 @_checked(target=[StrOptions(set(_FLIGHT_TARGETS))], return_users=_BOOLEAN)
@@ -213,41 +242,6 @@ def load_flights(
         feature_bounds=dict(_FLIGHTS),
         target_bounds=_FLIGHT_TARGETS[target],
     )
-
-
-#: Limits that hold for patients and hospital stays of this kind anywhere; nothing here was looked up in the data.
-_HOSPITAL = {
-    "age": (0.0, 110.0),
-    "weight": (0.0, 300.0),
-    "days": (0.0, 15.0),
-    "lab_procedures": (0.0, 150.0),
-    "procedures": (0.0, 10.0),
-    "medications": (0.0, 100.0),
-    "outpatient_visits": (0.0, 50.0),
-    "emergency_visits": (0.0, 50.0),
-    "inpatient_visits": (0.0, 50.0),
-    "diagnoses": (0.0, 20.0),
-}
-#: Values of the texts by the code book of the source, rare specialties left out.
-_CATEGORIES = {
-    "gender": ["Female", "Male"],
-    "race": ["AfricanAmerican", "Asian", "Caucasian", "Hispanic", "Other"],
-    "admission": ["elective", "emergency", "newborn", "trauma", "urgent"],
-    "specialty": [
-        "Cardiology",
-        "Emergency/Trauma",
-        "Family/GeneralPractice",
-        "InternalMedicine",
-        "Nephrology",
-        "Orthopedics",
-        "Psychiatry",
-        "Pulmonology",
-        "Surgery-General",
-    ],
-    "a1c": ["Norm", ">7", ">8"],
-    "insulin": ["No", "Down", "Steady", "Up"],
-    "diabetes_drug": ["No", "Yes"],
-}
 
 
 @_checked(target=[StrOptions({"readmitted", "days"})], return_users=_BOOLEAN)

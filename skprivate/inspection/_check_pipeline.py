@@ -78,9 +78,7 @@ class PipelineReport:
     def epsilon(self) -> float | None:
         """Sum of the budgets of all fits, an upper bound of what they compose to; None if their number is not known."""
         private = [step for step in self.steps if step.role == Role.PRIVATE and not step.within]
-        shares = [
-            math.nan if s.copies is None or s.epsilon is None else s.copies * s.epsilon for s in private
-        ]
+        shares = [math.nan if s.copies is None or s.epsilon is None else s.copies * s.epsilon for s in private]
         total = math.fsum(shares)
         return None if math.isnan(total) else total
 
@@ -103,9 +101,7 @@ class PipelineReport:
             budget += f", δ = {step.delta:.3g}" if step.delta else ""
             budget += f", of that of {step.within!r}" if step.within else ""
             times = {1: "", None: f", {step.times}"}.get(step.copies, f", {step.copies} times")
-            notes = "; ".join(
-                text for text in (budget + times if budget else "", step.why, *step.conditions) if text
-            )
+            notes = "; ".join(text for text in (budget + times if budget else "", step.why, *step.conditions) if text)
             rows.append((step.path, step.role, notes))
         return rows
 
@@ -116,8 +112,7 @@ class PipelineReport:
     def _repr_html_(self) -> str:
         head = "<tr><th>step</th><th>private rows</th><th>notes</th></tr>"
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-            for row in self._rows()
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self._rows()
         )
         return f"<table><caption>{html.escape(self.summary)}</caption>{head}{body}</table>"
 
@@ -183,9 +178,7 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
     if step.role is Role.FEATURES:
         if not only_labels:
             return StepReport(step.path, str(Role.UNPROTECTED), step.why)
-        return StepReport(
-            step.path, str(step.role), conditions=("features are public: only labels are protected",)
-        )
+        return StepReport(step.path, str(step.role), conditions=("features are public: only labels are protected",))
     texts = (*step.assumptions, *_guarantee_of.of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
         return StepReport(step.path, str(step.role), step.why, conditions=texts)

@@ -79,8 +79,7 @@ _REFUSED: dict[type | UnionType, str] = {
     CalibratedClassifierCV: "fits its calibrators to private targets without noise: calibrate on public rows",
     TunedThresholdClassifierCV: "scores on private rows choose the threshold, without noise: use "
     "FixedThresholdClassifier with a public one",
-    AdaBoostClassifier
-    | AdaBoostRegressor: "weighs or repeats rows by the errors of members on them, and keeps those "
+    AdaBoostClassifier | AdaBoostRegressor: "weighs or repeats rows by the errors of members on them, and keeps those "
     "errors, without noise",
     SelfTrainingClassifier: "keeps the training targets (transduction_), and fits whose guarantees are lost",
     RFE: "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
@@ -102,9 +101,7 @@ def _outer(model: BaseEstimator, place: Place, *assumptions: str) -> Step:
     return place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
 
 
-def _members(
-    place: Place, model: BaseEstimator, walk: Walk, copies: int | None, *demands: Demand
-) -> Iterator[Step]:
+def _members(place: Place, model: BaseEstimator, walk: Walk, copies: int | None, *demands: Demand) -> Iterator[Step]:
     """Walk clones of one estimator; what holds for all of them is reported once."""
     if not place.fitted:
         yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
@@ -156,9 +153,7 @@ def _stacking(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
     results = (*place.rows.results, *(step for step in members if step.role is Role.PRIVATE))
     here = place.inside("final estimator", demands=_renamed(model, place))
     last = list(walk(final, here.with_rows(before=before, results=results)))
-    yield from (
-        _single.seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
-    )
+    yield from (_single.seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members)
     yield from last
 
 
@@ -171,13 +166,9 @@ def _bagging(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step]:
         yield from refuse(model, place, walk, why)
         return
     if getattr(model, "_sample_weight", None) is not None:
-        yield from refuse(
-            model, place, walk, "draws rows by their sample_weight, which says something about them"
-        )
+        yield from refuse(model, place, walk, "draws rows by their sample_weight, which says something about them")
         return
-    everything = model.max_samples is None or (
-        isinstance(model.max_samples, float) and model.max_samples == 1.0
-    )
+    everything = model.max_samples is None or (isinstance(model.max_samples, float) and model.max_samples == 1.0)
     yield _outer(model, place, f"members of {place.name(model)} do not depend on the order of the rows")
     demands = _renamed(model, place) + (() if everything else (DRAWS_SOME_ROWS,))
     if not place.fitted and model.estimator is None:

@@ -247,9 +247,7 @@ def count(model: BaseEstimator) -> Total:
     if problems:
         raise no_guarantee(f"{none_holds}:", problems)
     if not promised:
-        raise NoGuaranteeError(
-            f"nothing in this {type(model).__name__} is private, so that it promises nothing."
-        )
+        raise NoGuaranteeError(f"nothing in this {type(model).__name__} is private, so that it promises nothing.")
     texts = [text for step in steps for text in (*step.assumptions, *of_rows(step, only_labels))]
     if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
         texts.append("all steps were given the same user_ids")
@@ -260,9 +258,7 @@ def count(model: BaseEstimator) -> Total:
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
-        phrases = [
-            f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised
-        ]
+        phrases = [f"protects one {g.unit}, {g.adjacency}" + f" ({g.metric})" * bool(g.metric) for g in promised]
         units = [(step.path, words) for step, words in zip(private, phrases, strict=True)]
         raise no_guarantee(f"{none_holds} ({error}):", units) from None
     if any(step.place.rows.adaptive or step.results for step in private):
@@ -273,9 +269,7 @@ def count(model: BaseEstimator) -> Total:
     counted = [step.model.privacy_guarantee_ for step in private]
     tally = Tally(model, start.seen, counted, start.name(model))
     for step, own in zip(private, counted, strict=True):
-        if why := privacy.understated(
-            own, [step.model.get_params(deep=False).get("ledger"), step.stated("ledger")]
-        ):
+        if why := privacy.understated(own, [step.model.get_params(deep=False).get("ledger"), step.stated("ledger")]):
             tally.problems.append((step.path, why))
     return Total(total, steps, private, tally.kept, tally.problems)
 
@@ -323,9 +317,7 @@ def _guarantee_at(step: Step) -> PrivacyGuarantee:
     """Read a step's own guarantee, with the maps before it in the name of its metric."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
     if step.place.accounted:
-        texts = (
-            privacy.PUBLIC_BEFORE if text == privacy.STEP_ALONE else text for text in guarantee.assumptions
-        )
+        texts = (privacy.PUBLIC_BEFORE if text == privacy.STEP_ALONE else text for text in guarantee.assumptions)
         guarantee = replace(guarantee, assumptions=tuple(texts))
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
         guarantee = privacy.as_stated(guarantee)
@@ -346,7 +338,5 @@ def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list
     return [(s.path, own_rows) for s, g in several if g.unit is PrivacyUnit.PRIVATE_ROW] + [
         (s.path, distance)
         for s, g in several
-        if several_columns
-        and g.adjacency is Adjacency.METRIC
-        and s.model.privacy_guarantee_.metric not in _NORMS
+        if several_columns and g.adjacency is Adjacency.METRIC and s.model.privacy_guarantee_.metric not in _NORMS
     ]

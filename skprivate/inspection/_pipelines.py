@@ -98,8 +98,7 @@ def _may_be_sparse(part: object) -> bool:
     """Tell if a part may be sparse; hashers and vectorizers have no parameter that says so."""
     inside = [part, *part.get_params(deep=True).values()]
     return any(
-        getattr(one, "sparse_output", False) is True
-        or type(one).__module__.startswith("sklearn.feature_extraction")
+        getattr(one, "sparse_output", False) is True or type(one).__module__.startswith("sklearn.feature_extraction")
         for one in inside
     )
 
@@ -108,9 +107,7 @@ def _column_transformer(model: BaseEstimator, place: Place, walk: Walk) -> Itera
     assumptions = []
     chosen = [columns for *_, columns in model.transformers if callable(columns)]
     if any(not type(columns).__module__.startswith("skprivate.") for columns in chosen):
-        assumptions.append(
-            f"the rule that chooses columns of {place.name(model)} looks at public names and types"
-        )
+        assumptions.append(f"the rule that chooses columns of {place.name(model)} looks at public names and types")
     listed = model.transformers_ if place.fitted else model.transformers
     parts = [(name, part) for name, part, columns in listed if not (is_left_out(part) or _is_empty(columns))]
     if not (place.fitted or is_left_out(model.remainder)):
@@ -163,9 +160,7 @@ def _transformed_target(model: BaseEstimator, place: Place, walk: Walk) -> Itera
         yield from _single.seen_by_private(found)
         yield from _drawn_again(found)  # the target is transformed after the fit, not while it is fitted
     elif model.func is not None:
-        text = (
-            f"func of {place.name(model)} treats every target by itself, {TO_THE_LAST_BIT}, and warns of none"
-        )
+        text = f"func of {place.name(model)} treats every target by itself, {TO_THE_LAST_BIT}, and warns of none"
         yield place.step(model, Role.NO_DATA, "", text)
     if model.check_inverse and (model.transformer is not None or model.func is not None):
         yield place.step(model, Role.NO_DATA, "", _single.inverse_is_checked(place.name(model)))
@@ -195,9 +190,7 @@ def _row_by_row(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[Step
     inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
     for step in walk(inner, place.inside("one row at a time").with_rows(alone=True)):
         if step.role is Role.PRIVATE and _single.releases_when_transforming(step.model):
-            step = replace(
-                step, role=Role.UNPROTECTED, why="would pay for each row by itself: use it without RowByRow"
-            )
+            step = replace(step, role=Role.UNPROTECTED, why="would pay for each row by itself: use it without RowByRow")
         yield step
 
 

@@ -29,9 +29,7 @@ _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 
 
 @in_one_order
-def quote(
-    estimator: BaseEstimator, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: object
-) -> Quote:
+def quote(estimator: BaseEstimator, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: object) -> Quote:
     """Cost a fit, a cross-validation or a search before anything is drawn for it.
 
     A copy of the estimator is fitted on a dry run of the ledger, and forgotten: that takes as long as the fit
@@ -182,9 +180,7 @@ def _candidates(grids: object) -> Iterator[dict[str, Any]]:
 
 
 def _one_of_each_kind(values: object) -> list[Any]:
-    numbers = {
-        type(value): value for value in values if isinstance(value, Real) and not isinstance(value, bool)
-    }
+    numbers = {type(value): value for value in values if isinstance(value, Real) and not isinstance(value, bool)}
     others = [value for value in values if not (isinstance(value, Real) and type(value) in numbers)]
     return [*numbers.values(), *others]
 
@@ -277,9 +273,7 @@ def _one_total(search: object) -> bool:
         return True
     results = search.cv_results_
     rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
-    return all(
-        np.unique(scores[rounds == k]).size == 1 for scores in _by_split(results) for k in np.unique(rounds)
-    )
+    return all(np.unique(scores[rounds == k]).size == 1 for scores in _by_split(results) for k in np.unique(rounds))
 
 
 def charged_to(
@@ -299,9 +293,7 @@ def charged_to(
     if part is None:
         return other if name.rsplit("__", maxsplit=1)[-1] == "ledger" else None
     if isinstance(part, Mapping):
-        changed = {
-            key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()
-        }
+        changed = {key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()}
         same = all(changed[key] is part[key] for key in part)
         return part if same else changed
     if isinstance(part, Sequence) and not isinstance(part, (str, bytes, bytearray, memoryview, range)):

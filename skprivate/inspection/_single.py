@@ -108,9 +108,7 @@ def speaks_of_rows(encoder: BaseEstimator) -> str:
         )
     if getattr(encoder, "drop", None) is not None:
         return "warns, with drop, where a row has a category that is not listed: set drop=None"
-    listed = (
-        getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
-    )
+    listed = getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
     if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
         return (
             "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
@@ -125,11 +123,7 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
         model, place, name = step.model, step.place, step.place.name(step.model)
         maps = step.role in (Role.NO_DATA, Role.BEFORE, Role.PRIVATE) and not place.chooses
         # Rows that were released may be mapped in any way; a column transformer's parts have steps of their own.
-        if (
-            not maps
-            or place.rows.released
-            or (type(model) is ColumnTransformer and step.role is Role.NO_DATA)
-        ):
+        if not maps or place.rows.released or (type(model) is ColumnTransformer and step.role is Role.NO_DATA):
             yield step
         elif place.rows.alone:
             kept = f"{name} keeps nothing from one call to the next"

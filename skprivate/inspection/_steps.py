@@ -167,9 +167,7 @@ class Place:
 def check_widths(steps: Iterable[Step]) -> None:
     """Refuse private steps whose draws depend on how many columns another step releases, or on all of its results."""
     for step in steps:
-        before = step.place.rows.adaptive or "".join(
-            [one.path for one in step.results if not one.place.paid][:1]
-        )
+        before = step.place.rows.adaptive or "".join([one.path for one in step.results if not one.place.paid][:1])
         if step.role is Role.PRIVATE and before:
             raise ValueError(
                 f"estimator must have a price that is known beforehand, got {step.path} behind {before}, "

@@ -131,13 +131,8 @@ class Ball:
             raise ValueError(
                 f"center must be a finite number, or one per column, up to {WIDEST:g}; got {self.center!r}."
             )
-        if not (
-            isinstance(self.radius, int | float | np.number)
-            and 1 / WIDEST <= float(self.radius) <= WIDEST / 2
-        ):
-            raise ValueError(
-                f"radius must be a number from {1 / WIDEST:g} to {WIDEST / 2:g}, got {self.radius!r}."
-            )
+        if not (isinstance(self.radius, int | float | np.number) and 1 / WIDEST <= float(self.radius) <= WIDEST / 2):
+            raise ValueError(f"radius must be a number from {1 / WIDEST:g} to {WIDEST / 2:g}, got {self.radius!r}.")
         if self.norm not in _ORDER:
             raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {self.norm!r}.")
         # Comparable and immutable.
@@ -246,9 +241,7 @@ class DegreesWarning(UserWarning):
 def degree_columns(names: Any) -> tuple[list[int], list[int]]:
     """Find the columns called latitude and longitude, by words such as in pickup_longitude, "Lat", stop.lng."""
     words = [] if names is None else [set(re.split(r"[^a-z]+", str(name).lower())) for name in names]
-    latitudes, longitudes = (
-        [j for j, found in enumerate(words) if found & known] for known in (_LATITUDE, _LONGITUDE)
-    )
+    latitudes, longitudes = ([j for j, found in enumerate(words) if found & known] for known in (_LATITUDE, _LONGITUDE))
     return latitudes, longitudes
 
 
@@ -366,8 +359,7 @@ def sphere_map(latitude: int, bounds: object, names: object) -> SphereMap:
     edge = np.linspace(low, high, 181)
     up = np.concatenate(_unit_vectors(*centre))
     least_cosine = min(
-        float((np.column_stack(_unit_vectors(edge, np.full_like(edge, side))) @ up).min())
-        for side in (west, east)
+        float((np.column_stack(_unit_vectors(edge, np.full_like(edge, side))) @ up).min()) for side in (west, east)
     )
     middle = float(centre[1][0])
     radius = EARTH_RADIUS * math.acos(max(min(least_cosine, 1.0), -1.0))

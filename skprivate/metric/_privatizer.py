@@ -237,9 +237,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         else:
             n_columns = any_table(self, X, reset=True).shape[1]
             if n_columns != 1:
-                raise ValueError(
-                    f"metric={self.metric!r} needs one column of states, got {n_columns} columns."
-                )
+                raise ValueError(f"metric={self.metric!r} needs one column of states, got {n_columns} columns.")
             self.states_, self._distances = self._finite_metric()
             refuse_other_kinds(X, {0: self.states_}, name="states")
             self.channel_ = self._channel(mechanism)
@@ -247,9 +245,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         self._fitted_parameters = self._law_parameters()
         # The cost of a call is measured by a call on one public row, without the ledger.
         guarantee = self._randomise(example, ledger=False)[1]
-        self.privacy_guarantee_ = (
-            replace(guarantee, valid_for_release=False) if self._dry_run() else guarantee
-        )
+        self.privacy_guarantee_ = replace(guarantee, valid_for_release=False) if self._dry_run() else guarantee
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -394,9 +390,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         if self.metric == "tree":
             if self.parents is None:
                 raise ValueError("metric='tree' needs parents, the parent of every node.")
-            states = (
-                leaves_of(self.parents) if self.states is None else list(cast(Sequence[Any], self.states))
-            )
+            states = leaves_of(self.parents) if self.states is None else list(cast(Sequence[Any], self.states))
             return np.array(states), _spaces.tree_distances(self.parents, states)
         if self.distances is None:
             raise ValueError("metric='precomputed' needs distances between the states.")
@@ -464,9 +458,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             points = release.k_norm(self._points(X), norm=self._norm(), epsilon=self.epsilon)
             result = self._rows(self._remap(points) if hasattr(self, "_remap") else points)
         else:
-            drawn = release.channel(
-                index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
-            )
+            drawn = release.channel(index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon)
             result = self.states_[drawn][:, None]
         return result, release.close()
 

@@ -93,10 +93,7 @@ def best_remap(
         ratio = np.maximum((noise.std() / np.maximum(spread, 1e-300)) ** 2, 1e-300)
     remaps = [Remap(center, 1 / (1 + t * ratio) if t else np.ones(shape[1])) for t in _MULTIPLES]
     errors = np.array(
-        [
-            [distance(sample, answer(remap(place(sample) + noise))).mean() for sample in samples]
-            for remap in remaps
-        ]
+        [[distance(sample, answer(remap(place(sample) + noise))).mean() for sample in samples] for remap in remaps]
     )
     worst, mean = errors[:, :-1].max(axis=1), errors[:, -1]
     best = int(np.where(worst <= worst[0] * (1 + 1e-9), mean, np.inf).argmin())

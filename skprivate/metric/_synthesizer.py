@@ -251,11 +251,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return {}
         bounds = self.bounds if isinstance(self.bounds, Mapping) else {}
         columns = enumerate(zip(column_names(public), declared_values(public), strict=True))
-        return {
-            j: values
-            for j, (name, values) in columns
-            if values and j not in bounds and str(name) not in bounds
-        }
+        return {j: values for j, (name, values) in columns if values and j not in bounds and str(name) not in bounds}
 
     def _distance(self, box, columns):
         """Name the distance, with a fingerprint of bounds and categories by column."""
@@ -277,16 +273,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         )
 
     def _flow(self, shape, resolution, sizes):
-        cells = (
-            _flows.choose_cells(self.epsilon, shape[1], self.ground, sizes)
-            if resolution is None
-            else resolution
-        )
+        cells = _flows.choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
         n_rows, n_features = shape
         weight = float(self.category_weight)
-        return _flows.LaplaceFlow(
-            self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight
-        )
+        return _flows.LaplaceFlow(self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight)
 
     def _check_box(self, columns):
         """Check the public box of the numeric columns; None if it is to be found privately."""
@@ -317,8 +307,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if self.metric == "wasserstein":
             _flows.check_nodes(resolution or 1, n_features, columns.sizes)
         elif (
-            resolution is not None
-            and columns.bits + n_features * (resolution.bit_length() - 1) > _hierarchy.MAX_DEPTH
+            resolution is not None and columns.bits + n_features * (resolution.bit_length() - 1) > _hierarchy.MAX_DEPTH
         ):
             raise ValueError(
                 f"resolution={resolution} gives {2**columns.bits} * {resolution}**{n_features} cells, more than "

@@ -12,25 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_too_few
+from skprivate import privacy
+from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_large, warn_if_too_few
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric.tables._candidates import draw_cells, draw_evenly
-from skprivate.metric.tables._cells import on_steps
+from skprivate.metric.tables import _candidates, _cells, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
-from skprivate.metric.tables._mechanism import TableMechanism, table_plan
-from skprivate.metric.tables._quality import TableQuality, table_quality
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.privacy import (
-    PrivacyLedger,
-    encode_identifiers,
-    identifier_tags,
-    public_generator,
-    refuse_other_index,
-    warn_caller,
-)
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy import PrivacyLedger, RandomStateLike, noise
 
 _LISTED = "limits and lists of values are public"
 
@@ -173,19 +163,19 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no magnitude of a column is seen, by released numbers: it is 0 in all rows. Or if units are too few for
             more than magnitudes.
         """
-        refuse_other_index(X, user_ids=user_ids)
+        privacy.refuse_other_index(X, user_ids=user_ids)
         schema, data = self._read(X, user_ids)
         mechanism = self._mechanism(schema)
         unit = "row" if user_ids is None else "user"
         assumptions = (_LISTED,) if any(own.values or own.bounds for own in schema.columns) else ()
-        with self._releasing(
-            mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions
-        ) as release:
+        with self._releasing(mechanism, unit=unit, adjacency="add-remove", assumptions=assumptions) as release:
             model = mechanism.run(data, release)
         self.model_ = model
         self.n_units_ = model.n_units
         self.gaps_ = np.array([own[-1] / max(own.sum(), 1.0) for own in model.counts])
         self._schema = schema.with_values(model.found)
+        # The number of units is private until it is released.
+        warn_if_large(self.privacy_guarantee_.delta, round(model.n_units), str(unit), type(self).__name__)
         self._warn(mechanism, unit)
         return self
 
@@ -207,10 +197,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             "seconds" and "megabytes", roughly.
         """
         self._validate_params()
-        return table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
+        return _mechanism.table_plan(self._mechanism(FrameSchema.of(X, self.schema)), int(n_rows))
 
     def sample(
-        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: Any = None
+        self, n_samples: int = 1, *, condition: Mapping[Any, Any] | None = None, random_state: RandomStateLike = None
     ) -> Any:
         """Draw synthetic rows: post-processing of the released model, at no further cost.
 
@@ -236,10 +226,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If no rows of the model meet the condition.
         """
         check_is_fitted(self)
-        columns = self._draw(n_samples, condition, public_generator(random_state))
+        columns = self._draw(n_samples, condition, privacy.public_generator(random_state))
         return self._schema.write(columns, self.model_.cells, tuple(self.gaps_ > 0))
 
-    def quality(self, X: Any, test: Any = None, *, random_state: Any = None) -> TableQuality:
+    def quality(self, X: Any, test: object = None, *, random_state: RandomStateLike = None) -> _quality.TableQuality:
         """Compare as many synthetic rows with real ones: not private, and not for publication.
 
         Parameters
@@ -258,10 +248,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
-        synthetic = np.column_stack(self._draw(len(real), None, public_generator(random_state)))
+        synthetic = np.column_stack(self._draw(len(real), None, privacy.public_generator(random_state)))
         names = tuple(str(self._schema.names[own.position]) for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
-        return table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
+        return _quality.table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
     def _draw(self, n_samples, condition, rng):
         """Draw numbers and codes, column by column."""
@@ -272,26 +262,23 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for j, wanted in self._conditions(condition):
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
-                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins)
-                for own in (counts[j], model.counts[j])
+                np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
             )
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
             raise ValueError(must_be("condition", "met by some rows of the model", "none"))
-        chosen = draw_evenly(weights, int(n_samples), rng)
-        columns: list[FloatArray] = []
+        chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
+        columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
             own = own.limited(*limits[j]) if limits.get(j) else own
-            values = own.decode(draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
+            values = own.decode(_candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
 
     def _conditions(self, condition):
         own = self._schema.columns
         names = [self._schema.names[column.position] for column in own]
-        places = {column.position: j for j, column in enumerate(own)} | {
-            name: j for j, name in enumerate(names)
-        }
+        places = {column.position: j for j, column in enumerate(own)} | {name: j for j, name in enumerate(names)}
         for name, wanted in (condition or {}).items():
             if name not in places:
                 raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", name))
@@ -314,9 +301,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if not low <= high:
             raise ValueError(must_be(label, "a pair (low, high) of what the column holds", wanted))
         if cells.step:  # the first and the last multiple between them
-            ends = on_steps(np.array([low, high]), cells.step)
+            ends = _cells.on_steps(np.array([low, high]), cells.step)
             ends += cells.step * np.array([float(ends[0] < low), -float(ends[1] > high)])
-            low, high = on_steps(ends, cells.step)
+            low, high = _cells.on_steps(ends, cells.step)
         share = np.diff(cells.limited(low, high).edges) / np.diff(cells.edges)
         return np.append(np.maximum(counts[:-1], 1e-9) * share, 0.0), (low, high)
 
@@ -328,12 +315,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             table, texts = schema.read(X), schema.texts(X)
             if user_ids is None:
                 return schema, (table, None, texts)
-            units, users = encode_identifiers(user_ids, len(table))
-            return schema, (table, units, texts, identifier_tags(users))
+            units, users = privacy.encode_identifiers(user_ids, len(table))
+            return schema, (table, units, texts, privacy.identifier_tags(users))
         if user_ids is not None:
-            raise ValueError(
-                must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers")
-            )
+            raise ValueError(must_be("user_ids", "None if X is in blocks, where rows are the units", "identifiers"))
         source = as_partitions(X)
         blank, names = learn_columns(self, source.empty)
         schema = FrameSchema.of(source.empty, self.schema)
@@ -343,7 +328,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return schema, (table, None, texts)
 
     def _mechanism(self, schema):
-        return TableMechanism(
+        return _mechanism.TableMechanism(
             columns=tuple(own.spec for own in schema.columns),
             target=self._target_of(schema),
             epsilon=float(self.epsilon),
@@ -365,7 +350,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if model.unseen:
             columns = [self._schema.columns[j].label for j in model.unseen]
             named = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
-            warn_caller(
+            privacy.warn_caller(
                 f"about {round(model.n_units)} {unit}s are too few: {name} saw no magnitude of column {named}, which "
                 f"takes about {math.ceil(mechanism.least_in_range)} in one, and made it 0. Raise epsilon, take fewer "
                 f"columns, or pass public limits (schema={{{columns[0]}: (low, high)}}).",
@@ -373,9 +358,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         else:
             n_columns = len(model.cells)
-            warn_if_too_few(
-                float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False
-            )
+            warn_if_too_few(float(model.n_units), mechanism.least_units, unit, name, n_columns, bounds_help=False)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

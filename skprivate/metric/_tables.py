@@ -17,28 +17,25 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
+from skprivate import _validation
 from skprivate._sklearn import _MISSING
-from skprivate._validation import (
-    TEXT_ADVICE,
-    TIME_KINDS,
-    any_table,
-    code_numbers,
-    column_kinds,
-    column_label,
-    columns_in_words,
-    entries,
-    is_frame,
-    learn_columns,
-    refuse_other_columns,
-    validate_data,
-)
+from skprivate._validation import entries
 from skprivate.metric.net import tree_distances
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 from skprivate.privacy.noise import FloatArray
 
 #: Replacements of types that list values.
 _CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
+LIST_ADVICE = (
+    "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
+    "(pandas.to_numeric), leave out free text and identifiers"
+)
+_AS_NUMBERS = (
+    "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
+    "in that unit, or to text that categories list."
+)
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,7 @@ class TableSchema:
     def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
         (dtype,) = self.dtypes
         listed = [value for column in values.values() for value in column]
-        if listed and (
-            dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)
-        ):
+        if listed and (dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)):
             table = np.empty((len(columns[0]), len(columns)), dtype=object)
             for j, column in enumerate(columns):
                 table[:, j] = column
@@ -105,41 +100,41 @@ def schema_of(X: Any) -> TableSchema:
     return TableSchema(library, tuple(frame.columns), tuple(map(_unlisted, frame.iter_columns())))
 
 
-def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Validate rows of finite float64; errors name the column."""
     try:
-        table: FloatArray = validate_data(
+        table: FloatArray = _validation.validate_data(
             estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset
         )
     except (TypeError, ValueError) as error:
-        if not hasattr(estimator, "categories") or TEXT_ADVICE not in str(error):
+        if not hasattr(estimator, "categories") or _validation.TEXT_ADVICE not in str(error):
             raise
-        raise type(error)(str(error).replace(TEXT_ADVICE, LIST_ADVICE)) from None
+        raise type(error)(str(error).replace(_validation.TEXT_ADVICE, LIST_ADVICE)) from None
     refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
     return table
 
 
-def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
+def mixed_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
     """Validate rows of any entries but dates."""
     refuse_dates(X)
-    return any_table(estimator, X, reset=reset)
+    return _validation.any_table(estimator, X, reset=reset)
 
 
-def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
+def read_tables(estimator: BaseEstimator, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
     """Read the schema of a table and its checked rows, in memory or in blocks; the estimator learns its columns."""
     if not is_partitioned(X):
         return schema_of(X), InMemory(read(estimator, X, reset=True))
     source = as_partitions(X)
-    blank, names = learn_columns(estimator, source.empty)
+    blank, names = _validation.learn_columns(estimator, source.empty)
     return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read, names=names))
 
 
 def _read_block(
-    block: Any, blank: Any, read: Callable[..., NDArray[Any]], names: tuple[Any, ...] | None
+    block: Any, blank: BaseEstimator, read: Callable[..., NDArray[Any]], names: tuple[Any, ...] | None
 ) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
-    refuse_other_columns(block, names)
+    _validation.refuse_other_columns(block, names)
     return read(blank, block, reset=False)
 
 
@@ -158,7 +153,7 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
     """Refuse NaN and infinity, naming the column."""
     for j in range(table.shape[1]):
         if not bool(np.isfinite(table[:, j]).all()):
-            label = column_label(j if positions is None else positions[j], names)
+            label = _validation.column_label(j if positions is None else positions[j], names)
             if bool(np.isnan(table[:, j]).any()):
                 raise ValueError(f"Input X contains NaN in column {label}.\n{who} {_MISSING}")
             raise ValueError(f"Input X contains infinity in column {label}; only finite numbers are allowed.")
@@ -166,20 +161,10 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
 
 def refuse_dates(X: Any) -> None:
     """Refuse columns of dates: their unit and origin would have to be guessed."""
-    for j, kind in enumerate(column_kinds(X)):
-        if kind in TIME_KINDS:
-            where = f"{columns_in_words(X, [j])} of X" if is_frame(X) else "X"
+    for j, kind in enumerate(_validation.column_kinds(X)):
+        if kind in _validation.TIME_KINDS:
+            where = f"{_validation.columns_in_words(X, [j])} of X" if _validation.is_frame(X) else "X"
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
-
-
-LIST_ADVICE = (
-    "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
-    "(pandas.to_numeric), leave out free text and identifiers"
-)
-_AS_NUMBERS = (
-    "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
-    "in that unit, or to text that categories list."
-)
 
 
 def _unlisted(column: nw.Series[Any]) -> Any:
@@ -189,9 +174,7 @@ def _unlisted(column: nw.Series[Any]) -> Any:
     own = getattr(native, "type", None) or native.dtype
     if _is_decimal(own):
         return own
-    return (
-        _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
-    )
+    return _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
 
 
 def _unlisted_pandas(dtype: Any) -> Any:
@@ -211,11 +194,9 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.clip(np.rint(column), float(low), highest).astype(dtype)
 
 
-def _numpy_twin(dtype: Any) -> np.dtype[Any]:
+def _numpy_twin(dtype: object) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
-    name = (
-        str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
-    )
+    name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     name = "float32" if name == "float" else name
     try:
         twin = np.dtype(name)
@@ -224,11 +205,11 @@ def _numpy_twin(dtype: Any) -> np.dtype[Any]:
     return twin if twin.kind in "iufb" else np.dtype(np.float64)
 
 
-def _is_decimal(dtype: Any) -> bool:
+def _is_decimal(dtype: object) -> bool:
     return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
 
 
-def decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
+def decimals(column: NDArray[Any], dtype: object) -> list[Any]:
     """Round floats to the decimals of a type, whose digits are public."""
     precision, scale = map(int, re.findall(r"-?\d+", str(dtype))[-2:])
     context, unit = Context(prec=400), Decimal(1).scaleb(-scale)
@@ -236,7 +217,7 @@ def decimals(column: NDArray[Any], dtype: Any) -> list[Any]:
     return [min(max(Decimal(x), -most), most).quantize(unit, context=context) for x in column.tolist()]
 
 
-def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None) -> Any:
+def _pandas_column(column: NDArray[Any], dtype: object, listed: tuple[Any, ...] | None) -> Any:
     import pandas as pd
 
     if listed is None and _is_decimal(dtype):
@@ -253,16 +234,12 @@ def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | N
         return pd.Series(column, dtype=object)
 
 
-def _column(
-    name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None
-) -> Any:
+def _column(name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None) -> Any:
     """Make a column of a library other than pandas."""
     backend: Any = library
     if _is_decimal(dtype):
         entries = decimals(column, dtype) if listed is None else column.tolist()
-        return nw.from_native(
-            nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True
-        )
+        return nw.from_native(nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True)
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
         series = nw.new_series(name, twin, backend=backend)
@@ -286,7 +263,7 @@ def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
 
 def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
     """Number each value by ``states``; refuse others without quoting them."""
-    numbers = code_numbers(entries(values), list(states))
+    numbers = _validation.code_numbers(entries(values), list(states))
     if (numbers == len(states)).any():
         raise ValueError(
             f"X has values that are not among the {len(states)} states; the public list of states must hold every "
@@ -295,9 +272,7 @@ def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int6
     return numbers
 
 
-def check_loss(
-    loss: ArrayLike | Mapping[Any, Any] | None, states: NDArray[Any], distances: FloatArray
-) -> FloatArray:
+def check_loss(loss: ArrayLike | Mapping[Any, Any] | None, states: NDArray[Any], distances: FloatArray) -> FloatArray:
     """Make a matrix of losses, of states by answers; the distances by default."""
     if loss is None:
         return distances
@@ -315,9 +290,7 @@ def check_prior(prior: ArrayLike | str | None, n_states: int) -> NDArray[np.floa
         return None
     array = np.asarray(prior, dtype=np.float64)
     if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():
-        raise ValueError(
-            f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}."
-        )
+        raise ValueError(f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}.")
     array = array / array.max()  # the sum of huge weights overflows
     result: NDArray[np.float64] = array / array.sum()
     return result

@@ -51,18 +51,14 @@ class CalibratedDraw(Mechanism):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        return self.search.theorem + (
-            "" if self.epsilon is None else "; composition with discrete Laplace noise"
-        )
+        return self.search.theorem + ("" if self.epsilon is None else "; composition with discrete Laplace noise")
 
     @property
     def events(self) -> Events:
         counts = [] if self.epsilon is None else [count_event(self.epsilon)]
         return [*self.search.events, *counts]
 
-    def run(
-        self, data: Problem, release: Release
-    ) -> tuple[Hypothesis, tuple[DrawRecord, ...], Calibration | None]:
+    def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...], Calibration | None]:
         """Draw a hypothesis and count; returns it, what each selection compared, and the calibration."""
         hypothesis, records = self.search.run(data, release)
         if self.epsilon is None:
@@ -76,9 +72,7 @@ class CalibratedDraw(Mechanism):
         counts = public_counts.astype(np.float64)
         # No private row carries the public label, which is public.
         noisy = slice(0 if self.labels_are_private else n_bins, None)
-        released = release.discrete_laplace(
-            private_counts[noisy], sensitivity=self.sensitivity, epsilon=self.epsilon
-        )
+        released = release.discrete_laplace(private_counts[noisy], sensitivity=self.sensitivity, epsilon=self.epsilon)
         counts[noisy] += np.maximum(released, 0).astype(np.float64)
         return hypothesis, records, Calibration(edges, _monotone(counts[n_bins:], counts[:n_bins]))
 

@@ -169,9 +169,7 @@ def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
     return sum(by_size)
 
 
-def without_equal_rows(
-    bins: NDArray[Any], weights: _problem.Integers
-) -> tuple[NDArray[Any], _problem.Integers]:
+def without_equal_rows(bins: NDArray[Any], weights: _problem.Integers) -> tuple[NDArray[Any], _problem.Integers]:
     """Merge rows that the same cuts contain, and add their weights: few are left of rows of categories."""
     rows = np.ascontiguousarray(bins[:, :: max(1, bins.shape[1] // SAMPLE)].T)
     if not rows.size or 2 * len(_distinct(rows)[0]) > len(rows):
@@ -227,8 +225,7 @@ class CutIntersections(_problem.Enumeration):
         """Numbers of sets that share the leading directions."""
         widths = [sum(self.n_cuts[k] for k in lasts) if lasts else 1 for _, lasts in self._parts]
         return [
-            prod(self.n_cuts[k] for k in head) * width
-            for (head, _), width in zip(self._parts, widths, strict=True)
+            prod(self.n_cuts[k] for k in head) * width for (head, _), width in zip(self._parts, widths, strict=True)
         ]
 
     def _describe(self, head: tuple[int, ...], lasts: tuple[int, ...], position: int) -> tuple[int, ...]:

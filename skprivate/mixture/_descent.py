@@ -143,9 +143,7 @@ def plan_descent(
     return DescentPlan(
         n_coordinates=k,
         n_steps=n_steps,
-        noise_multiplier=privacy.gaussian_noise_multiplier(
-            epsilon, delta, n_steps, size=k + 1, other=tuple(events)
-        ),
+        noise_multiplier=privacy.gaussian_noise_multiplier(epsilon, delta, n_steps, size=k + 1, other=tuple(events)),
         count_multiplier=count,
         clip=min(LEAST_CLIP * max(1.0, math.sqrt(CLIP_NOISE / level)), MOST_CLIP),
         loss=float(losses[best]),
@@ -285,9 +283,7 @@ class LogisticDescent(Mechanism):
         others = problem.rows.gather(public_rows_of_private_label, np.concatenate)
         others = problem.frame.scaled(others)
         others = others[problem.frame.distance(others) <= problem.frame.slack]
-        public_weight = (
-            problem.n_public * self.weights.public_label + len(others) * self.weights.private_label
-        )
+        public_weight = problem.n_public * self.weights.public_label + len(others) * self.weights.private_label
         private_weight = n_private * self.weights.sensitivity
         total = public_weight + private_weight
         blocks = zip(scaled_public(problem), repeat(-1.0), repeat(self.weights.public_label), strict=False)

@@ -215,9 +215,7 @@ def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) 
             np.subtract(in_edge, both, out=values[1])
             np.subtract(edge_in, both, out=values[2])
             on_both = edges @ level.boundary[left:right].T
-            np.subtract(
-                on_both if isinstance(on_both, np.ndarray) else on_both.toarray(), values[1], out=values[3]
-            )
+            np.subtract(on_both if isinstance(on_both, np.ndarray) else on_both.toarray(), values[1], out=values[3])
             values[3] -= edge_in
             values[1] += level.in_positive[low:high, None]
             values[2] += level.in_positive[left:right]
@@ -226,9 +224,7 @@ def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) 
             yield from _later_columns(values, low, left, shift, prefix)
 
 
-def _later_columns(
-    values: NDArray[Any], low: int, left: int, shift: int, prefix: tuple[int, ...]
-) -> Iterator[Block]:
+def _later_columns(values: NDArray[Any], low: int, left: int, shift: int, prefix: tuple[int, ...]) -> Iterator[Block]:
     """Split a block so that only columns later than their row remain."""
     _, n_rows, n_columns = values.shape
 

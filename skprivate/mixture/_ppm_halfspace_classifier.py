@@ -394,9 +394,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.private_label_ = roles.classes[roles.private_index]
         self.strategy_ = strategy
         self.all_private_ = hypothesis.all_private
-        self.halfspaces_ = LinearConstraints(
-            *frame.in_feature_space(hypothesis.normals, hypothesis.intercepts)
-        )
+        self.halfspaces_ = LinearConstraints(*frame.in_feature_space(hypothesis.normals, hypothesis.intercepts))
         self.affine_ = None
         if frame.complement.shape[0]:
             level = np.zeros(frame.complement.shape[0])
@@ -470,9 +468,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         """
         check_is_fitted(self)
         if self.calibration_ is None:
-            raise NotFittedError(
-                "calibration_fraction was None when this classifier was fitted: fit it again."
-            )
+            raise NotFittedError("calibration_fraction was None when this classifier was fitted: fit it again.")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         private = self.calibration_(margins(self._frame, self._hypothesis, X))
         order = [1 - private, private] if self.private_label_ == self.classes_[1] else [private, 1 - private]
@@ -597,14 +593,11 @@ def export_text(classifier: BaseEstimator, *, feature_names: object = None, digi
         (">=", classifier.halfspaces_.coefficients * frame.scale, classifier.halfspaces_),
     ):
         lines += [
-            _condition(*row, relation, names, digits)
-            for row in zip(coefficients, intercepts, weights, strict=True)
+            _condition(*row, relation, names, digits) for row in zip(coefficients, intercepts, weights, strict=True)
         ]
     if not lines:
         return f"{public} (public) everywhere"
-    return "\n".join(
-        [f"{public} (public) if", *(f"  {line}" for line in lines), f"otherwise {private} (private)"]
-    )
+    return "\n".join([f"{public} (public) if", *(f"  {line}" for line in lines), f"otherwise {private} (private)"])
 
 
 def _names(classifier: PPMHalfspaceClassifier, feature_names: Any) -> list[str]:
@@ -613,9 +606,7 @@ def _names(classifier: PPMHalfspaceClassifier, feature_names: Any) -> list[str]:
         return list(getattr(classifier, "feature_names_in_", [f"x{j}" for j in range(n_features)]))
     names = [str(name) for name in feature_names]
     if len(names) != n_features:
-        raise ValueError(
-            f"feature_names must hold one name for each of the {n_features} features, got {len(names)}."
-        )
+        raise ValueError(f"feature_names must hold one name for each of the {n_features} features, got {len(names)}.")
     return names
 
 

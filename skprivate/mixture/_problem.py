@@ -139,9 +139,7 @@ class Enumeration:
         """Count hypotheses by their number of errors, ascending, by ``n_jobs`` threads (pass 1)."""
         stretches = _stretches(self.part_sizes)
         pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-        counts = gather(
-            "hypotheses", len(stretches), pool(delayed(self._count)(parts) for parts in stretches)
-        )
+        counts = gather("hypotheses", len(stretches), pool(delayed(self._count)(parts) for parts in stretches))
         self._counted = list(zip(stretches, counts, strict=True))
         return merge_occurrences(counts)
 

@@ -169,9 +169,7 @@ def check_mask(private: object, y: NDArray[Any]) -> NDArray[np.bool_]:
             f"private must be a one-dimensional boolean mask, got dtype {mask.dtype} and shape {mask.shape}."
         )
     if mask.shape[0] != y.shape[0]:
-        raise ValueError(
-            f"private must have one entry for each of the {y.shape[0]} rows, got {mask.shape[0]}."
-        )
+        raise ValueError(f"private must have one entry for each of the {y.shape[0]} rows, got {mask.shape[0]}.")
     check_consistent_length(mask, y)
     return mask
 
@@ -269,9 +267,7 @@ def _read_blocks(estimator: Any, X: Any, y: Any, private: Any) -> Any:
     rows = split_columns(X, **columns)
     first = split_columns(InMemory(as_partitions(X).empty), **columns)
     blank, names = _validation.learn_columns(estimator, cast(InMemory, first).block.X)
-    return rows.map(
-        partial(_read_block, blank=blank, names=names, public=_validation.public_labels(estimator))
-    )
+    return rows.map(partial(_read_block, blank=blank, names=names, public=_validation.public_labels(estimator)))
 
 
 def _read_block(block: SplitBlock, blank: BaseEstimator, names: Any, public: dict[str, Any]) -> LabelledRows:

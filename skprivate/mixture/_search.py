@@ -75,8 +75,7 @@ class TurnedCuts:
         """Convert cuts along directions of length one to directions of any length."""
         lengths = np.linalg.norm(directions, axis=1)
         limits = [
-            (thresholds + cuts.slack) * length
-            for thresholds, length in zip(cuts.thresholds, lengths, strict=True)
+            (thresholds + cuts.slack) * length for thresholds, length in zip(cuts.thresholds, lengths, strict=True)
         ]
         return cls(tuple(fans(directions)), tuple(limits))
 
@@ -181,9 +180,7 @@ def plan_search(
         turns = plan_turns(problem, epsilon - max(one_move, LEAST_SHARE * epsilon), factor)
         epsilon -= sum(turns.epsilons)
     if moves and (turns.epsilons or epsilon >= one_move):
-        n_moves = min(
-            MOST_MOVES, 1 + floor(log2(max(1.0, epsilon / one_move)))
-        )  # 1 if rounding took a little
+        n_moves = min(MOST_MOVES, 1 + floor(log2(max(1.0, epsilon / one_move))))  # 1 if rounding took a little
     share = epsilon / (joint + n_moves * move) if n_moves else 0.0
     return SearchPlan(
         joint_size=joint_size,
@@ -254,9 +251,7 @@ class HalfspaceSearch(Mechanism):
         candidates, plan = self.candidates, self.plan
         family = None
         if not problem.frame.empty:
-            family = _exact.family_of(
-                problem, partial(_exact.cuts_of, cuts=candidates, max_size=plan.joint_size)
-            )
+            family = _exact.family_of(problem, partial(_exact.cuts_of, cuts=candidates, max_size=plan.joint_size))
         record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
         chosen = _problem.draw_hypothesis(
             family,

@@ -80,9 +80,7 @@ def centers(present: Hypothesis) -> Halfspaces:
     return Halfspaces(normals / length[:, None], intercepts / length)
 
 
-def turned(
-    around: Halfspaces, step: float, number: int, units: Floats, rng: np.random.Generator
-) -> Halfspaces:
+def turned(around: Halfspaces, step: float, number: int, units: Floats, rng: np.random.Generator) -> Halfspaces:
     """Turn some halfspaces in random directions by about ``step``, every eighth four times as far.
 
     So a turn that noise led astray can be taken back.
@@ -106,14 +104,9 @@ def rounded(halfspaces: Halfspaces, units: Floats) -> Halfspaces:
     return Halfspaces(np.rint(weights / step) * step / units, intercepts + total[:, 0])
 
 
-def turn_sums(
-    rows: SpanRows, present: tuple[Hypothesis, ...], options: Halfspaces, units: Floats
-) -> Integers:
+def turn_sums(rows: SpanRows, present: tuple[Hypothesis, ...], options: Halfspaces, units: Floats) -> Integers:
     """Sum what the rows of a block add to the errors of present hypotheses, and of each halfspace alone."""
-    stay = [
-        0 if one.all_private else int(rows.signed[one.contain(rows.scaled).all(axis=0)].sum())
-        for one in present
-    ]
+    stay = [0 if one.all_private else int(rows.signed[one.contain(rows.scaled).all(axis=0)].sum()) for one in present]
     labels = np.array([rows.signed > 0, rows.signed < 0])  # all rows of a label weigh the same
     weights = np.array([rows.signed.max(initial=0), rows.signed.min(initial=0)])
     return np.concatenate([stay, weights @ counts(rows.scaled, options, units, labels)])

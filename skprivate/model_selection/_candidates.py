@@ -35,14 +35,10 @@ def draw_candidates(
     wanted = math.ceil(_PER_EVALUATION * n_iter) if n_candidates is None else n_candidates
     if not isinstance(estimator, list):
         return [Candidate(_set(estimator, params), params) for params in _points(distributions, wanted, seed)]
-    named = [
-        pair for pair in estimator if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-    ]
+    named = [pair for pair in estimator if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)]
     names = [name for name, _ in named]
     if not estimator or len(named) < len(estimator) or len(set(names)) < len(names):
-        raise ValueError(
-            "estimator must be an estimator or a list of (name, estimator) with different names."
-        )
+        raise ValueError("estimator must be an estimator or a list of (name, estimator) with different names.")
     if not isinstance(distributions, Mapping) or not set(distributions) <= set(names):
         got = sorted(map(str, distributions)) if isinstance(distributions, Mapping) else distributions
         raise ValueError(
@@ -100,13 +96,9 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
     check_widths(walk(candidate.estimator, Place(fitted=False)))
     for step in private_steps(candidate.estimator):
         if step.place.paid:
-            raise ValueError(
-                f"estimator must be fitted by the search alone, got {step.path}, which was fitted before."
-            )
+            raise ValueError(f"estimator must be fitted by the search alone, got {step.path}, which was fitted before.")
         if getattr(step.model, "releases_in", "fit") != "fit":
-            raise ValueError(
-                f"estimator must spend in fit alone, got {step.path}, which spends in transform."
-            )
+            raise ValueError(f"estimator must spend in fit alone, got {step.path}, which spends in transform.")
         stated = step.stated("epsilon")
         if isinstance(stated, bool) or not (isinstance(stated, Real) and 0 < float(stated) < math.inf):
             raise ValueError(

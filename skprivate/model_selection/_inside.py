@@ -227,9 +227,7 @@ class CandidateCosts:
                 return self._fit_whole(model)
             return self._fit_until_charged(model, step.model)
         except Exception as error:
-            error.add_note(
-                f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
-            )
+            error.add_note(f"In a trial of the candidate {candidate.params}, before anything was drawn or spent.")
             raise
 
     def _fit_until_charged(self, model: BaseEstimator, part: Any) -> FitCost:
@@ -242,9 +240,7 @@ class CandidateCosts:
                 raise _not_planned(candidate_costs.label) from None
             release = candidate_costs.label, terms["unit"], terms["adjacency"], terms["events"]
             return fit_cost([release], [(terms["epsilon"], terms["delta"])], (1,))
-        raise ValueError(
-            "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
-        )
+        raise ValueError("estimator must pay for what it draws from its ledger parameter; a trial paid nothing.")
 
     def _fit_whole(self, model: BaseEstimator) -> FitCost:
         ledger = _own_ledger(PrivacyLedger, *_UNBOUNDED, dry_run=True)
@@ -310,9 +306,7 @@ def fit_on(model: BaseEstimator, rows: _scoring.Rows) -> Any:
     rows = rows.copied()
     parts = [step.model for step in private_steps(model)]
     metadata = {
-        name: values
-        for name, values in rows.metadata.items()
-        if any(has_fit_parameter(part, name) for part in parts)
+        name: values for name, values in rows.metadata.items() if any(has_fit_parameter(part, name) for part in parts)
     }
     routed = len(parts) > 1 or parts[0] is not model
     options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
@@ -358,9 +352,7 @@ def fit_contained(
     promised = guarantee_of(model)
     relation = (cost.unit, cost.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
-        raise RuntimeError(
-            f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
-        )
+        raise RuntimeError(f"{type(model).__name__} draws other noise than its random_state says: nothing is released.")
     if found != cost.releases or (promised.unit, promised.adjacency) != relation or draws_adaptively(model):
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "

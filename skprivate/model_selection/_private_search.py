@@ -224,9 +224,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         if not (self.error_score == "raise" or math.isnan(self.error_score)):
             raise ValueError(f"error_score must be 'raise' or nan, got {self.error_score!r}.")
         if is_partitioned(X):
-            raise TypeError(
-                f"X must be a table in memory for a search, got rows in blocks ({type(X).__name__})."
-            )
+            raise TypeError(f"X must be a table in memory for a search, got rows in blocks ({type(X).__name__}).")
         candidates = _candidates.draw_candidates(
             self.estimator, self.param_distributions, self.n_candidates, self.n_iter, self.public_seed
         )
@@ -286,16 +284,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             checked, y = X, column_or_1d(y)
         else:
             finite = single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
-            checked, y = _validation.validate_data(
-                self, X, y, ensure_all_finite=True if finite else "allow-nan"
-            )
+            checked, y = _validation.validate_data(self, X, y, ensure_all_finite=True if finite else "allow-nan")
         given = {"user_ids": user_ids, "private": private}
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():
             if np.shape(values)[:1] != (len(y),):
-                raise ValueError(
-                    f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows."
-                )
+                raise ValueError(f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows.")
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
@@ -366,9 +360,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return tags
 
 
-def _confirmed_plan(
-    costs: _inside.CandidateCosts, epsilon: float, delta: float, mean_repetitions: float
-) -> SearchPlan:
+def _confirmed_plan(costs: _inside.CandidateCosts, epsilon: float, delta: float, mean_repetitions: float) -> SearchPlan:
     """Plan a search until the costs that it rests on are those of its budget."""
     while True:
         plan = plan_search(costs.plans, epsilon=epsilon, delta=delta, mean_repetitions=mean_repetitions)

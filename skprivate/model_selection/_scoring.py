@@ -83,11 +83,7 @@ class Parts:
         """Yield X and y of each held-out unit, in arrays of their own."""
         X, y = self.held_out.X, self.held_out.y
         for rows in self.slices():
-            some = (
-                X.iloc[rows].copy()
-                if hasattr(X, "iloc")
-                else _safe_indexing(X, np.arange(rows.start, rows.stop))
-            )
+            some = X.iloc[rows].copy() if hasattr(X, "iloc") else _safe_indexing(X, np.arange(rows.start, rows.stop))
             yield some, y[rows].copy()
 
 
@@ -99,9 +95,7 @@ def deal(rows: Rows, ids: object, fraction: float, seed: int, *, by_user: bool) 
     """
     n = len(rows.y)
     if n < 2:
-        raise ValueError(
-            f"X must hold at least two rows, one to fit on and one to score on, got n_samples={n}."
-        )
+        raise ValueError(f"X must hold at least two rows, one to fit on and one to score on, got n_samples={n}.")
     if ids is None:
         codes = np.arange(n, dtype=np.int64)
         count = min(max(1, round(fraction * n)), n - 1)
@@ -117,9 +111,7 @@ def deal(rows: Rows, ids: object, fraction: float, seed: int, *, by_user: bool) 
         sizes = np.unique(codes[held_out], return_counts=True)[1].astype(np.int64)
     else:
         sizes = np.ones(len(held_out), dtype=np.int64)
-    return Parts(
-        rows.take(train), rows.take(held_out), sizes, ids is not None, int(codes.max()) + 1 if by_user else n
-    )
+    return Parts(rows.take(train), rows.take(held_out), sizes, ids is not None, int(codes.max()) + 1 if by_user else n)
 
 
 def _of_probabilities(name: str, classes: Any, p: FloatArray, y: NDArray[Any]) -> FloatArray:
@@ -133,9 +125,7 @@ def _of_probabilities(name: str, classes: Any, p: FloatArray, y: NDArray[Any]) -
     return np.asarray(np.log(own) if name == "neg_log_loss" else -squares)
 
 
-def _of_predictions(
-    score: str | Callable[[Any, Any], Any], predicted: NDArray[Any], y: NDArray[Any]
-) -> FloatArray:
+def _of_predictions(score: str | Callable[[Any, Any], Any], predicted: NDArray[Any], y: NDArray[Any]) -> FloatArray:
     if callable(score):
         values = np.asarray(score(y, predicted), dtype=np.float64)
         if values.shape != y.shape:
@@ -213,9 +203,7 @@ class PrivateScore:
                 values = np.split(values[0], np.cumsum(parts.sizes)[:-1])
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
-    def _predicted(
-        self, model: BaseEstimator, parts: Parts
-    ) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
+    def _predicted(self, model: BaseEstimator, parts: Parts) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
         """Yield predictions and targets of each unit; all in one where scores go by rows as they are."""
         if self.batch and parts.n_held_out:
             rows = parts.held_out.copied()
@@ -252,9 +240,7 @@ class PrivateScore:
         if predicted is None:
             return lowest
         if self._probabilities:
-            rows = _of_probabilities(
-                str(self.score), np.asarray(model.classes_), predicted.astype(np.float64), y
-            )
+            rows = _of_probabilities(str(self.score), np.asarray(model.classes_), predicted.astype(np.float64), y)
         else:
             try:
                 rows = _of_predictions(self.score, predicted, y)
@@ -304,13 +290,9 @@ def private_score(
     except (TypeError, ValueError):
         low = high = np.nan
     if not (np.isfinite([low, high]).all() and low < high and np.isfinite(high - low)):
-        raise ValueError(
-            f"score_bounds must be two finite numbers (low, high) with low < high, got {bounds!r}."
-        )
+        raise ValueError(f"score_bounds must be two finite numbers (low, high) with low < high, got {bounds!r}.")
     if name in ("accuracy", "neg_brier_score", "neg_log_loss") and not all(map(is_classifier, candidates)):
-        raise ValueError(
-            f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
-        )
+        raise ValueError(f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}.")
     if callable(scoring):
         _of_predictions(scoring, made_up, made_up.copy())
     return PrivateScore(name, low, high, adjacency, batch)

@@ -57,9 +57,7 @@ class PrivateSearch(Mechanism):
         if self.again is None:
             return []
         epsilon, delta = self.again_budget
-        event = (
-            ApproximateEvent(epsilon, delta) if delta > 0 else privacy.PureEvent(epsilon, "a fit on all rows")
-        )
+        event = ApproximateEvent(epsilon, delta) if delta > 0 else privacy.PureEvent(epsilon, "a fit on all rows")
         return [(event, 1)]
 
     def run(self, data: _scoring.Parts, release: Any) -> SearchResult:
@@ -98,9 +96,7 @@ class PrivateSearch(Mechanism):
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
         candidate = candidate_costs.candidates[number]
-        model = with_budget(
-            candidate, candidate_costs.counts(number), epsilon, delta, seed, candidate_costs.labels
-        )
+        model = with_budget(candidate, candidate_costs.counts(number), epsilon, delta, seed, candidate_costs.labels)
         cost = candidate_costs.cost(number, epsilon, delta)
         return fit_contained(
             model, candidate_costs.rows, cost, (epsilon, delta), simulated=simulated, dry_run=self.dry_run
@@ -127,9 +123,7 @@ def assumptions_of(search: PrivateSearch, cost: FitCost, parts: _scoring.Parts) 
     elif callable(search.score.score):
         assumptions.append("scoring keeps nothing from one call to the next")
     if search.candidate_costs.labels is not None:
-        stated = [
-            _candidates.stated_classes(candidate.estimator) for candidate in search.candidate_costs.candidates
-        ]
+        stated = [_candidates.stated_classes(candidate.estimator) for candidate in search.candidate_costs.candidates]
         if any(classes is None for each in stated for classes in each):
             assumptions.append(PUBLIC_LABELS)
         if not all(stated):

@@ -41,9 +41,7 @@ def curated_bags(X: ArrayLike, features: Sequence[int]) -> NDArray[np.int64]:
     --------
     skprivate.make_curated_bags : Releases label sums of several sets.
     """
-    return (
-        np.unique(np.asarray(X)[:, list(features)], axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-    )
+    return np.unique(np.asarray(X)[:, list(features)], axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
 def bag_gradient(means: ArrayLike, bags: NDArray[np.int64], label_sums: ArrayLike) -> FloatArray:
@@ -83,9 +81,7 @@ def bag_gradient(means: ArrayLike, bags: NDArray[np.int64], label_sums: ArrayLik
     return gradient - sums
 
 
-def debiased_risk(
-    predictions: ArrayLike, bags: NDArray[np.int64], bag_labels: ArrayLike, *, n_samples: int
-) -> float:
+def debiased_risk(predictions: ArrayLike, bags: NDArray[np.int64], bag_labels: ArrayLike, *, n_samples: int) -> float:
     """Empirical risk of random bags that Theorem 2 minimises.
 
     Parameters
@@ -190,9 +186,7 @@ def excess_risk_bound(
     own = float(np.sum(np.broadcast_to(rademacher_bags, (K,))))
     first = 8 * (m - 1) * N / (N - m) * (own + K * math.sqrt(math.log(2 * m * K / delta) / (2 * n)))
     second = 2 * (4 * math.sqrt(2 * K) * rademacher_samples + math.sqrt(math.log(2 / delta) / (2 * N)))
-    third = (
-        2 * m * (N - 1) / (N - m) * (4 * math.sqrt(2 * K) * own + math.sqrt(math.log(2 / delta) / (2 * n)))
-    )
+    third = 2 * m * (N - 1) / (N - m) * (4 * math.sqrt(2 * K) * own + math.sqrt(math.log(2 / delta) / (2 * n)))
     return first + second + third
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
+from skprivate import audit
 from skprivate._messages import must_be, number, one_of
 from skprivate._sklearn import check_class_labels, steps
-from skprivate.audit import (
-    as_labels,
-    binary_entropy,
-    certify_labels,
-    inside_support,
-    is_labels,
-    support_diameter,
-)
 from skprivate.privacy import public_generator
 
 __all__ = [
@@ -48,6 +41,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
+_CHUNK_CELLS = 2**22
 
 
 def theorem1_gap(n: int, n_neurons: int, variation: float, confidence: float) -> float:
@@ -133,7 +127,7 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
             f"d = {n_values} "
             f"values; got n = {n}. Use certificate='convex', which needs no minimum."
         )
-    return binary_entropy(math.sqrt(numerator / n))
+    return audit.binary_entropy(math.sqrt(numerator / n))
 
 
 def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) -> float:
@@ -231,9 +225,6 @@ def barron_constant(function: Callable[[Array], npt.ArrayLike], low: float, high
     return float(np.abs(np.fft.fft(derivative)).sum() / n_points)
 
 
-_CHUNK_CELLS = 2**22
-
-
 class Network(NamedTuple):
     """A trained network with input weights (k, q), biases (k,), output weights (k,) and intercept."""
 
@@ -318,13 +309,9 @@ def fit_network(
                 c = weighted.T @ cho_solve(cho_factor(system), np.sqrt(w) * (y - mean_y))
             theta = np.concatenate([a.ravel(), b, c, [mean_y - mean_hidden @ c]])
             if max_iter > 0:
-                theta = minimize(
-                    objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}
-                ).x
+                theta = minimize(objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}).x
             a, b = theta[: k * q].reshape(k, q), theta[k * q : k * (q + 1)]
-            network = Network(
-                a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1])
-            )
+            network = Network(a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1]))
             values = network.predict(points)
             # The intercept's optimum on the whole sample is free.
             network = network._replace(intercept=network.intercept + float((s - values).mean()))
@@ -363,12 +350,12 @@ class TheoremBound:
 
 
 def theorem_bound(
-    T: Any,
+    T: object,
     S: npt.ArrayLike,
     *,
     loss: str = "squared",
     barron_constant: float | None = None,
-    support: Any = None,
+    support: object = None,
     n_neurons: int = 100,
     n_restarts: int = 3,
     confidence: float = 0.99,
@@ -423,15 +410,15 @@ def theorem_bound(
     if loss not in ("squared", "log"):
         raise ValueError(must_be("loss", one_of(("squared", "log")), loss))
     number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
-    bits = as_labels(S, "S")
+    bits = audit.as_labels(S, "S")
     check_class_labels(bits)
     classes, coded = np.unique(bits, return_inverse=True)
     if classes.size != 2:
         raise ValueError(must_be("S", "a bit that takes two values", f"{classes.size} of them"))
     s = np.where(coded == 1, 1.0, -1.0)
-    if is_labels(T):
-        values, codes = np.unique(as_labels(T, "T"), return_inverse=True)
-        empirical = certify_labels(codes, s, values.size, loss=loss).empirical_loss
+    if audit.is_labels(T):
+        values, codes = np.unique(audit.as_labels(T, "T"), return_inverse=True)
+        empirical = audit.certify_labels(codes, s, values.size, loss=loss).empirical_loss
         squared = loss == "squared"
         gap = theorem2_gap(s.size, confidence) if squared else theorem3_gap(s.size, values.size, confidence)
         return TheoremBound(2 if squared else 3, empirical, gap, max(0.0, empirical - gap), True)
@@ -439,16 +426,12 @@ def theorem_bound(
     if points.ndim != 2:
         raise ValueError(must_be("T", "of shape (n, q), or labels", f"shape {points.shape}"))
     if loss == "log":
-        raise ValueError(
-            "loss must be 'squared' for real outputs: the paper has no theorem for their log loss."
-        )
+        raise ValueError("loss must be 'squared' for real outputs: the paper has no theorem for their log loss.")
     if barron_constant is None or support is None:
-        raise ValueError(
-            "Theorem 1 needs barron_constant and support: no finite sample bounds them from above."
-        )
-    if not inside_support(points, support).all():
+        raise ValueError("Theorem 1 needs barron_constant and support: no finite sample bounds them from above.")
+    if not audit.inside_support(points, support).all():
         raise ValueError(f"T must be inside support={support!r}.")
-    variation = float(barron_constant) * support_diameter(support, points.shape[1])
+    variation = float(barron_constant) * audit.support_diameter(support, points.shape[1])
     _, empirical = fit_network(points, s, n_neurons, public_generator(random_state), n_restarts=n_restarts)
     gap = theorem1_gap(s.size, n_neurons, variation, confidence)
     return TheoremBound(1, empirical, gap, max(0.0, empirical - gap), False)

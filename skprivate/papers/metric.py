@@ -10,18 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.metric import (
-    best_exponential_channel,
-    distance_matrix,
-    separated_net,
-    worst_error,
-)
-from skprivate.privacy import PrivacyGuarantee, open_release
+from skprivate import metric
+from skprivate.privacy import PrivacyGuarantee, RandomStateLike, open_release
 
 __all__ = [
     "Bracket",
@@ -86,8 +80,8 @@ def packing_number(space: ArrayLike, scale: float) -> Bracket:
     --------
     entropic_scale : Compares packing numbers of balls with their radii.
     """
-    matrix = distance_matrix(space)
-    return Bracket(separated_net(matrix, scale).size, separated_net(matrix, scale / 2).size)
+    matrix = metric.distance_matrix(space)
+    return Bracket(metric.separated_net(matrix, scale).size, metric.separated_net(matrix, scale / 2).size)
 
 
 def entropic_scale(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | None = None) -> Bracket:
@@ -169,7 +163,7 @@ def doubling_scale(space: ArrayLike, epsilon: float) -> Bracket:
     --------
     outer_scale : Looks at the whole space.
     """
-    matrix = distance_matrix(space)
+    matrix = metric.distance_matrix(space)
     _check_positive(epsilon)
     diameter = float(matrix.max())
     if diameter == 0:
@@ -179,7 +173,7 @@ def doubling_scale(space: ArrayLike, epsilon: float) -> Bracket:
     def largest_failure(shrink: float) -> float:
         for s in scales:
             for ball in matrix <= 2 * s:
-                size = separated_net(matrix[np.ix_(ball, ball)], s * shrink).size
+                size = metric.separated_net(matrix[np.ix_(ball, ball)], s * shrink).size
                 if math.log(size) > 2 * epsilon * s:
                     return float(s)
         return 0.0
@@ -203,11 +197,11 @@ def outer_scale(space: ArrayLike, epsilon: float) -> Bracket:
     --------
     doubling_scale : Looks at balls of radius 2s.
     """
-    matrix = distance_matrix(space)
+    matrix = metric.distance_matrix(space)
     _check_positive(epsilon)
 
     def holds(shrink: float) -> Callable[[float], bool]:
-        return lambda s: math.log(separated_net(matrix, s * shrink).size) <= epsilon * s * (1 + 1e-12)
+        return lambda s: math.log(metric.separated_net(matrix, s * shrink).size) <= epsilon * s * (1 + 1e-12)
 
     return Bracket(_bisect(matrix, holds(1.0), 1.0)[0], _bisect(matrix, holds(0.5), 0.5)[1])
 
@@ -274,7 +268,7 @@ def predicted_accuracy(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike 
     first, second = _two_metrics(space, accuracy)
     _check_positive(epsilon)
     trivial = float(second.max(axis=0).min())
-    best = worst_error(exponential_mechanism(first, epsilon, accuracy=second), second)
+    best = metric.worst_error(exponential_mechanism(first, epsilon, accuracy=second), second)
     return Bracket(accuracy_lower_bound(first, epsilon, accuracy=second), min(trivial, best))
 
 
@@ -310,7 +304,7 @@ def accuracy_lower_bound(space: ArrayLike, epsilon: float, *, accuracy: ArrayLik
     for x in range(first.shape[0]):
         order = np.argsort(first[x], kind="stable")
         for s in scales:
-            net = order[separated_net(second[np.ix_(order, order)], float(s))]
+            net = order[metric.separated_net(second[np.ix_(order, order)], float(s))]
             best = max(best, 0.5 * float(s) * (1 - 1 / float(np.exp(-epsilon * first[x][net]).sum())))
     return best
 
@@ -339,7 +333,7 @@ def exponential_mechanism(
     """
     first, second = _two_metrics(space, accuracy)
     _check_positive(epsilon)
-    return best_exponential_channel(first, epsilon, accuracy=second, relaxed=relaxed)
+    return metric.best_exponential_channel(first, epsilon, accuracy=second, relaxed=relaxed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +371,11 @@ class LipschitzFunction:
 
 
 def lipschitz_mechanism(
-    function: Callable[[FloatArray], ArrayLike], n_features: int, epsilon: float, *, random_state: Any = None
+    function: Callable[[FloatArray], ArrayLike],
+    n_features: int,
+    epsilon: float,
+    *,
+    random_state: RandomStateLike = None,
 ) -> LipschitzFunction:
     """Release a 1-Lipschitz function on [0, 1]^d with the exponent of Theorem 6.3.
 
@@ -514,9 +512,7 @@ def boolean_cube_accuracy(n_bits: int, epsilon: float) -> float:
     return n_bits * math.exp(-epsilon) / (1 + math.exp(-epsilon))
 
 
-def ultrametric_sequences_scale(
-    a: Sequence[float], b: Sequence[float], epsilon: float
-) -> tuple[float, float]:
+def ultrametric_sequences_scale(a: Sequence[float], b: Sequence[float], epsilon: float) -> tuple[float, float]:
     """Entropic and diametric scale of bit sequences with two ultrametrics, equations (6.2) and (6.3).
 
     Parameters
@@ -554,7 +550,7 @@ def ultrametric_sequences_scale(
 def _entropic_holds(first: FloatArray, second: FloatArray, epsilon: float, s: float, shrink: float) -> bool:
     for x in range(first.shape[0]):
         order = np.argsort(first[x], kind="stable")
-        net = order[separated_net(second[np.ix_(order, order)], s * shrink)]
+        net = order[metric.separated_net(second[np.ix_(order, order)], s * shrink)]
         # In the order of the distance from x, the first k points of a greedy packing are one of the ball they fill.
         if np.any(np.log(np.arange(1, net.size + 1)) > epsilon * first[x][net] * (1 + 1e-12)):
             return False
@@ -574,8 +570,8 @@ def _bisect(matrix: FloatArray, holds: Callable[[float], bool], shrink: float) -
 
 
 def _two_metrics(space: ArrayLike, accuracy: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
-    first = distance_matrix(space)
-    second = first if accuracy is None else distance_matrix(accuracy)
+    first = metric.distance_matrix(space)
+    second = first if accuracy is None else metric.distance_matrix(accuracy)
     if first.shape != second.shape:
         raise ValueError(f"accuracy must have shape {first.shape}, got {second.shape}.")
     return first, second

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from skprivate._messages import positive
 from skprivate.mixture import count_supporting_pairs, products, selection_loss
-from skprivate.privacy import PrivacyGuarantee, open_release
+from skprivate.privacy import PrivacyGuarantee, RandomStateLike, open_release
 
 __all__ = [
     "Intersection",
@@ -112,13 +112,13 @@ class Intersection:
         X = check_array(X, dtype=np.float64)
         if self.normals is None:
             return np.ones(len(X), dtype=np.int64)
-        inside = _inside(X, self.normals, self.offsets).all(axis=0) & _in_span(
-            X, self.centre, self.complement
-        )
+        inside = _inside(X, self.normals, self.offsets).all(axis=0) & _in_span(X, self.centre, self.complement)
         return 1 - inside.astype(np.int64)
 
 
-def learn_mixture(X: Any, y: Any, private: Any, *, epsilon: float, random_state: Any = None) -> Intersection:
+def learn_mixture(
+    X: Any, y: Any, private: object, *, epsilon: float, random_state: RandomStateLike = None
+) -> Intersection:
     """Choose an intersection of at most d candidate halfspaces: Algorithm 2.
 
     Parameters
@@ -179,9 +179,7 @@ def learn_mixture(X: Any, y: Any, private: Any, *, epsilon: float, random_state:
     ) as release:
         chosen = int(release.select(-np.array(errors), sensitivity=1, epsilon=epsilon))
     G = None if chosen == 0 else list(H[chosen - 1])
-    return Intersection(
-        None if G is None else normals[G], offsets[G or []], centre, complement, release.close()
-    )
+    return Intersection(None if G is None else normals[G], offsets[G or []], centre, complement, release.close())
 
 
 def _inside(X: FloatArray, normals: FloatArray, offsets: FloatArray) -> NDArray[np.bool_]:
@@ -323,9 +321,7 @@ def sample_size(
     return high
 
 
-def _error_bound(
-    n: int, d: int, epsilon: float, error: float, beta: float, setting: str, adjacency: str
-) -> float:
+def _error_bound(n: int, d: int, epsilon: float, error: float, beta: float, setting: str, adjacency: str) -> float:
     """Bound the (excess) error with n rows; infinite where the argument gives nothing at ``error``."""
     k = d * d
     if n <= k:

@@ -17,34 +17,11 @@ import numpy.typing as npt
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_array, column_or_1d
 
+from skprivate import privacy, user_level
 from skprivate._messages import must_be, one_of, positive
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    BoundedRangeEvent,
-    Branch,
-    LaplaceEvent,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    Release,
-    open_branches,
-    open_release,
-)
-from skprivate.user_level import (
-    HuberLoss,
-    LogisticLoss,
-    Objective,
-    SquaredLoss,
-    UserData,
-    UserGroups,
-    UserProblem,
-    encode_users,
-    n_bins,
-    number_of_users,
-    private_range,
-    project,
-    winsorized_mean_1d,
-    winsorized_means,
-)
+from skprivate.privacy import BoundedRangeEvent, Branch, LaplaceEvent, PrivacyEvent, RandomStateLike, Release
+from skprivate.user_level import Objective, UserData, UserProblem, private_range, winsorized_mean_1d
 
 __all__ = [
     "Plan",
@@ -60,7 +37,11 @@ FloatArray = npt.NDArray[np.float64]
 Convexity = Literal["convex", "strongly-convex", "non-convex"]
 Loss = Literal["squared", "huber", "log"]
 
-_LOSSES: dict[str, Any] = {"squared": SquaredLoss(), "huber": HuberLoss(1.35), "log": LogisticLoss()}
+_LOSSES: dict[str, Any] = {
+    "squared": user_level.SquaredLoss(),
+    "huber": user_level.HuberLoss(1.35),
+    "log": user_level.LogisticLoss(),
+}
 
 
 def padded_size(n_features: int) -> int:
@@ -121,7 +102,7 @@ def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> f
 
 
 def coordinate_epsilon(epsilon: float, delta: float, n_features: int) -> float:
-    """Return ε' = ε/√(8 d ln(1/δ)) of Algorithm 3, the pure price of a coordinate under strong composition."""
+    """Return ε' = ε/√(8 d ln(1/δ)) of Algorithm 3, the pure cost of a coordinate under strong composition."""
     return epsilon / math.sqrt(8.0 * n_features * math.log(1.0 / delta))
 
 
@@ -162,13 +143,13 @@ def winsorized_mean(
     """
     # The rotation adds and subtracts entries of one vector only: a user's does not depend on the others.
     rows = as_partitions(x)
-    n_users = int(rows.sum(number_of_users)[0])
+    n_users = int(rows.sum(user_level.number_of_users)[0])
     rotation = RandomRotation(n_features or x.shape[1], release.public_rng)
     d = rotation.padded
     with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
         rotated = rows.map(rotation.columns)
     # A rotated coordinate of a vector of norm at most B is at most B; the paper's √d·B is looser.
-    means = winsorized_means(
+    means = user_level.winsorized_means(
         rotated,
         n_users,
         epsilon=coordinate_epsilon(epsilon, delta, d),
@@ -229,10 +210,10 @@ class Plan:
         padded = padded_size(n_coef)
         # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
         for n_users in (1, 2**62):
-            n_bins(self.bound, rotated_radius(self.tau, padded, n_users, self.gamma))
-        price = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
+            user_level.n_bins(self.bound, rotated_radius(self.tau, padded, n_users, self.gamma))
+        cost = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
         draws = self.n_steps * padded
-        return [(BoundedRangeEvent(price), draws), (LaplaceEvent(price), draws)]
+        return [(BoundedRangeEvent(cost), draws), (LaplaceEvent(cost), draws)]
 
 
 def winsorized_descent(
@@ -267,9 +248,7 @@ def winsorized_descent(
 
     if plan.convexity == "strongly-convex":
         first = plan.n_steps // 2
-        middle = (
-            _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
-        )
+        middle = _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
         steps = [plan.step * 2.0 / (t + 2.0) for t in range(plan.n_steps - first)]
         return _run(direction, middle, steps, plan.radius, weighted=True)[0]
     mean, iterates = _run(direction, start, [plan.step] * plan.n_steps, plan.radius, weighted=False)
@@ -286,7 +265,7 @@ def phased_descent(
     An exchanged user stays in its phase. Phase s takes steps of 1/(1/``plan.step`` + λ_s).
     """
     w = np.zeros(n_coef)
-    branches = open_branches(release, len(phases), plan.events(n_coef), fixed_assignment=True)
+    branches = privacy.open_branches(release, len(phases), plan.events(n_coef), fixed_assignment=True)
     for s, (phase, branch) in enumerate(zip(phases, branches, strict=True), 1):
         strength = 4.0**s * pull
         steps = replace(plan, step=1.0 / (1.0 / plan.step + strength))
@@ -304,7 +283,7 @@ class PublishedFit(NamedTuple):
     """
 
     coef: FloatArray
-    guarantee: PrivacyGuarantee
+    guarantee: privacy.PrivacyGuarantee
 
 
 def winsorized_erm(
@@ -315,7 +294,7 @@ def winsorized_erm(
     *,
     loss: Loss = "squared",
     fit_intercept: bool = True,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> PublishedFit:
     """Minimise the users' mean loss: Algorithm 4, winsorised first-order optimisation, of Theorem 4.
 
@@ -361,7 +340,7 @@ def phased_erm(
     regularisation: float,
     loss: Loss = "squared",
     fit_intercept: bool = True,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> PublishedFit:
     """Minimise the population's risk: Algorithm 5, phased empirical risk minimisation, of Theorem 5.
 
@@ -416,23 +395,21 @@ def phased_erm(
     return PublishedFit(coef, release.close())
 
 
-def _linear_model(
-    X: Any, y: Any, user_ids: Any, loss: str, fit_intercept: bool
-) -> tuple[UserData, Objective]:
+def _linear_model(X: Any, y: Any, user_ids: Any, loss: str, fit_intercept: bool) -> tuple[UserData, Objective]:
     """Bring rows of users together, and state the objective."""
     if loss not in _LOSSES:
         raise ValueError(must_be("loss", one_of(tuple(_LOSSES)), loss))
     X = check_array(X, dtype=np.float64)
     y = column_or_1d(y).astype(np.float64)
     check_consistent_length(X, y, user_ids)
-    codes, names = encode_users(user_ids, len(X))
+    codes, names = user_level.encode_users(user_ids, len(X))
     objective = Objective(_LOSSES[loss], X.shape[1], 1, fit_intercept)
-    return UserData(X, y, UserGroups(codes), names), objective
+    return UserData(X, y, user_level.UserGroups(codes), names), objective
 
 
-def _published(plan: Plan, n_coef: int, theorem: str, random_state: Any, *assumptions: str) -> Release:
+def _published(plan: Plan, n_coef: int, theorem: str, random_state: RandomStateLike, *assumptions: str) -> Release:
     """Open the release of a published algorithm."""
-    return open_release(
+    return privacy.open_release(
         epsilon=plan.epsilon,
         delta=plan.delta,
         unit="user",
@@ -455,7 +432,7 @@ def _run(
     """Descend with projections; return the mean of the iterates, weighted by 1, 2, 3, … or evenly, and all of them."""
     iterates = []
     for step in steps:
-        w = project(w - step * direction(w), radius)
+        w = user_level.project(w - step * direction(w), radius)
         iterates.append(w)
     weights = np.arange(1.0, len(steps) + 1.0) if weighted else np.ones(len(steps))
     return np.asarray(np.average(iterates, axis=0, weights=weights)), iterates

@@ -136,9 +136,7 @@ def risk_bound(
     positive("smoothness", smoothness)
     if risk not in ("empirical", "population"):
         raise ValueError(f"risk must be {one_of(('empirical', 'population'))}, got {risk!r}.")
-    problem = Smooth(
-        n_users, rows_per_user, n_features, epsilon, delta, radius, deviation, lipschitz, smoothness
-    )
+    problem = Smooth(n_users, rows_per_user, n_features, epsilon, delta, radius, deviation, lipschitz, smoothness)
     best = problem.empirical() if risk == "empirical" else problem.population()
     return min(2.0 * lipschitz * radius, best)
 
@@ -211,9 +209,7 @@ class Smooth:
         for n_steps in _STEPS[4::2]:
             noise, failure = self.noise(n, n_steps, gamma)
             squares = [
-                4.0
-                * self.R**2
-                * math.exp(-2.0 * penalty * n_steps / (self.H + penalty * (2.0 + n_steps / q)))
+                4.0 * self.R**2 * math.exp(-2.0 * penalty * n_steps / (self.H + penalty * (2.0 + n_steps / q)))
                 + q * noise**2 / (2.0 * penalty**2)
                 for q in _PACES
             ]
@@ -325,13 +321,9 @@ def lower_bound(
         whole_number("n_candidates", n_candidates)
         if n_candidates < 2 or n_features != 1:
             raise ValueError(
-                must_be(
-                    "n_candidates", "at least 2, without n_features", f"{n_candidates!r} and {n_features!r}"
-                )
+                must_be("n_candidates", "at least 2, without n_features", f"{n_candidates!r} and {n_features!r}")
             )
-        return _largest(
-            partial(_wrong, n_candidates), n_users, rows_per_user, epsilon, delta, deviation, 2.0 * radius
-        )
+        return _largest(partial(_wrong, n_candidates), n_users, rows_per_user, epsilon, delta, deviation, 2.0 * radius)
     each = _largest(_misjudged, n_users, rows_per_user, epsilon, delta, deviation, radius)
     return each * math.sqrt(n_features)
 

@@ -140,8 +140,7 @@ def _made_up(empty: object) -> Any:
         return ones.astype(empty.dtypes.to_dict())
     frame = nw.from_native(empty, eager_only=True)
     series = [
-        nw.new_series(name, [1.0], backend=frame.implementation).cast(dtype)
-        for name, dtype in frame.schema.items()
+        nw.new_series(name, [1.0], backend=frame.implementation).cast(dtype) for name, dtype in frame.schema.items()
     ]
     return nw.from_dict({one.name: one for one in series}).to_native()
 
@@ -177,9 +176,7 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
             if not _kinds.is_partitioned(X):
                 return score(self, X, y, *args, **options)
             found = self.predict(X)
-            gathered = np.asarray(
-                found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate)
-            )
+            gathered = np.asarray(found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate))
             return score(SimpleNamespace(predict=lambda _: gathered), X, np.asarray(y), *args, **options)
 
     # References into scikit-learn's guide lead nowhere from here.

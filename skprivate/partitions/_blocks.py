@@ -66,9 +66,7 @@ class Blocks(Partitions):
                 "function that returns a new iterator over them."
             )
         if hasattr(source, "shape"):
-            raise TypeError(
-                f"source must be a list of blocks or a function, got one {type(source).__name__}."
-            )
+            raise TypeError(f"source must be a list of blocks or a function, got one {type(source).__name__}.")
         self._read = _ProgressReader(source if callable(source) else lambda: source)
         # Of `shuffle` and `persisted`; shared by all that come from those.
         self._files: list[Callable[[], Any]] = []

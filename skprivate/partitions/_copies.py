@@ -38,9 +38,7 @@ _NEEDS = {
 }
 
 
-def published_copy(
-    model: BaseEstimator, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None
-) -> Any:
+def published_copy(model: BaseEstimator, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None) -> Any:
     """Copy a model for publication: ledgers, paths, caches and generators become None, at any depth.
 
     ``kept`` are fitted estimators that stay, by their id: all others become unfitted clones. By default all stay. A
@@ -51,9 +49,7 @@ def published_copy(
     try:
         pickler.dump(model)
     except (pickle.PicklingError, AttributeError, RuntimeError, TypeError) as error:
-        raise TypeError(
-            f"model must be one that can be pickled to be published, got {name}: {error}"
-        ) from error
+        raise TypeError(f"model must be one that can be pickled to be published, got {name}: {error}") from error
     if not (allow_invalid or all(guarantee.valid_for_release for guarantee in pickler.guarantees)):
         raise ValueError(
             f"model must have a guarantee that is valid for release, got {name}: its noise was simulated (a seed, or a "
@@ -62,9 +58,7 @@ def published_copy(
         )
     copy = pickle.loads(buffer.getvalue())
     parameters = copy.get_params() if hasattr(copy, "get_params") else {}
-    caches = [
-        key for key, value in parameters.items() if key.split("__")[-1] == "memory" and value is not None
-    ]
+    caches = [key for key, value in parameters.items() if key.split("__")[-1] == "memory" and value is not None]
     return copy.set_params(**dict.fromkeys(caches)) if caches else copy
 
 

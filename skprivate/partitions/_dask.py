@@ -129,9 +129,7 @@ def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_or_failure
-def _form(
-    block: object, functions: Functions, part: Callable[..., Any], beside: tuple[Any, ...]
-) -> tuple[int, Any]:
+def _form(block: object, functions: Functions, part: Callable[..., Any], beside: tuple[Any, ...]) -> tuple[int, Any]:
     return int(block_size(block)[0]), part(apply_all(functions, block), *beside)
 
 

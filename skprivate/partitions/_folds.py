@@ -226,17 +226,11 @@ class UserKFold(BaseCrossValidator):
         if user_ids is None:
             raise ValueError("user_ids must name the column of X that holds the user of each row, got None.")
         source = _kinds.as_partitions(X)
-        _kinds.split_columns(
-            _partitions.InMemory(source.empty), user_ids=user_ids
-        )  # whether there is such a column
+        _kinds.split_columns(_partitions.InMemory(source.empty), user_ids=user_ids)  # whether there is such a column
         terms = {"column": user_ids, "n_splits": self.n_splits, "key": key_bytes(self.key)}
-        folds, some, kinds = np.split(
-            source.sum(partial(_counts, **terms)), [self.n_splits, self.n_splits + _SOME]
-        )
+        folds, some, kinds = np.split(source.sum(partial(_counts, **terms)), [self.n_splits, self.n_splits + _SOME])
         if np.count_nonzero(kinds) > 1:
-            raise TypeError(
-                "user_ids must hold identifiers of one kind, got several kinds in different blocks."
-            )
+            raise TypeError("user_ids must hold identifiers of one kind, got several kinds in different blocks.")
         self._refuse_dealt(folds, np.count_nonzero(some))
         deal = partial(_kept, **terms)
         for number in range(self.n_splits):
@@ -245,9 +239,7 @@ class UserKFold(BaseCrossValidator):
                 kept.__dict__.pop("n_rows", None)  # it was that of all rows
             yield train, test
 
-    def get_n_splits(
-        self, X: Any = None, y: Any = None, groups: object = None, *, user_ids: Any = None
-    ) -> int:
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: object = None, *, user_ids: Any = None) -> int:
         """Number of folds.
 
         Parameters
@@ -265,9 +257,7 @@ class UserKFold(BaseCrossValidator):
         """Refuse an empty fold that is no chance: it does not depend on who is in the others."""
         if sizes.min() == 0 and self.n_splits * (1 - 1 / self.n_splits) ** n_users < _NO_CHANCE:
             advice = "Give folds within folds a key of their own: UserKFold(..., key='inner')."
-            raise ValueError(
-                must_be("key", "another one than that of the folds around these", self.key, advice)
-            )
+            raise ValueError(must_be("key", "another one than that of the folds around these", self.key, advice))
 
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
@@ -277,9 +267,9 @@ def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np
 
 
 def _ids(block: object, column: object) -> Any:
-    return cast(
-        _partitions.InMemory, _kinds.split_columns(_partitions.InMemory(block), user_ids=column)
-    ).block.of["user_ids"]
+    return cast(_partitions.InMemory, _kinds.split_columns(_partitions.InMemory(block), user_ids=column)).block.of[
+        "user_ids"
+    ]
 
 
 def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:

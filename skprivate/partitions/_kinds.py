@@ -137,9 +137,7 @@ def _split(block: object, columns: dict[str, Any]) -> Roles:
         return Roles(block[:, kept], {role: block[:, column] for role, column in columns.items()})
     missing = [column for column in columns.values() if column not in frame.columns]
     if missing:
-        raise ValueError(
-            f"all blocks must have the columns of the first one; one has no column {missing[0]!r}."
-        )
+        raise ValueError(f"all blocks must have the columns of the first one; one has no column {missing[0]!r}.")
     return Roles(
         frame.drop(*columns.values()).to_native(),
         {role: column_array(frame[column]) for role, column in columns.items()},

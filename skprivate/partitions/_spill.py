@@ -66,9 +66,7 @@ def deal(
     def read(first: int, last: int) -> tuple[NDArray[Any], ...]:
         records = np.empty(int((sizes[:, last] - sizes[:, first]).sum()), dtype=kind)
         view, done = memoryview(records.view(np.uint8).data), 0
-        for start, (begin, end) in zip(
-            starts, (sizes[:, [first, last]] * kind.itemsize).tolist(), strict=True
-        ):
+        for start, (begin, end) in zip(starts, (sizes[:, [first, last]] * kind.itemsize).tolist(), strict=True):
             spill.file.seek(start + begin)
             spill.file.readinto(view[done : done + end - begin])
             done += end - begin
@@ -89,9 +87,7 @@ def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
             begins.append(spill.file.tell() - start)
             spill.file.write(array.raw())
             spill.file.write(bytes(-spill.file.tell() % mmap.ALLOCATIONGRANULARITY))
-        kept.append(
-            (frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays])
-        )
+        kept.append((frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays]))
     spill.file.flush()
 
     def read() -> Iterator[Any]:

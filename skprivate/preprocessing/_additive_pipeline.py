@@ -5,28 +5,22 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 
-from skprivate.preprocessing._private_pipeline import (
-    KNOTS_SHARE,
-    PrivatePipeline,
-    budget_of,
-    nearly_gaussian,
-)
-from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
+from skprivate.preprocessing import _private_pipeline, _private_spline_transformer
 from skprivate.privacy import PrivacyLedger, public_generator
 
 
 def make_additive_pipeline(
     estimator: Any,
     *,
-    columns: Any = None,
+    columns: object = None,
     epsilon: float | None = None,
     delta: float | None = None,
     ledger: PrivacyLedger | None = None,
     **splines: Any,
-) -> PrivatePipeline:
+) -> _private_pipeline.PrivatePipeline:
     """Make an additive model, a linear model on splines of every feature, within one budget.
 
     If the public number of units is too small for knots, the linear model gets unchanged features and the whole
@@ -98,27 +92,25 @@ def make_additive_pipeline(
     True
     """
     given = {"epsilon": epsilon, "delta": delta}
-    budget = budget_of({k: getattr(estimator, k, None) if v is None else v for k, v in given.items()})
+    budget = _private_pipeline.budget_of({k: getattr(estimator, k, None) if v is None else v for k, v in given.items()})
     if refused := sorted({"adjacency", "random_state"} & splines.keys()):
         raise TypeError(f"{refused[0]} of the splines follows from the estimator: set it there.")
-    if nearly_gaussian(estimator) and estimator._takes_prepared:
+    if _private_pipeline.nearly_gaussian(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
-    knots: Any = PrivateSplineTransformer(**splines, **shared_parameters(estimator))
-    knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
+    knots: Any = _private_spline_transformer.PrivateSplineTransformer(**splines, **shared_parameters(estimator))
+    knots.set_params(epsilon=_private_pipeline.KNOTS_SHARE * budget[0], delta=budget[1] / 2)
     if columns is not None:
         knots = ColumnTransformer(
             [("splines", knots, columns)], remainder="passthrough", verbose_feature_names_out=False
         )
     steps = [("splines", knots), ("model", clone(estimator))]
-    return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
+    return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
 
 
-def shared_parameters(estimator: Any) -> dict[str, Any]:
+def shared_parameters(estimator: BaseEstimator) -> dict[str, Any]:
     """Select parameters of a model that private steps before it have too; with another seed, for other noise."""
     given = estimator.get_params(deep=False)
-    shared = {
-        name: given[name] for name in ("adjacency", "ledger", "random_state") if given.get(name) is not None
-    }
+    shared = {name: given[name] for name in ("adjacency", "ledger", "random_state") if given.get(name) is not None}
     seed = shared.get("random_state")
     if isinstance(seed, Integral):
         shared["random_state"] = (int(seed) + 2**31) % 2**32

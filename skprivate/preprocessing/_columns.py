@@ -9,19 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
-from skprivate._validation import (
-    is_frame,
-    learn_columns,
-    missing_mask,
-    plain_entry,
-    refuse_other_columns,
-    validate_data,
-)
+from skprivate import _validation
 from skprivate.partitions import Partitions, as_partitions, is_partitioned
-from skprivate.privacy import encode_identifiers
-from skprivate.privacy.draws import WeightedCells, merge_cells, weigh
+from skprivate.privacy import draws, encode_identifiers
 from skprivate.privacy.noise import FloatArray, IntArray
 
 
@@ -59,7 +51,7 @@ class Columns:
 Rows: TypeAlias = Columns | Partitions
 
 
-def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[WeightedCells]:
+def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
     """Sum the weights in the cells of every column, in one pass.
 
     ``cells`` maps the values of a column and its number to cells, and holds public and released numbers only. A unit
@@ -68,19 +60,17 @@ def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total
     return as_partitions(data).gather(partial(_block_cells, cells=cells, total=total), _merge_columns)
 
 
-def _block_cells(
-    block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int
-) -> list[WeightedCells]:
+def _block_cells(block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
     columns = map(block.column, range(block.table.shape[1]))
-    return [weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
+    return [draws.weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
 
 
-def _merge_columns(parts: Any) -> list[WeightedCells]:
-    return [merge_cells(column) for column in zip(*parts, strict=True)]
+def _merge_columns(parts: Any) -> list[draws.WeightedCells]:
+    return [draws.merge_cells(column) for column in zip(*parts, strict=True)]
 
 
 def read_columns(
-    estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any], check_types: Callable[..., None]
+    estimator: BaseEstimator, X: Any, user_ids: Any, read: Callable[..., Any], check_types: Callable[..., None]
 ) -> Rows:
     """Validate columns in memory or in blocks; the estimator learns their names and number.
 
@@ -98,7 +88,7 @@ def read_columns(
             "which may be in several blocks. Pass a table in memory, or protect rows."
         )
     source = as_partitions(X)
-    blank, names = learn_columns(estimator, source.empty)
+    blank, names = _validation.learn_columns(estimator, source.empty)
     check_types(source.empty, entry_types=False)
     rows = source.map(partial(_read_block, blank=blank, read=read, names=names))
     if rows.n_rows == 0:
@@ -106,8 +96,8 @@ def read_columns(
     return rows
 
 
-def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) -> Columns:
-    refuse_other_columns(block, names)
+def _read_block(block: Any, blank: BaseEstimator, read: Callable[..., Any], names: Any) -> Columns:
+    _validation.refuse_other_columns(block, names)
     if block.shape[0] == 0:
         table: Any = np.empty((0, blank.n_features_in_))
     else:
@@ -116,7 +106,7 @@ def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) ->
 
 
 def _with_units(table: Any, user_ids: Any) -> Columns:
-    missing = missing_mask(table)
+    missing = _validation.missing_mask(table)
     if user_ids is None:
         return Columns(table, missing, None, len(table))
     codes, names = encode_identifiers(user_ids, len(table))
@@ -130,13 +120,13 @@ def public_count(data: Rows, adjacency: str) -> int | None:
     return data.n_units if isinstance(data, Columns) else data.n_rows
 
 
-def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Validate a table of numbers with NaN where they are missing; errors name the column."""
     options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
-    return finite_or_missing(estimator, validate_data(estimator, _with_nan(X), **options))
+    return finite_or_missing(estimator, _validation.validate_data(estimator, _with_nan(X), **options))
 
 
-def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
+def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray:
     """Refuse infinite numbers of a table that was validated."""
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size and get_config()["assume_finite"]:
@@ -150,9 +140,9 @@ def finite_or_missing(estimator: Any, table: FloatArray) -> FloatArray:
     return table
 
 
-def by_position(estimator: Any, X: Any, *, finite: bool = False) -> FloatArray:
+def by_position(estimator: BaseEstimator, X: Any, *, finite: bool = False) -> FloatArray:
     """Validate a result of `transform`: its columns are known by position, since their names may be lost."""
-    table: FloatArray = validate_data(
+    table: FloatArray = _validation.validate_data(
         clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
     )
     n_columns = getattr(estimator, "n_features_in_", table.shape[1])
@@ -170,7 +160,7 @@ def clip_overflow(table: FloatArray) -> FloatArray:
     return np.clip(table, -largest, largest, out=table)
 
 
-def column_name(estimator: Any, j: int) -> str:
+def column_name(estimator: BaseEstimator, j: int) -> str:
     """Name a column in messages: by its name, or by its position."""
     names = getattr(estimator, "feature_names_in_", None)
     return repr(str(names[j])) if names is not None else str(j)
@@ -178,9 +168,9 @@ def column_name(estimator: Any, j: int) -> str:
 
 def _with_nan(X: Any) -> Any:
     """Replace missing values that have no float by NaN."""
-    if is_frame(X) and hasattr(X, "isna") and any(str(kind) == "object" for kind in X.dtypes):
+    if _validation.is_frame(X) and hasattr(X, "isna") and any(str(kind) == "object" for kind in X.dtypes):
         return X.where(~X.isna(), np.nan)
     if isinstance(X, np.ndarray) and X.dtype == object:
-        missing = [plain_entry(value) is None for value in X.ravel().tolist()]
+        missing = [_validation.plain_entry(value) is None for value in X.ravel().tolist()]
         return np.where(np.reshape(missing, X.shape), np.nan, X)
     return X

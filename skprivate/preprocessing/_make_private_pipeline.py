@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -18,34 +18,26 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._validation import (
-    TIME_KINDS,
-    all_differ,
-    check_bounds,
-    column_kinds,
-    column_names,
-    declared_values,
-    plain_entry,
-    public_values,
-    repeated,
+from skprivate import _validation
+from skprivate.preprocessing import (
+    _additive_pipeline,
+    _private_imputer,
+    _private_one_hot_encoder,
+    _private_pipeline,
+    _private_spline_transformer,
+    _public_encoders,
+    _public_numbers,
+    _public_scaler,
 )
-from skprivate.preprocessing._additive_pipeline import shared_parameters
-from skprivate.preprocessing._private_imputer import PrivateImputer
-from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
-from skprivate.preprocessing._private_pipeline import PrivatePipeline
-from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
-from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.privacy import PrivacyLedger
 
 _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
-
-
+#: Name, transformer and columns, as ColumnTransformer takes them.
+_Entry: TypeAlias = tuple[str, Any, Any]
 #: Words of the schema by kinds of types.
 _WORD_OF_KIND = {
     "numbers": _NUMBER,
-    **dict.fromkeys(TIME_KINDS - {"durations", "times of day"}, _DATE),
+    **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE),
 }
 
 #: What to do with columns of other types, by their kinds.
@@ -57,46 +49,42 @@ _ADVICE = {
 
 
 def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Check what is said of each column: a pair of limits, a list of values or a word."""
+    """Check what the schema holds for each column: a pair of limits, a list of values or a word."""
     words = ", ".join(map(repr, _WORDS))
     if not isinstance(schema, Mapping) or not schema:
         raise TypeError(
             f"schema must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
             f"got {type(schema).__name__}."
         )
-    found = {name: _read_entry(name, said, words) for name, said in schema.items()}
-    if all(said == _DROP for said in found.values()):
+    found = {name: _read_entry(name, entry, words) for name, entry in schema.items()}
+    if all(entry == _DROP for entry in found.values()):
         raise ValueError('schema must leave the model a column, got "drop" for all of them.')
     return found
 
 
-def _read_entry(name: Any, said: Any, words: str) -> Any:
-    """Read what is said of one column: a tuple of limits, a list of values or a word."""
-    if isinstance(said, str) and said in _WORDS:
-        return said
-    spelled = isinstance(said, Mapping) and len(said) == 1
-    kind, given = next(iter(said.items())) if spelled else ("", said)
-    values = public_values(given) if kind in ("", "limits", "values") else None
-    plain = list(map(plain_entry, values or ()))
+def _read_entry(name: object, entry: Any, words: str) -> Any:
+    """Read what the schema holds for one column: a tuple of limits, a list of values or a word."""
+    if isinstance(entry, str) and entry in _WORDS:
+        return entry
+    spelled = isinstance(entry, Mapping) and len(entry) == 1
+    kind, given = next(iter(entry.items())) if spelled else ("", entry)
+    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
+    plain = list(map(_validation.plain_entry, values or ()))
     pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
-    if kind == "limits" or (pair and not kind and isinstance(said, tuple)):
-        return check_bounds({0: given}, 1, [name], parameter="limits")[0]
+    if kind == "limits" or (pair and not kind and isinstance(entry, tuple)):
+        return _validation.check_bounds({0: given}, 1, [name], parameter="limits")[0]
     if pair and not kind:
         raise ValueError(
-            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {said!r}. Write the tuple "
-            f'{tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
+            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {entry!r}. Write the "
+            f'tuple {tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
         )
-    if (
-        isinstance(said, tuple)
-        and len(plain) == 2
-        and all(isinstance(v, date | np.datetime64) for v in plain)
-    ):
+    if isinstance(entry, tuple) and len(plain) == 2 and all(isinstance(v, date | np.datetime64) for v in plain):
         raise ValueError(
-            f'schema must have "date" for {str(name)!r}, got limits {said!r}. Dates need none; two dates that are '
+            f'schema must have "date" for {str(name)!r}, got limits {entry!r}. Dates need none; two dates that are '
             "values go in a list."
         )
-    if not values or not all_differ(values):
-        got = repr(said) if isinstance(said, str | tuple | Real | None) else type(said).__name__
+    if not values or not _validation.all_differ(values):
+        got = repr(entry) if isinstance(entry, str | tuple | Real | None) else type(entry).__name__
         raise ValueError(
             f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
             f"got {got}. Write list(...) for a set."
@@ -104,24 +92,24 @@ def _read_entry(name: Any, said: Any, words: str) -> Any:
     return values
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
-def _features(name: str, said: Any, encoder: Any) -> list[str]:
+def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
     """List the names of what is made of a column; of categories that the schema does not list how they begin."""
-    if isinstance(said, list) and encoder is PublicOneHotEncoder:
-        return list(encoder([said]).get_feature_names_out([name]))
-    if said == _DATE:
-        return [name, *PublicCalendar().get_feature_names_out([name])]
-    return [] if said == _DROP else [f"{name}_" if said == _CATEGORY else name]
+    if isinstance(entry, list) and encoder is _public_encoders.PublicOneHotEncoder:
+        return list(encoder([entry]).get_feature_names_out([name]))
+    if entry == _DATE:
+        return [name, *_public_numbers.PublicCalendar().get_feature_names_out([name])]
+    return [] if entry == _DROP else [f"{name}_" if entry == _CATEGORY else name]
 
 
-def _may_repeat(said: Mapping[Any, Any], encoder: Any) -> bool:
+def _may_repeat(schema: Mapping[Any, Any], encoder: BaseEstimator) -> bool:
     """Tell if features of two columns may have one name, whatever values are found."""
-    features = {name: _features(str(name), one, encoder) for name, one in said.items()}
-    unlisted = [name for name, one in said.items() if one == _CATEGORY]
-    return bool(repeated(each for names in features.values() for each in names)) or any(
+    features = {name: _features(str(name), one, encoder) for name, one in schema.items()}
+    unlisted = [name for name, one in schema.items() if one == _CATEGORY]
+    return bool(_validation.repeated(each for names in features.values() for each in names)) or any(
         each.startswith(f"{name}_")
         for name in unlisted
         for other, names in features.items()
@@ -135,12 +123,12 @@ class _Rule:
 
     def _words(self, X: Any) -> dict[Any, str]:
         """Find the word of the schema for the type of each column; other kinds as messages call them, or ""."""
-        names, kinds = column_names(X), column_kinds(X)
+        names, kinds = _validation.column_names(X), _validation.column_kinds(X)
         if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
             raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         words = [_WORD_OF_KIND.get(kind or "", kind or "") for kind in kinds]
-        columns = zip(names, words, declared_values(X), strict=True)
+        columns = zip(names, words, _validation.declared_values(X), strict=True)
         return {name: word if values is None else _CATEGORY for name, word, values in columns}
 
 
@@ -196,11 +184,11 @@ class _Others(_Rule):
             if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
                 others.setdefault((wanted, word), []).append(name)
         if others:
-            said = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
+            wrong = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
             got = {word for _, word in others}
             advice = [text for word, text in _ADVICE.items() if word in got or not word]
-            raise TypeError(f"schema says {'; '.join(said)}. {' '.join(advice)}")
-        return [name for name, said in self.known.items() if said == _DROP]
+            raise TypeError(f"schema says {'; '.join(wrong)}. {' '.join(advice)}")
+        return [name for name, entry in self.known.items() if entry == _DROP]
 
 
 def _listed(names: list[Any]) -> str:
@@ -208,17 +196,17 @@ def _listed(names: list[Any]) -> str:
     return ", ".join(repr(name if isinstance(name, int) else str(name)) for name in names[:5]) + more
 
 
-def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
+def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
     """Find the steps before the last one, the last one, and the splines of an additive model."""
     if not hasattr(model, "get_params"):
         raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
     if not isinstance(model, Pipeline):
         return [], clone(model), None
     *before, (_, last) = clone(model).steps
-    if not isinstance(model, PrivatePipeline):
+    if not isinstance(model, _private_pipeline.PrivatePipeline):
         return before, last, None
     (_, splines), *middle = before
-    if not isinstance(splines, PrivateSplineTransformer) or splines.bounds is not None:
+    if not isinstance(splines, _private_spline_transformer.PrivateSplineTransformer) or splines.bounds is not None:
         raise TypeError(
             "model must be an estimator, a pipeline of steps that look at no data and one, or "
             "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
@@ -226,7 +214,7 @@ def _take_apart(model: Any) -> tuple[list[tuple[str, Any]], Any, Any]:
     return middle, last, splines
 
 
-def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
+def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
     """List the steps behind numbers with gaps: by the model and the schema alone."""
     bounds = limits if any(pair is not None for pair in limits.values()) else None
     if splines is not None:  # to which gaps are nothing
@@ -236,29 +224,66 @@ def _number_steps(model: Any, splines: Any, limits: Mapping[int, Any]) -> list[A
         return [] if get_tags(model).input_tags.allow_nan else [known, StandardScaler()]
     if not has_fit_parameter(model, "private"):
         # Medians are the better fill even where limits have a middle, and linear models scale by themselves.
-        return [PrivateImputer(**shared_parameters(model), bounds=bounds)]
-    scaler = PublicScaler.from_bounds(limits) if None not in limits.values() else None
+        return [_private_imputer.PrivateImputer(**_additive_pipeline.shared_parameters(model), bounds=bounds)]
+    scaler = _public_scaler.PublicScaler.from_bounds(limits) if None not in limits.values() else None
     gaps = SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
     return [gaps] if scaler is None else [scaler, gaps]
 
 
-def _finder(model: Any, encoder: Any) -> Any:
+def _finder(model: BaseEstimator, encoder: BaseEstimator) -> Any:
     """Make the encoder of columns whose values nobody has listed."""
     if not getattr(model, "_only_labels", False):
-        return PrivateOneHotEncoder(**shared_parameters(model))
-    if encoder is PublicOneHotEncoder:  # features are public
+        return _private_one_hot_encoder.PrivateOneHotEncoder(**_additive_pipeline.shared_parameters(model))
+    if encoder is _public_encoders.PublicOneHotEncoder:  # features are public
         return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
 
 
+def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator) -> list[_Entry]:
+    """List transformers of columns that say by their types what they hold."""
+    return [
+        ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
+        ("calendar", _public_numbers.PublicCalendar(), _OfType((_DATE,))),
+        ("categories", encoder("declared"), _OfType((_CATEGORY,))),
+    ]
+
+
+def _by_schema(
+    schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator, last: object
+) -> tuple[list[_Entry], bool]:
+    """List transformers of the columns of a schema; tells if two features may have one name, too."""
+    limits = {
+        name: one if isinstance(one, tuple) else None
+        for name, one in schema.items()
+        if isinstance(one, tuple) or one in (_NUMBER, _DATE)
+    }
+    dates = [name for name, one in schema.items() if one == _DATE]
+    listed = {name: one for name, one in schema.items() if isinstance(one, list)}
+    entries: list[_Entry] = [
+        ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
+        ("calendar", _public_numbers.PublicCalendar(), dates),
+        ("lists", encoder(list(listed.values())), list(listed)),
+    ]
+    entries = [entry for entry in entries if entry[2]]
+    if unlisted := tuple(name for name, one in schema.items() if one == _CATEGORY):
+        entries += [
+            ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
+            ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
+        ]
+    kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
+    known = {name: kinds.get(type(one), one) for name, one in schema.items()}
+    # It looks at names and types before others look for theirs.
+    return [("others", "drop", _Others(known)), *entries], _may_repeat(schema, encoder)
+
+
 def make_private_pipeline(
-    model: Any,
+    model: BaseEstimator,
     schema: Mapping[Any, Any] | None = None,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
     ledger: PrivacyLedger | None = None,
-) -> PrivatePipeline:
+) -> _private_pipeline.PrivatePipeline:
     """Make a pipeline from a raw table to a private model, with one budget for all of it.
 
     Gaps, dates, booleans and texts are prepared by public rules, or privately within the budget.
@@ -350,44 +375,18 @@ def make_private_pipeline(
     if "epsilon" not in last.get_params(deep=False) or not (is_classifier(last) or is_regressor(last)):
         raise TypeError(f"model must be a private classifier or regressor, got {type(last).__name__}.")
     tags = get_tags(last).input_tags
-    encoder: Any = PublicOrdinalEncoder if tags.categorical and tags.allow_nan else PublicOneHotEncoder
+    encoder: Any = (
+        _public_encoders.PublicOrdinalEncoder
+        if tags.categorical and tags.allow_nan
+        else _public_encoders.PublicOneHotEncoder
+    )
 
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
-        return make_pipeline(PublicNumbers(), *_number_steps(last, splines, limits))
+        return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
 
-    entries: list[tuple[str, Any, Any]]
-    twins = False
-    if schema is None:
-        entries = [
-            ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
-            ("calendar", PublicCalendar(), _OfType((_DATE,))),
-            ("categories", encoder("declared"), _OfType((_CATEGORY,))),
-        ]
-    else:
-        said = _read_schema(schema)
-        twins = _may_repeat(said, encoder)
-        limits = {
-            name: each if isinstance(each, tuple) else None
-            for name, each in said.items()
-            if isinstance(each, tuple) or each in (_NUMBER, _DATE)
-        }
-        listed = {name: each for name, each in said.items() if isinstance(each, list)}
-        entries = [
-            ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
-            ("calendar", PublicCalendar(), [name for name, each in said.items() if each == _DATE]),
-            ("lists", encoder(list(listed.values())), list(listed)),
-        ]
-        entries = [entry for entry in entries if entry[2]]
-        if unlisted := tuple(name for name, each in said.items() if each == _CATEGORY):
-            entries += [
-                ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
-                ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
-            ]
-        kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
-        known = {name: kinds.get(type(each), each) for name, each in said.items()}
-        entries.insert(
-            0, ("others", "drop", _Others(known))
-        )  # looks at names and types before others look for theirs
+    entries, twins = _by_type(numbers, encoder), False
+    if schema is not None:
+        entries, twins = _by_schema(_read_schema(schema), numbers, encoder, last)
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=twins)
     steps = [("columns", table), *middle, ("model", last)]
-    return PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
+    return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -10,22 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from skprivate import privacy
 from skprivate._validation import code_numbers
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing._columns import Column, Columns, Rows, column_cells
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    CONTRIBUTION_STEP,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    Mechanism,
-    PrivacyEvent,
-    PureEvent,
-    compose_epsilon,
-    exact_sum,
-    upper_root,
-)
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent, Release
 from skprivate.privacy.draws import (
     COARSE,
     FINE,
@@ -44,7 +33,7 @@ from skprivate.privacy.draws import (
 )
 from skprivate.privacy.noise import FloatArray, IntArray
 
-Plan: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
+Plan: TypeAlias = tuple[tuple[privacy.PrivacyEvent, int], ...]
 #: Public range of every column, or None.
 #: None in place of a pair: the range of that column is not known.
 Bounds: TypeAlias = tuple[tuple[float, float] | None, ...] | None
@@ -54,12 +43,12 @@ _SUMS_SHARE = 0.25
 #: A selection at ε needs about this many units times 1/ε, the sums this many standard deviations of noise.
 _UNITS_PER_SELECTION, _UNITS_PER_NOISE = 55.0, 4.0
 #: One in steps of contributions, 2⁻³⁰.
-ONE = 1 << CONTRIBUTION_BITS
+ONE = 1 << privacy.CONTRIBUTION_BITS
 #: Numbers are clipped at twice the released radius: normal ones hardly ever, and long tails where few are left.
 _RADIUS_FACTOR = 2.0
 
 
-class Prices(NamedTuple):
+class Costs(NamedTuple):
     """ε of each selection, and Laplace or Gaussian noise on the three sums of a column."""
 
     selection: float
@@ -67,7 +56,7 @@ class Prices(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def selection_price(count: int, epsilon: float, delta: float) -> float:
+def selection_cost(count: int, epsilon: float, delta: float) -> float:
     """Find the largest ε of each of ``count`` exponential mechanisms; with δ > 0 many cost less than their sum."""
     pure = epsilon / count
     if delta == 0:
@@ -77,9 +66,9 @@ def selection_price(count: int, epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def moment_prices(
+def moment_costs(
     n_columns: int, n_selections: int, sensitivities: tuple[float, float], epsilon: float, delta: float
-) -> Prices:
+) -> Costs:
     """Divide a budget between ``n_selections`` selections and one vector of noisy sums for every column.
 
     ``sensitivities`` are the ℓ1 and ℓ2 ones of the sums, in units. Laplace or Gaussian noise is chosen such that fewer
@@ -87,22 +76,22 @@ def moment_prices(
     """
     per_column = epsilon / n_columns
     each_share = per_column / (n_selections + 1)
-    pure = Prices(each_share, PureEvent(each_share, "Laplace"))
+    pure = Costs(each_share, PureEvent(each_share, "Laplace"))
     if delta == 0:
         return pure
     share = _SUMS_SHARE if n_selections else 1.0
 
-    def prices(root: float) -> Prices:
+    def costs(root: float) -> Costs:
         each = math.sqrt(8 * (1 - share) / max(n_selections, 1)) * root
-        return Prices(each, GaussianEvent(1 / (math.sqrt(2 * share) * root), 3))
+        return Costs(each, GaussianEvent(1 / (math.sqrt(2 * share) * root), 3))
 
     def plan(root: float) -> Plan:
-        return moment_events(prices(root), n_columns, n_selections)
+        return moment_events(costs(root), n_columns, n_selections)
 
     start = math.sqrt(_rho(epsilon, delta) / n_columns)
-    approximate = prices(_largest(plan, start, epsilon, delta))
+    approximate = costs(_largest(plan, start, epsilon, delta))
 
-    def needed(found: Prices) -> float:
+    def needed(found: Costs) -> float:
         selected = _UNITS_PER_SELECTION / found.selection if n_selections else 0.0
         return max(selected, _UNITS_PER_NOISE * noise_deviation(found.noise, *sensitivities))
 
@@ -116,12 +105,10 @@ def noise_deviation(noise: PureEvent | GaussianEvent, l1: float, l2: float) -> f
     return l2 * noise.noise_multiplier
 
 
-def moment_events(prices: Prices, n_columns: int, n_selections: int) -> Plan:
-    """List the events of `moment_prices` for all columns."""
-    selections: Plan = (
-        ((BoundedRangeEvent(prices.selection), n_selections * n_columns),) if n_selections else ()
-    )
-    return (*selections, (prices.noise, n_columns))
+def moment_events(costs: Costs, n_columns: int, n_selections: int) -> Plan:
+    """List the events of `moment_costs` for all columns."""
+    selections: Plan = ((BoundedRangeEvent(costs.selection), n_selections * n_columns),) if n_selections else ()
+    return (*selections, (costs.noise, n_columns))
 
 
 def _rho(epsilon: float, delta: float) -> float:
@@ -131,17 +118,17 @@ def _rho(epsilon: float, delta: float) -> float:
 
 
 def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta: float) -> float:
-    """Find a scale at which the composed price of a plan is just within the budget."""
+    """Find a scale at which the composed cost of a plan is just within the budget."""
     scale, within, beyond = start, 0.0, math.inf
     for _ in range(40):
-        spent = compose_epsilon(plan(scale), delta)
+        spent = privacy.compose_epsilon(plan(scale), delta)
         if spent <= epsilon:
             within = max(within, scale)
             if spent > 0.995 * epsilon:
                 break
         else:
             beyond = min(beyond, scale)
-        # In proportion; but a large δ pays for a small scale alone, and beyond it the price rises steeply.
+        # In proportion; but a large δ pays for a small scale alone, and beyond it the cost rises steeply.
         scale *= 0.998 * epsilon / max(spent, epsilon / 2)
         if not within < scale < beyond:
             scale = (within + beyond) / 2
@@ -180,8 +167,7 @@ class ColumnQuantiles(Mechanism):
     adjacency: Adjacency
     bounds: Bounds = None
     theorem = (
-        "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), "
-        "docs/guide/preprocessing.md"
+        "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), docs/guide/preprocessing.md"
     )
 
     @property
@@ -189,30 +175,27 @@ class ColumnQuantiles(Mechanism):
         return sum(map(quantile_levels, self.n_bins))
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """ε of each selection."""
-        return selection_price(self.n_selections, self.epsilon, self.delta)
+        return selection_cost(self.n_selections, self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return ((BoundedRangeEvent(self.price), self.n_selections),) if self.n_bins else ()
+        return ((BoundedRangeEvent(self.cost), self.n_selections),) if self.n_bins else ()
 
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.price, self.adjacency)
+        return units_for_median(self.cost, self.adjacency)
 
-    def run(self, data: Rows, release: Any) -> list[FloatArray]:
+    def run(self, data: Rows, release: Release) -> list[FloatArray]:
         """Release the inner edges of all columns, arrays of shape (n_bins[j] - 1,)."""
         if not self.n_bins:
             return []
-        draws: dict[str, Any] = {"epsilon": self.price, "adjacency": self.adjacency, "release": release}
+        draws: dict[str, Any] = {"epsilon": self.cost, "adjacency": self.adjacency, "release": release}
         bounds = self.bounds or (None,) * len(self.n_bins)
         values = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
-        centres = [
-            private_centre(cells, bounds=limits, **draws)
-            for cells, limits in zip(values, bounds, strict=True)
-        ]
+        centres = [private_centre(cells, bounds=limits, **draws) for cells, limits in zip(values, bounds, strict=True)]
         # Users are in memory.
         by_row = not isinstance(data, Columns) or data.units is None
         total = ROW_WEIGHT if by_row else USER_WEIGHT
@@ -224,10 +207,7 @@ class ColumnQuantiles(Mechanism):
 
     def with_ends(self, released: list[FloatArray]) -> list[FloatArray]:
         """Add an outer edge on each side of the released ones of every column."""
-        return [
-            outer_edges(*pair)
-            for pair in zip(released, self.bounds or (None,) * len(self.n_bins), strict=True)
-        ]
+        return [outer_edges(*pair) for pair in zip(released, self.bounds or (None,) * len(self.n_bins), strict=True)]
 
 
 def outer_edges(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
@@ -254,8 +234,8 @@ def contributions(column: Column, centre: float, radius: float, n_units: int) ->
         relative = np.clip((column.values - centre) / radius, -1.0, 1.0)
     z = np.trunc(relative * ONE).astype(np.int64)
     first, sizes = unit_means(z, column.units, n_units)
-    second, _ = unit_means((z * z) >> CONTRIBUTION_BITS, column.units, n_units)
-    second = np.maximum(second, -((-first * first) >> CONTRIBUTION_BITS))
+    second, _ = unit_means((z * z) >> privacy.CONTRIBUTION_BITS, column.units, n_units)
+    second = np.maximum(second, -((-first * first) >> privacy.CONTRIBUTION_BITS))
     present = sizes > 0
     return np.stack([first, np.where(present, second - ONE // 2, 0), np.where(present, ONE // 2, 0)])
 
@@ -264,7 +244,7 @@ def moment_sums(block: Columns, centres: Sequence[float], radii: Sequence[float]
     """Sum `contributions` over the units of a block, into shape (n_columns, 3)."""
     return np.stack(
         [
-            exact_sum(contributions(block.column(j), centre, radius or 1.0, block.n_units))
+            privacy.exact_sum(contributions(block.column(j), centre, radius or 1.0, block.n_units))
             for j, (centre, radius) in enumerate(zip(centres, radii, strict=True))
         ]
     )
@@ -280,7 +260,7 @@ def sum_sensitivities(adjacency: Adjacency) -> tuple[int, float]:
     """
     if adjacency is Adjacency.REPLACE_ONE:
         return 9 * ONE // 4, float(2 * ONE)
-    return 2 * ONE, upper_root(3 * ONE * ONE // 2)
+    return 2 * ONE, privacy.upper_root(3 * ONE * ONE // 2)
 
 
 class Moments(NamedTuple):
@@ -317,30 +297,28 @@ class ColumnMoments(Mechanism):
         return self.bounds is None
 
     @property
-    def prices(self) -> Prices:
+    def costs(self) -> Costs:
         l1, l2 = sum_sensitivities(self.adjacency)
-        return moment_prices(
-            self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta
-        )
+        return moment_costs(self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return moment_events(self.prices, self.n_columns, self.n_selections)
+        return moment_events(self.costs, self.n_columns, self.n_selections)
 
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on a sum, in units."""
-        return noise_deviation(self.prices.noise, *sum_sensitivities(self.adjacency)) * CONTRIBUTION_STEP
+        return noise_deviation(self.costs.noise, *sum_sensitivities(self.adjacency)) * privacy.CONTRIBUTION_STEP
 
     @property
     def least_units(self) -> float:
         """Number of units that a centre (up to e⁻³) and its sums need to depend on the data."""
         if not self.n_selections:
             return 4 * self.noise_scale
-        price = self.prices.selection
-        return max(units_for_median(price, self.adjacency), 3.0 * units_beyond(price), 4 * self.noise_scale)
+        cost = self.costs.selection
+        return max(units_for_median(cost, self.adjacency), 3.0 * units_beyond(cost), 4 * self.noise_scale)
 
-    def run(self, data: Rows, release: Any) -> Moments:
+    def run(self, data: Rows, release: Release) -> Moments:
         """Release the moments of all columns."""
         centres, radii = self._ranges(data, release)
         totals = as_partitions(data).sum(partial(moment_sums, centres=centres, radii=radii))
@@ -350,7 +328,7 @@ class ColumnMoments(Mechanism):
         ]
         return Moments(*(np.array(numbers) for numbers in zip(*columns, strict=True)))
 
-    def _column(self, total: Any, centre: float, radius: float, release: Any) -> tuple[float, float, float]:
+    def _column(self, total: object, centre: float, radius: float, release: Release) -> tuple[float, float, float]:
         first, second, half = self._noisy(total, release).tolist()
         most = math.inf if self.n_units is None else float(self.n_units)
         count = min(max(2 * half, 1.0), most)
@@ -363,31 +341,30 @@ class ColumnMoments(Mechanism):
         return centre + radius * mean, radius * math.sqrt(variance), count
 
     def _noisy(self, total: Any, release: Any) -> Any:
-        noise, (l1, l2) = self.prices.noise, sum_sensitivities(self.adjacency)
+        noise, (l1, l2) = self.costs.noise, sum_sensitivities(self.adjacency)
         if isinstance(noise, PureEvent):
-            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=CONTRIBUTION_STEP)
+            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=privacy.CONTRIBUTION_STEP)
         return release.gaussian(
-            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=CONTRIBUTION_STEP
+            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=privacy.CONTRIBUTION_STEP
         )
 
-    def _ranges(self, data: Rows, release: Any) -> tuple[list[float], list[float]]:
+    def _ranges(self, data: Rows, release: Release) -> tuple[list[float], list[float]]:
         """Find the centre and the radius of every column."""
         if self.bounds is not None:
             halves = [0.5 * high - 0.5 * low for low, high in self.bounds]
             return [low + half for (low, _), half in zip(self.bounds, halves, strict=True)], halves
-        price = self.prices.selection
+        cost = self.costs.selection
         centres = [
-            private_centre(cells, epsilon=price, adjacency=self.adjacency, release=release)
+            private_centre(cells, epsilon=cost, adjacency=self.adjacency, release=release)
             for cells in column_cells(data, fine_cells, UNIT_WEIGHT)
         ]
         radii = [
-            private_extent(cells, epsilon=price, release=release)
+            private_extent(cells, epsilon=cost, release=release)
             for cells in column_cells(data, partial(distance_cells, centres=centres), UNIT_WEIGHT)
         ]
         # The centre itself is no finer than that.
         return centres, [
-            max(_RADIUS_FACTOR * radius, abs(centre) * 2.0**-16)
-            for centre, radius in zip(centres, radii, strict=True)
+            max(_RADIUS_FACTOR * radius, abs(centre) * 2.0**-16) for centre, radius in zip(centres, radii, strict=True)
         ]
 
 
@@ -401,13 +378,13 @@ class _OneSelection(Mechanism):
     adjacency: Adjacency
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """ε of each selection."""
-        return selection_price(self.n_columns, self.epsilon, self.delta)
+        return selection_cost(self.n_columns, self.epsilon, self.delta)
 
     @property
     def events(self) -> Plan:
-        return ((BoundedRangeEvent(self.price), self.n_columns),)
+        return ((BoundedRangeEvent(self.cost), self.n_columns),)
 
 
 @dataclass(frozen=True)
@@ -420,15 +397,13 @@ class ColumnMedians(_OneSelection):
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.price, self.adjacency)
+        return units_for_median(self.cost, self.adjacency)
 
-    def run(self, data: Rows, release: Any) -> list[float]:
+    def run(self, data: Rows, release: Release) -> list[float]:
         """Release the medians."""
         columns = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
         return [
-            private_centre(
-                cells, epsilon=self.price, adjacency=self.adjacency, release=release, bounds=bounds
-            )
+            private_centre(cells, epsilon=self.cost, adjacency=self.adjacency, release=release, bounds=bounds)
             for cells, bounds in zip(columns, self.bounds or (None,) * self.n_columns, strict=True)
         ]
 
@@ -444,21 +419,18 @@ class ColumnModes(_OneSelection):
     def least_units(self) -> float:
         """Number of units that a selection needs to depend on the data."""
         factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
-        return factor * (math.log(max(map(len, self.categories))) + 3) / self.price
+        return factor * (math.log(max(map(len, self.categories))) + 3) / self.cost
 
-    def run(self, data: Rows, release: Any) -> list[Any]:
+    def run(self, data: Rows, release: Release) -> list[Any]:
         """Release the modes."""
         sums = as_partitions(data).sum(partial(category_weights, categories=self.categories))
-        return [
-            self._select(weights, values, release)
-            for weights, values in zip(sums, self.categories, strict=True)
-        ]
+        return [self._select(weights, values, release) for weights, values in zip(sums, self.categories, strict=True)]
 
-    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Any) -> Any:
+    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Release) -> Any:
         chosen = release.select(
             weights[: len(categories)],
             sensitivity=UNIT_WEIGHT,
-            epsilon=self.price,
+            epsilon=self.cost,
             monotone=self.adjacency is Adjacency.ADD_REMOVE,
         )
         return categories[int(chosen)]

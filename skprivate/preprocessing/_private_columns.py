@@ -72,7 +72,7 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         self._store(released, mechanism)
         return self
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns that `transform` returns.
 
         Parameters

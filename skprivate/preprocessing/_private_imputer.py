@@ -10,24 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import _validation
 from skprivate._sklearn import StrOptions, _get_output_config
-from skprivate._validation import (
-    any_table,
-    filled_frame,
-    in_own_type,
-    missing_mask,
-    plain_entry,
-    refuse_other_kinds,
-)
 from skprivate.base import AdjacencyName
-from skprivate.preprocessing._columns import numeric_table
-from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
-from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.preprocessing._public_encoders import check_categories
+from skprivate.preprocessing import _columns, _mechanisms, _private_columns, _public_encoders
 from skprivate.privacy import PrivacyLedger
 
 
-class PrivateImputer(PrivateColumns):
+class PrivateImputer(_private_columns.PrivateColumns):
     """Replace missing values by a median, mean or mode of their column, released under differential privacy.
 
     Parameters
@@ -92,7 +82,7 @@ class PrivateImputer(PrivateColumns):
     _public_width: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateColumns._parameter_constraints,
+        **_private_columns.PrivateColumns._parameter_constraints,
         "strategy": [StrOptions({"median", "mean", "most_frequent"})],
         "categories": [Mapping, "array-like", None],
         "add_indicator": ["boolean"],
@@ -135,18 +125,14 @@ class PrivateImputer(PrivateColumns):
         """
         check_is_fitted(self)
         table = self._read(self, X, reset=False)
-        missing = missing_mask(table)
+        missing = _validation.missing_mask(table)
         filled = table.astype(object if self.strategy == "most_frequent" else np.float64)  # a copy
         for j in range(table.shape[1]):
             filled[missing[:, j], j] = self.statistics_[j]
         library = _get_output_config("transform", self)["dense"]
-        if (
-            filled.dtype == object
-            and library == type(X).__module__.partition(".")[0]
-            and not self.add_indicator
-        ):
+        if filled.dtype == object and library == type(X).__module__.partition(".")[0] and not self.add_indicator:
             with suppress(Exception):  # the type may lack the value, such as a list of categories
-                return filled_frame(X, self.statistics_.tolist())
+                return _validation.filled_frame(X, self.statistics_.tolist())
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
 
     def _names_out(self, names):
@@ -156,28 +142,28 @@ class PrivateImputer(PrivateColumns):
 
     @property
     def _read(self):
-        return any_table if self.strategy == "most_frequent" else numeric_table
+        return _validation.any_table if self.strategy == "most_frequent" else _columns.numeric_table
 
     def _categories(self):
         names = getattr(self, "feature_names_in_", None)
-        lists = check_categories(self.categories, self.n_features_in_, names)
-        if any(plain_entry(value) is None for values in lists for value in values):
+        lists = _public_encoders.check_categories(self.categories, self.n_features_in_, names)
+        if any(_validation.plain_entry(value) is None for values in lists for value in values):
             raise ValueError("categories must not be missing themselves: they are what gaps are filled with.")
         return lists
 
     def _check_types(self, X, *, entry_types):
         if self.strategy == "most_frequent":
             listed = dict(enumerate(self._categories()))
-            refuse_other_kinds(X, listed, entry_types=entry_types)
-            self._listed = in_own_type(X, listed)
+            _validation.refuse_other_kinds(X, listed, entry_types=entry_types)
+            self._listed = _validation.in_own_type(X, listed)
 
     def _mechanism(self, n_units):
         common = {"n_columns": self.n_features_in_, **self._budget()}
         if self.strategy == "most_frequent":
-            return ColumnModes(**common, categories=tuple(map(tuple, self._listed.values())))
+            return _mechanisms.ColumnModes(**common, categories=tuple(map(tuple, self._listed.values())))
         if self.strategy == "mean":
-            return ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
-        return ColumnMedians(**common, bounds=self._checked_bounds(partly=True))
+            return _mechanisms.ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
+        return _mechanisms.ColumnMedians(**common, bounds=self._checked_bounds(partly=True))
 
     def _store(self, released, mechanism):
         if self.strategy == "most_frequent":

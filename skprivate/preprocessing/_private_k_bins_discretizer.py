@@ -13,14 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import AdjacencyName
-from skprivate.preprocessing._columns import column_name, numeric_table
-from skprivate.preprocessing._mechanisms import ColumnQuantiles
-from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.draws import MOST_BINS
+from skprivate.preprocessing import _columns, _mechanisms, _private_columns
+from skprivate.privacy import PrivacyLedger, draws
 
 
-class PrivateKBinsDiscretizer(PrivateColumns):
+class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
     """Cut features into bins that hold about equally many units, with edges released under differential privacy.
 
     No range of the data has to be known.
@@ -83,8 +80,8 @@ class PrivateKBinsDiscretizer(PrivateColumns):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateColumns._parameter_constraints,
-        "n_bins": [Interval(Integral, 2, MOST_BINS, closed="both"), "array-like"],
+        **_private_columns.PrivateColumns._parameter_constraints,
+        "n_bins": [Interval(Integral, 2, draws.MOST_BINS, closed="both"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
     }
 
@@ -111,7 +108,7 @@ class PrivateKBinsDiscretizer(PrivateColumns):
 
     def _mechanism(self, n_units):
         n_bins = self._bins_per_column(self.n_features_in_)
-        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
+        return _mechanisms.ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
     def _store(self, released, mechanism):
         self.bin_edges_ = [np.unique(edges) for edges in mechanism.with_ends(released)]
@@ -130,7 +127,7 @@ class PrivateKBinsDiscretizer(PrivateColumns):
             Of shape (n_samples, n_features) with ``encode="ordinal"``, else (n_samples, sum of ``n_bins_``).
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False)
+        table = _columns.numeric_table(self, X, reset=False)
         bins = np.full(table.shape, np.nan)
         for j, edges in enumerate(self.bin_edges_):
             present = ~np.isnan(table[:, j])
@@ -161,9 +158,9 @@ class PrivateKBinsDiscretizer(PrivateColumns):
             )
         numbers = np.broadcast_to(numbers, n_columns)
         for j, number in enumerate(numbers.tolist()):
-            if not (isinstance(number, int) and 2 <= number <= MOST_BINS):
+            if not (isinstance(number, int) and 2 <= number <= draws.MOST_BINS):
                 raise ValueError(
-                    f"n_bins must hold integers from 2 to {MOST_BINS}, got {number!r} for column "
-                    f"{column_name(self, j)}."
+                    f"n_bins must hold integers from 2 to {draws.MOST_BINS}, got {number!r} for column "
+                    f"{_columns.column_name(self, j)}."
                 )
         return tuple(numbers.tolist())

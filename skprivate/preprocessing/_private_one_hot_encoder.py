@@ -14,13 +14,11 @@ from skprivate._sklearn import Interval
 from skprivate._validation import any_table, code_numbers
 from skprivate.base import AdjacencyName
 from skprivate.partitions import as_partitions
-from skprivate.preprocessing._columns import Columns, column_name
-from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.privacy import PrivacyLedger, identifier_tags
-from skprivate.privacy.draws import CategoryDiscovery, count_values, merge_values
+from skprivate.preprocessing import _columns, _private_columns
+from skprivate.privacy import PrivacyLedger, draws, identifier_tags
 
 
-class PrivateOneHotEncoder(PrivateColumns):
+class PrivateOneHotEncoder(_private_columns.PrivateColumns):
     """One column for each frequent value, which is found under differential privacy, one for gaps, one for the rest.
 
     Parameters
@@ -88,7 +86,11 @@ class PrivateOneHotEncoder(PrivateColumns):
     _public_width: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: each for name, each in PrivateColumns._parameter_constraints.items() if name != "bounds"},
+        **{
+            name: each
+            for name, each in _private_columns.PrivateColumns._parameter_constraints.items()
+            if name != "bounds"
+        },
         "max_categories": [Interval(Integral, 1, None, closed="left")],
     }
     _read = staticmethod(any_table)
@@ -142,16 +144,16 @@ class PrivateOneHotEncoder(PrivateColumns):
         if self.delta == 0:
             advice = "List the values instead, or allow a δ."
             raise ValueError(must_be("delta", "positive where categories are found", self.delta, advice))
-        found = CategoryDiscovery.within(self.n_features_in_, **self._budget())
+        found = draws.CategoryDiscovery.within(self.n_features_in_, **self._budget())
         found.least_units  # noqa: B018  a δ too small for a threshold is refused before payment
         return found
 
     def _summarise(self, rows):
-        counts = as_partitions(rows).gather(_block_values, merge_values)
+        counts = as_partitions(rows).gather(_block_values, draws.merge_values)
         for j, column in enumerate(counts):
             kinds = sorted({kind for kind, _ in column})
             if len(kinds) > 1:
-                name, got = column_name(self, j), " and ".join(kinds)
+                name, got = _columns.column_name(self, j), " and ".join(kinds)
                 raise TypeError(must_be(f"column {name} of X", "of one kind of values", got, "Convert it."))
         return counts
 
@@ -182,7 +184,7 @@ class PrivateOneHotEncoder(PrivateColumns):
         return tags
 
 
-def _block_values(block: Columns) -> list[dict[Any, int]]:
+def _block_values(block: _columns.Columns) -> list[dict[Any, int]]:
     """Count the units of the values of a block."""
     columns = [block.table[:, j] for j in range(block.table.shape[1])]
-    return count_values(columns, block.units, None if block.units is None else identifier_tags(block.users))
+    return draws.count_values(columns, block.units, None if block.units is None else identifier_tags(block.users))

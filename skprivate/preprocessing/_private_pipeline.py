@@ -22,36 +22,18 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
+from skprivate import _validation, privacy
 from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
-from skprivate._validation import (
-    column_names,
-    is_frame,
-    public_labels,
-    read_labels,
-    read_numbers,
-    refuse_no_table,
-    validate_data,
-)
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing._private_one_hot_encoder import PrivateOneHotEncoder
-from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar
-from skprivate.privacy import (
-    GaussianEvent,
-    PaymentIsNext,
-    PrivacyEvent,
-    PrivacyLedger,
-    Rehearsal,
-    SharedBudget,
-    compose_epsilon,
-    cost_of_plan,
-    gaussian_noise_multiplier,
-    in_one_order,
+from skprivate.preprocessing import (
+    _private_one_hot_encoder,
+    _private_spline_transformer,
+    _public_encoders,
+    _public_numbers,
 )
-from skprivate.privacy.draws import CategoryDiscovery
+from skprivate.privacy import GaussianEvent, PaymentIsNext, PrivacyEvent, PrivacyLedger, Rehearsal, draws
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
 #: more than scales do.
@@ -61,7 +43,7 @@ FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 COMPOSED_SHARE = 0.99
 #: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
 _FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
-_TOLD = ("_prepared_features", "_whole")
+_HANDED_OVER = ("_prepared_features", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -94,10 +76,10 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         self.ledger = ledger
         self.verbose = verbose
 
-    @in_one_order
+    @privacy.in_one_order
     @np.errstate(all="ignore")  # a warning about a step's arithmetic would say something about somebody's row
     @quoting_no_entries()
-    def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
+    def fit(self, X: Any, y: Any = None, **params: object) -> PrivatePipeline:
         """Fit copies of the steps on a table in memory.
 
         ``user_ids``, or the name of a column of X that has them, go to all private steps.
@@ -108,7 +90,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
                 f"X of a pipeline with one budget must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
             )
-        refuse_no_table(X)
+        _validation.refuse_no_table(X)
         given = {name: _column(X, name, value) for name, value in params.items() if value is not None}
         whole = any("__" not in name for name in given)
         if whole and not get_config().get("enable_metadata_routing", False):
@@ -120,9 +102,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         copies.set_params(**own)  # generators go on from fit to fit, as those of scikit-learn's steps do
         for name, value in parameters.items():
             if name.rpartition("__")[2] == "memory" and value is not None:
-                raise ValueError(
-                    f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent."
-                )
+                raise ValueError(f"{name} must be None, got a cache, which {REPEATS}. Nothing was drawn or spent.")
         *before, (last, model) = copies.steps
         parts = list(_private_parts(Pipeline(before), _without_columns(before, X)).values())
         _check_adjacency(parts, model)
@@ -146,7 +126,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             _take_rest(model, before, parts, budget)
         _tell_columns(model, before, Z)
         Pipeline([(last, model)]).fit(Z, y, **rest)
-        for name in _TOLD:
+        for name in _HANDED_OVER:
             vars(model).pop(name, None)
         self.steps = copies.set_params(**own).steps
         return self
@@ -163,9 +143,7 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         own = {"epsilon": self.epsilon, "delta": self.delta}
         return budget_of({name: known.get(name) if value is None else value for name, value in own.items()})
 
-    def _divide_metadata(
-        self, params: dict[str, Any], parts: list[Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _divide_metadata(self, params: dict[str, Any], parts: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Select what `fit` hands to the steps before the last one, and to that."""
         *before, (last, model) = self.steps
         if get_config().get("enable_metadata_routing", False):
@@ -186,19 +164,19 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return first, rest
 
     @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, **params: object) -> Any:
         return self.fit(X, y, **params).transform(X)
 
     @available_if(_last_has("fit_predict", "predict"))  # type: ignore[untyped-decorator]
-    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, **params: object) -> Any:
         return self.fit(X, y, **params).predict(X)
 
     @available_if(_last_has("score"))  # type: ignore[untyped-decorator]
-    @in_one_order
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
+    @privacy.in_one_order
+    def score(self, X: Any, y: Any = None, sample_weight: object = None, **params: object) -> Any:
         return super().score(X, y, sample_weight, **params)
 
-    def __getitem__(self, ind: Any) -> Any:
+    def __getitem__(self, ind: object) -> Any:
         """Select a step, or a plain pipeline of some steps, which has no budget to divide."""
         if not isinstance(ind, slice):
             return super().__getitem__(ind)
@@ -210,11 +188,11 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
         return PrivatePipeline(steps, epsilon=self.epsilon, delta=self.delta, ledger=self.ledger)
 
 
-def _column(X: Any, name: str, value: Any) -> Any:
+def _column(X: Any, name: str, value: object) -> Any:
     """Return the column of X that a name means as ``user_ids``; everything else as it is."""
     if name.rpartition("__")[2] != "user_ids" or not isinstance(value, str):
         return value
-    if not is_frame(X) or value not in list(column_names(X)):
+    if not _validation.is_frame(X) or value not in list(_validation.column_names(X)):
         raise ValueError(must_be(name, "identifiers, or the name of a column of X", value))
     return X[value]
 
@@ -231,7 +209,11 @@ def _rehearse(steps: list[Any], X: Any, y: Any, first: dict[str, Any], rest: dic
         warnings.simplefilter("ignore")  # the fit itself will say it again
         Z = copies.fit_transform(X, y, **first)
     if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
-        y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
+        y = (
+            _validation.read_numbers(y)
+            if is_regressor(model)
+            else _validation.read_labels(y, **_validation.public_labels(model))
+        )
         if y is not None:
             check_consistent_length(X, y)
         return
@@ -252,11 +234,11 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
-    def __init__(self, step: Any) -> None:
+    def __init__(self, step: object) -> None:
         self.step = step
 
     def fit(self, X: Any, y: Any = None, user_ids: Any = None) -> _Rehearsed:
-        validate_data(self, X, skip_check_array=True)
+        _validation.validate_data(self, X, skip_check_array=True)
         if isinstance(self.step, PrivateEstimatorMixin):  # of another package: cannot be stopped there
             asked = {"user_ids": user_ids} if has_fit_parameter(self.step, "user_ids") else {}
             with suppress(PaymentIsNext):
@@ -270,16 +252,12 @@ class _Rehearsed(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     def transform(self, X: Any) -> Any:
         return np.zeros((np.shape(X)[0], np.shape(X)[1] * self._width))
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
+    def get_feature_names_out(self, input_features: object = None) -> Any:
         names = super().get_feature_names_out(input_features)
-        return (
-            names
-            if self._width == 1
-            else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
-        )
+        return names if self._width == 1 else np.array([f"{n}_{i}" for n in names for i in range(self._width)], object)
 
 
-def _name_columns(step: Any, X: Any) -> None:
+def _name_columns(step: object, X: Any) -> None:
     """Let columns that pass a rehearsal as they are keep their names, for error messages."""
     library = type(X).__module__.partition(".")[0]
     if not isinstance(step, ColumnTransformer) or library not in ("pandas", "polars"):
@@ -299,13 +277,13 @@ def states_budget(step: Any) -> bool:
 def _without_columns(before: list[Any], X: Any) -> list[str]:
     """List the parts of the first step that public names and types leave no column, so that they need no budget."""
     table = before[0][1] if before else None
-    typed = (
-        is_frame(X) or getattr(X, "ndim", 0) == 2
-    )  # what else there is is refused by the step, or declares nothing
+    # What is no table is refused by the step, or declares nothing.
+    typed = _validation.is_frame(X) or getattr(X, "ndim", 0) == 2
     return [
         f"{before[0][0]}__{name}"
         for name, _, columns in (table.transformers if typed and isinstance(table, ColumnTransformer) else ())
-        if type(columns).__module__.startswith("skprivate.") and not columns(X)
+        if (isinstance(columns, list) and not columns)
+        or (type(columns).__module__.startswith("skprivate.") and not columns(X))
     ]
 
 
@@ -340,7 +318,7 @@ def _fitted_parts(step: Any) -> list[Any]:
     return [found for part in inside for found in _fitted_parts(part)]
 
 
-def _check_adjacency(parts: list[Any], model: Any) -> None:
+def _check_adjacency(parts: list[Any], model: BaseEstimator) -> None:
     """Refuse steps with different neighbouring data sets."""
     own = getattr(model, "adjacency", None)
     for part in parts:
@@ -353,13 +331,15 @@ def _check_adjacency(parts: list[Any], model: Any) -> None:
 
 def shares_before(parts: list[Any]) -> list[float]:
     """Choose the shares of ε of the private steps before the last one."""
-    find = [isinstance(each, PrivateOneHotEncoder) for each in parts]
-    knots = any(isinstance(each, PrivateSplineTransformer) for each in parts)
+    find = [isinstance(each, _private_one_hot_encoder.PrivateOneHotEncoder) for each in parts]
+    knots = any(isinstance(each, _private_spline_transformer.PrivateSplineTransformer) for each in parts)
     other = (KNOTS_SHARE if knots else PREPARED_SHARE) / max(len(parts) - sum(find), 1)
     return [FOUND_SHARE / sum(find) if found else other for found in find]
 
 
-def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, float, int | None]:
+def cost_of_finding(
+    step: _private_one_hot_encoder.PrivateOneHotEncoder, pipeline: Any
+) -> tuple[float, float, int | None]:
     """Compute the (ε, δ) at which categories are found, alone or in a pipeline, and the units that one value needs.
 
     With k columns it needs √k times as many; None without δ.
@@ -370,7 +350,7 @@ def cost_of_finding(step: PrivateOneHotEncoder, pipeline: Any) -> tuple[float, f
         share = dict(zip(map(id, parts), shares_before(parts), strict=True))[id(step)]
         whole = pipeline._budget()
         epsilon, delta = share * whole[0], whole[1] / 2 / len(parts)
-    found = CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
+    found = draws.CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
     return epsilon, delta, found
 
 
@@ -380,7 +360,7 @@ def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
     return parallel_config(backend="sequential") if in_memory else nullcontext()
 
 
-def _set(estimator: Any, **values: Any) -> Any:
+def _set(estimator: BaseEstimator, **values: object) -> Any:
     """Set those parameters that an estimator has."""
     known = estimator.get_params(deep=False)
     return estimator.set_params(**{name: value for name, value in values.items() if name in known})
@@ -404,11 +384,11 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
         if all(each.get_params(deep=False).get("ledger") is None for each in (part, *fitted)):
             share = model_share(epsilon, total_delta, events, share)
         # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
-        part._whole = SharedBudget(epsilon, total_delta, events)
+        part._whole = privacy.SharedBudget(epsilon, total_delta, events)
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 
-def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
+def _tell_columns(part: object, before: list[Any], Z: Any) -> None:
     """Tell the last step what is public about the columns that it gets, if it asks for that."""
     if len(before) != 1 or not hasattr(part, "_prepared_features"):
         return
@@ -422,21 +402,26 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
             continue  # not fitted
         last = each.steps[-1][1] if isinstance(each, Pipeline) else each
         found = last.step if isinstance(last, _Rehearsed) else last
-        if isinstance(found, PublicOneHotEncoder | PrivateOneHotEncoder | PublicCalendar):
+        if isinstance(
+            found,
+            _public_encoders.PublicOneHotEncoder
+            | _private_one_hot_encoder.PrivateOneHotEncoder
+            | _public_numbers.PublicCalendar,
+        ):
             known[place] = ["unit"] * len(known[place])
-        elif isinstance(last, PrivateSplineTransformer) and last.passthrough:
+        elif isinstance(last, _private_spline_transformer.PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
     if any(known):
         part._prepared_features = tuple(known)
 
 
-def _width_is_public(part: Any) -> bool:
+def _width_is_public(part: object) -> bool:
     """Tell if public numbers decide how many columns a step hands on; of a class of this package."""
     own = type(part).__module__.startswith("skprivate.") and isinstance(part, PrivateEstimatorMixin)
     return own and (isinstance(part, OneToOneFeatureMixin) or getattr(part, "_public_width", False) is True)
 
 
-def nearly_gaussian(estimator: Any) -> bool:
+def nearly_gaussian(estimator: BaseEstimator) -> bool:
     """Check that all draws of an estimator are nearly Gaussian; a subclass of another package may draw otherwise."""
     own = type(estimator).__module__.startswith("skprivate.")
     return own and bool(getattr(estimator, "_nearly_gaussian", False))
@@ -452,17 +437,15 @@ def budget_of(values: dict[str, Any]) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def model_share(
-    epsilon: float, delta: float, earlier: tuple[tuple[PrivacyEvent, int], ...], least: float
-) -> float:
+def model_share(epsilon: float, delta: float, earlier: tuple[tuple[PrivacyEvent, int], ...], least: float) -> float:
     """Compute the share of ε of a model behind ``earlier`` draws, which have 1 - ``least`` of it and half of δ."""
     allowed = COMPOSED_SHARE * epsilon
-    if delta == 0.0 or cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
+    if delta == 0.0 or privacy.cost_of_plan(earlier, (1.0 - least) * epsilon, delta / 2)[1] == 0.0:
         # Few selections are paid without δ: budgets then hardly compose to less than the sum.
         return least
-    z = gaussian_noise_multiplier(allowed, delta)
-    while (spent := compose_epsilon([*earlier, (GaussianEvent(z), 1)], delta)) > allowed:
+    z = privacy.gaussian_noise_multiplier(allowed, delta)
+    while (spent := privacy.compose_epsilon([*earlier, (GaussianEvent(z), 1)], delta)) > allowed:
         z *= max(spent / allowed, 1.001)
-    share = compose_epsilon([(GaussianEvent(z), 1)], delta / 2) / epsilon
+    share = privacy.compose_epsilon([(GaussianEvent(z), 1)], delta / 2) / epsilon
     # The sum is never above the budget; under a δ that pays for Gaussian noise by itself the share would be 0.
     return min(max(share, least), 1.0)

@@ -14,14 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import AdjacencyName
-from skprivate.preprocessing._columns import by_position, numeric_table
-from skprivate.preprocessing._mechanisms import ColumnQuantiles
-from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.draws import MOST_BINS
+from skprivate.preprocessing import _columns, _mechanisms, _private_columns
+from skprivate.privacy import PrivacyLedger, draws
 
 
-class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
+class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateColumns):
     """Map every feature to a uniform or normal distribution, by quantiles released under differential privacy.
 
     The map is monotone, suits skewed or heavy tails, and has a known range: [0, 1], or ±2.4 at the default number of
@@ -90,8 +87,8 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateColumns._parameter_constraints,
-        "n_quantiles": [Interval(Integral, 3, MOST_BINS + 1, closed="both")],
+        **_private_columns.PrivateColumns._parameter_constraints,
+        "n_quantiles": [Interval(Integral, 3, draws.MOST_BINS + 1, closed="both")],
         "output_distribution": [StrOptions({"uniform", "normal"})],
     }
 
@@ -118,7 +115,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
 
     def _mechanism(self, n_units):
         n_bins = (int(self.n_quantiles) - 1,) * self.n_features_in_
-        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
+        return _mechanisms.ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
 
     def _store(self, released, mechanism):
         self.quantiles_ = np.column_stack(mechanism.with_ends(released))
@@ -137,7 +134,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
             In [0, 1], or normal quantiles of it; NaN where missing.
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False)
+        table = _columns.numeric_table(self, X, reset=False)
         mapped = np.empty_like(table)
         levels = self.references_
         for j in range(table.shape[1]):
@@ -160,7 +157,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = by_position(self, X)
+        table = _columns.by_position(self, X)
         levels = ndtr(table) if self.output_distribution == "normal" else table
         return np.column_stack(
             [np.interp(levels[:, j], self.references_, self.quantiles_[:, j]) for j in range(table.shape[1])]

@@ -13,12 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._messages import TooFewUnitsWarning, warn_caller
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import AdjacencyName
-from skprivate.preprocessing._columns import numeric_table
-from skprivate.preprocessing._mechanisms import ColumnQuantiles
-from skprivate.preprocessing._private_columns import PrivateColumns
-from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_splines
-from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.draws import MOST_BINS
+from skprivate.preprocessing import _columns, _mechanisms, _private_columns, _spline_basis
+from skprivate.privacy import PrivacyLedger, draws
 
 #: Knots of "auto", the most first, and how many times the units of a median they need: with fewer units fewer knots,
 #: or none, predict better.
@@ -33,7 +29,7 @@ UNITS_PER_FUNCTION, UNITS_PER_MORE = 10, 30
 LINE_DEVIATION = 1.0 / 3.0
 
 
-class PrivateSplineTransformer(PrivateColumns):
+class PrivateSplineTransformer(_private_columns.PrivateColumns):
     """Splines of every feature, on knots at quantiles released under differential privacy.
 
     In front of a linear model it makes an additive one. No range of the data has to be known.
@@ -128,8 +124,8 @@ class PrivateSplineTransformer(PrivateColumns):
     _public_width: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateColumns._parameter_constraints,
-        "n_knots": [Interval(Integral, 3, MOST_BINS + 1, closed="both"), StrOptions({"auto"})],
+        **_private_columns.PrivateColumns._parameter_constraints,
+        "n_knots": [Interval(Integral, 3, draws.MOST_BINS + 1, closed="both"), StrOptions({"auto"})],
         "degree": [Interval(Integral, 1, 5, closed="both")],
         "basis": [StrOptions({"smooth", "b-spline"})],
         "passthrough": ["boolean"],
@@ -165,7 +161,9 @@ class PrivateSplineTransformer(PrivateColumns):
 
         def with_knots(*n_knots):
             n_bins = tuple(number - 1 for number in n_knots) * self.n_features_in_
-            return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget())
+            return _mechanisms.ColumnQuantiles(
+                n_bins=n_bins, bounds=self._checked_bounds(partly=True), **self._budget()
+            )
 
         if self.n_knots != "auto":
             return with_knots(int(self.n_knots))
@@ -197,12 +195,14 @@ class PrivateSplineTransformer(PrivateColumns):
             self.knots_, self.n_knots_ = [np.empty(0)] * n_columns, np.zeros(n_columns, dtype=int)
             return
         ends = mechanism.bounds or (None,) * n_columns
-        edges = [edges_of(*pair) for pair in zip(released, ends, strict=True)]
+        edges = [_spline_basis.edges_of(*pair) for pair in zip(released, ends, strict=True)]
         if self.basis == "smooth":
             pairs = zip(edges, ends, strict=True)
-            splines = [smooth_splines(each, int(self.degree), unbounded=end is None) for each, end in pairs]
+            splines = [
+                _spline_basis.smooth_splines(each, int(self.degree), unbounded=end is None) for each, end in pairs
+            ]
         else:
-            splines = [b_splines(each, int(self.degree)) for each in edges]
+            splines = [_spline_basis.b_splines(each, int(self.degree)) for each in edges]
         if self.passthrough and self.basis == "smooth":
             splines = [each.scale_first(LINE_DEVIATION) for each in splines]
         self._medians = np.array([np.median(each[1:-1]) for each in edges])
@@ -232,7 +232,7 @@ class PrivateSplineTransformer(PrivateColumns):
             itself, without gaps, is in front of them with ``passthrough=True``, and alone if units were too few.
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False)
+        table = _columns.numeric_table(self, X, reset=False)
         if self._splines is None:
             return np.where(np.isnan(table), 0.0, table)
         own = [np.where(np.isnan(table), self._medians, table)] if self.passthrough else []

@@ -11,13 +11,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate.base import AdjacencyName
-from skprivate.preprocessing._columns import by_position, clip_overflow, numeric_table
-from skprivate.preprocessing._mechanisms import ColumnMoments
-from skprivate.preprocessing._private_columns import PrivateColumns
+from skprivate.preprocessing import _columns, _mechanisms, _private_columns
 from skprivate.privacy import PrivacyLedger
 
 
-class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
+class PrivateStandardScaler(OneToOneFeatureMixin, _private_columns.PrivateColumns):
     """Scale features to about mean 0 and variance 1, with constants released under differential privacy.
 
     No range has to be known: a median and a typical distance from it are found privately for every column. For the fit
@@ -84,7 +82,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateColumns._parameter_constraints,
+        **_private_columns.PrivateColumns._parameter_constraints,
         "with_mean": ["boolean"],
         "with_std": ["boolean"],
     }
@@ -111,7 +109,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
         self.ledger = ledger
 
     def _mechanism(self, n_units):
-        return ColumnMoments(
+        return _mechanisms.ColumnMoments(
             n_columns=self.n_features_in_, n_units=n_units, bounds=self._checked_bounds(), **self._budget()
         )
 
@@ -134,13 +132,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
             NaN where missing. A number that overflows is the largest one, of its sign.
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False).copy()
+        table = _columns.numeric_table(self, X, reset=False).copy()
         with np.errstate(over="ignore"):  # a warning would reveal somebody's overflow
             if self.with_mean:
                 table -= self.mean_
             if self.with_std:
                 table /= self.scale_
-        return clip_overflow(table)
+        return _columns.clip_overflow(table)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`.
@@ -155,7 +153,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = by_position(self, X).copy()
+        table = _columns.by_position(self, X).copy()
         if self.with_std:
             table *= self.scale_
         if self.with_mean:

@@ -10,17 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 
+from skprivate import _validation
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import (
-    all_differ,
-    any_table,
-    code_numbers,
-    columns_in_words,
-    declared_values,
-    in_own_type,
-    public_values,
-    refuse_other_kinds,
-)
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import Versioned
 
@@ -45,20 +36,18 @@ def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[A
             lists.append(categories[key])
     else:
         entries = list(categories)
-        nested = bool(entries) and all(public_values(entry) is not None for entry in entries)
+        nested = bool(entries) and all(_validation.public_values(entry) is not None for entry in entries)
         lists = entries if nested else [categories] * n_columns
         if len(lists) != n_columns:
-            raise ValueError(
-                f"categories must have one list for each of the {n_columns} columns, got {len(lists)}."
-            )
-    result = [public_values(entry) or [] for entry in lists]
+            raise ValueError(f"categories must have one list for each of the {n_columns} columns, got {len(lists)}.")
+    result = [_validation.public_values(entry) or [] for entry in lists]
     for name, given, entry in zip(known, lists, result, strict=True):
         if not entry:
             raise ValueError(
                 f"categories of column {name} must be a list of at least one value, got {type(given).__name__}. "
                 "Write list(...) for what has no order."
             )
-        if not all_differ(entry):
+        if not _validation.all_differ(entry):
             raise ValueError(f"categories of column {name} must differ from each other, got {entry!r}.")
     return result
 
@@ -82,23 +71,22 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         self : estimator
             Itself.
         """
-        n_columns = any_table(self, X, reset=True).shape[1]
+        n_columns = _validation.any_table(self, X, reset=True).shape[1]
         if isinstance(self.categories, str):
-            self.declared_ = declared_values(X)
+            self.declared_ = _validation.declared_values(X)
             if without := [j for j, values in enumerate(self.declared_) if values is None]:
-                raise TypeError(
-                    f"categories must be listed for {columns_in_words(X, without)} of X, whose type declares none."
-                )
+                named = _validation.columns_in_words(X, without)
+                raise TypeError(f"categories must be listed for {named} of X, whose type declares none.")
         lists = self._categories(n_columns)
-        refuse_other_kinds(X, dict(enumerate(lists)), entry_types=True)
+        _validation.refuse_other_kinds(X, dict(enumerate(lists)), entry_types=True)
         return self
 
     def _codes(self, X: Any) -> Any:
         """Number the category of each entry; all others get the number of categories."""
         self._validate_params()
-        table = any_table(self, X, reset=False)
-        lists = in_own_type(X, dict(enumerate(self._categories(table.shape[1]))))
-        columns = [code_numbers(table[:, j], categories) for j, categories in lists.items()]
+        table = _validation.any_table(self, X, reset=False)
+        lists = _validation.in_own_type(X, dict(enumerate(self._categories(table.shape[1]))))
+        columns = [_validation.code_numbers(table[:, j], categories) for j, categories in lists.items()]
         return np.stack(columns, axis=1)
 
     def _categories(self, n_columns: int) -> list[list[Any]]:
@@ -198,7 +186,7 @@ class PublicOneHotEncoder(PublicEncoder):
         codes = self._codes(X)
         return self._encoder(codes.shape[1]).transform(codes)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns: of the feature and the category, or "rest".
 
         Parameters

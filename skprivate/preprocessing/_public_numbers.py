@@ -26,9 +26,7 @@ _DAYS_OF_YEAR = 365.2425
 _EPOCH = (ORIGIN - datetime.datetime(1970, 1, 1)).days
 _DAYS = {"Y": Fraction(_DAYS_OF_YEAR), "M": Fraction(_DAYS_OF_YEAR) / 12, "W": Fraction(7), "D": Fraction(1)}
 _DAYS |= {"h": Fraction(1, 24), "m": Fraction(1, 1440)}
-_DAYS |= {
-    unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))
-}
+_DAYS |= {unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))}
 #: Points of the week, year and day on the circle. Looked up: vectorised sines may round a row by its place.
 _WEEK, _YEAR, _DAY_BY_MINUTES = (
     np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])
@@ -97,7 +95,7 @@ class PublicCalendar(PublicNumbers):
         points[missing] = 0.0
         return points.reshape(len(days), -1)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         names = _check_feature_names_in(self, input_features)
         places = [f"{cycle}_{axis}" for cycle in ("week", "year", "day") for axis in ("sin", "cos")]
         return np.array([f"{name}_{place}" for name in names for place in places], dtype=object)
@@ -115,7 +113,7 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
         return None
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if value is None:
         return math.nan
     if isinstance(value, datetime.datetime):

@@ -85,7 +85,7 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
         self.clip = clip
 
     @classmethod
-    def from_bounds(cls, lower: Any, upper: Any = None, *, clip: bool = True) -> Self:
+    def from_bounds(cls, lower: object, upper: object = None, *, clip: bool = True) -> Self:
         """Make the scaler that maps public limits to -1 and 1.
 
         Parameters

@@ -117,7 +117,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     #: False in the copies that a row of another pass calls.
     _alone: bool = True
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: BaseEstimator) -> None:
         self.estimator = estimator
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -163,7 +163,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     predict_proba = _one_by_one("predict_proba")
     decision_function = _one_by_one("decision_function")
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.str_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.str_]:
         """Names of the columns that the estimator makes.
 
         Parameters
@@ -212,7 +212,7 @@ def _unseen() -> Iterator[None]:
         yield
 
 
-def _as_it_was(model: Any, *, alone: bool) -> Generator[Any, None, None]:
+def _as_it_was(model: BaseEstimator, *, alone: bool) -> Generator[Any, None, None]:
     """Copy a model again and again, and seed NumPy's global generator anew: no row can leave anything to the next.
 
     Copies share arrays, and cannot write to them. ``alone`` is False for what a row of another pass calls, perhaps in
@@ -230,7 +230,7 @@ def _as_it_was(model: Any, *, alone: bool) -> Generator[Any, None, None]:
             generator.set_state(before)
 
 
-def _with_own_seeds(model: Any, seed: int) -> Any:
+def _with_own_seeds(model: BaseEstimator, seed: int) -> Any:
     """Copy a model whose parts draw from no global generator; parts that draw private noise stay as they are."""
     parts: dict[int, Any] = {}
     copy, seeds = deepcopy(model, parts), check_random_state(seed)
@@ -242,7 +242,7 @@ def _with_own_seeds(model: Any, seed: int) -> Any:
     return copy
 
 
-def _copier(model: Any) -> Callable[[], Any]:
+def _copier(model: BaseEstimator) -> Callable[[], Any]:
     buffers: list[pickle.PickleBuffer] = []
     try:
         state = pickle.dumps(model, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
@@ -284,7 +284,7 @@ def _rows(X: Any) -> Iterator[Any]:
             yield row
 
 
-def _copy_out(result: Any) -> Any:
+def _copy_out(result: object) -> Any:
     """Copy a result out of the memory that the next row is written to."""
     return result if sparse.issparse(result) else np.array(result)
 

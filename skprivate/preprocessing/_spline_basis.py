@@ -140,9 +140,7 @@ def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
     """Make the B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots."""
     knots = np.unique(edges)
     unit = float(np.ldexp(1.0, int(np.frexp(np.abs(knots).max())[1])))
-    spline = (
-        SplineTransformer(knots=(knots / unit)[:, None], degree=degree).fit(np.zeros((2, 1))).bsplines_[0]
-    )
+    spline = SplineTransformer(knots=(knots / unit)[:, None], degree=degree).fit(np.zeros((2, 1))).bsplines_[0]
     return ColumnSplines(knots, unit, spline.t, spline.c)
 
 

@@ -103,9 +103,7 @@ class IntegerLattice(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def integer_laplace_lattice(
-    sensitivity: float | Fraction, epsilon: float, coordinates: int
-) -> IntegerLattice:
+def integer_laplace_lattice(sensitivity: float | Fraction, epsilon: float, coordinates: int) -> IntegerLattice:
     """Compute the lattice for Laplace noise on integers with this ℓ1 sensitivity in steps."""
     shift = _shift(rational(sensitivity) / rational(epsilon))
     steps = rational(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else coordinates) + 2
@@ -207,9 +205,7 @@ def _unrounded(values: ArrayLike) -> NDArray[Any]:
     if array.dtype == object or (array.dtype.kind == "f" and not hasattr(values, "dtype")):
         whole = np.asarray(values, dtype=object)
         # Sums of single numbers are arrays without an axis.
-        entries = [
-            entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()
-        ]
+        entries = [entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()]
         if all(isinstance(entry, Integral) for entry in entries):
             return np.array([*entries, None], dtype=object)[:-1].reshape(whole.shape)
     return array

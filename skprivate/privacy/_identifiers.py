@@ -37,8 +37,7 @@ _NOBODY = "Leave out rows without a user, or give each of them an identifier of 
 ALLOWED = "integers, strings, bytes, UUIDs or datetime64 (weeks to attoseconds), all of one kind"
 #: Attoseconds of the units of datetime64 that have a fixed length.
 ATTOSECONDS = {
-    unit: seconds * 10**18
-    for unit, seconds in (("W", 604800), ("D", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    unit: seconds * 10**18 for unit, seconds in (("W", 604800), ("D", 86400), ("h", 3600), ("m", 60), ("s", 1))
 } | {unit: 10 ** (15 - 3 * i) for i, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"))}
 #: Kinds of single entries; every other type is refused.
 KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
@@ -108,19 +107,13 @@ def refuse_other_index(X: Any = None, y: Any = None, **per_row: object) -> None:
     of_x, of_y = _index(X), _index(y)
     if _reordered(of_x, of_y) and not _numbers_rows(of_y):
         raise _other_index("y", "X")
-    first, rows = next(
-        ((name, index) for name, index in (("X", of_x), ("y", of_y)) if index is not None), ("", None)
-    )
+    first, rows = next(((name, index) for name, index in (("X", of_x), ("y", of_y)) if index is not None), ("", None))
     for name, index in ((name, _index(values)) for name, values in per_row.items()):
         if index is None:
             continue
         if rows is None:
             first, rows = name, index
-        elif (
-            len(index) == len(rows) and not index.equals(rows)
-            if of_x is not None
-            else _reordered(index, rows)
-        ):
+        elif len(index) == len(rows) and not index.equals(rows) if of_x is not None else _reordered(index, rows):
             raise _other_index(name, first)
 
 
@@ -163,9 +156,7 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return 1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
-    found = [
-        bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS
-    ]
+    found = [bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS]
     return np.array([*found, bool(len(names)) and names.dtype.kind == "M"], dtype=np.int64)
 
 
@@ -197,16 +188,12 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
         small = [i for i, value in enumerate(values) if isinstance(value, int) and -(2**63) <= value < 2**63]
         tags[small, 0] = np.array([values[i] for i in small], dtype=np.int64).view(np.uint64)
         hashed = sorted(set(hashed) - set(small))
-    digests = b"".join(
-        hashlib.blake2b(name, digest_size=32).digest() for name in identifier_bytes(names[hashed])
-    )
+    digests = b"".join(hashlib.blake2b(name, digest_size=32).digest() for name in identifier_bytes(names[hashed]))
     tags[hashed] = np.frombuffer(digests, dtype="<u8").reshape(-1, 4)
     if names.dtype.kind == "M":
         kinds = [N_KINDS - 1] * len(hashed)
     else:
-        kinds = [
-            next(k for k, (_, types) in enumerate(KINDS) if isinstance(values[i], types)) for i in hashed
-        ]
+        kinds = [next(k for k, (_, types) in enumerate(KINDS) if isinstance(values[i], types)) for i in hashed]
     tags[hashed, 3] = (tags[hashed, 3] & ~np.uint64(255)) | np.array(kinds, dtype=np.uint64)
     return tags
 
@@ -272,9 +259,7 @@ def _instants(ids: Any) -> Any:
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
     """Return an array whose type was not guessed from its entries, or a list of entries."""
     if getattr(ids, "nlevels", 1) > 1:
-        raise TypeError(
-            f"{name} must have one entry per row, got an index of {ids.nlevels} levels. Pass one of them."
-        )
+        raise TypeError(f"{name} must have one entry per row, got an index of {ids.nlevels} levels. Pass one of them.")
     if isinstance(ids, np.ma.MaskedArray):
         missing = bool(np.ma.getmaskarray(ids).any())
     elif hasattr(ids, "isna"):  # pandas
@@ -331,9 +316,7 @@ def _of_one_kind(values: list[Any], name: str) -> list[Any]:
     kinds = {_kind(t) for t in types}
     if None in kinds or len(kinds) > 1:
         shown = " and ".join(sorted(t.__name__ for t in types))
-        raise TypeError(
-            _refusal(name, shown, is_float=any(issubclass(t, float | np.floating) for t in types))
-        )
+        raise TypeError(_refusal(name, shown, is_float=any(issubclass(t, float | np.floating) for t in types)))
     # Subclasses may compare as they like; what counts is the value.
     if not types <= {int, str, bytes, UUID}:
         plain: dict[Any, Any] = {"integer": operator.index, "string": str.__str__, "bytes": bytes}
@@ -425,8 +408,6 @@ def _as_numbers(value: object) -> npt.NDArray[np.float64] | None:
     if not hasattr(value, "__array__") or isinstance(value, type):
         return None
     array = np.asarray(value)
-    if array.dtype == object or (
-        array.dtype.kind in "iu" and np.any(np.abs(array.astype(np.float64)) >= 2**53)
-    ):
+    if array.dtype == object or (array.dtype.kind in "iu" and np.any(np.abs(array.astype(np.float64)) >= 2**53)):
         return _as_numbers(array.tolist())
     return array.astype(np.float64) if array.dtype.kind in "biuf" else None

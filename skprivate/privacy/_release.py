@@ -159,9 +159,7 @@ class Release(Draws):
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
             adaptive=cost["adaptive"],
-            ledger_entry=""
-            if self._ledger is None or self._entry is None
-            else self._ledger.entry_name(self._entry),
+            ledger_entry="" if self._ledger is None or self._entry is None else self._ledger.entry_name(self._entry),
         )
 
     def __enter__(self) -> Self:
@@ -210,12 +208,8 @@ class Release(Draws):
 
     def _pay(self, total: dict[PrivacyEvent, int]) -> None:
         """Check that ``total`` fits the budget, then write its cost to the ledger."""
-        if self.adjacency is Adjacency.METRIC and not all(
-            math.isfinite(event.pure_epsilon) for event in total
-        ):
-            kinds = ", ".join(
-                sorted({type(event).__name__ for event in total if math.isinf(event.pure_epsilon)})
-            )
+        if self.adjacency is Adjacency.METRIC and not all(math.isfinite(event.pure_epsilon) for event in total):
+            kinds = ", ".join(sorted({type(event).__name__ for event in total if math.isinf(event.pure_epsilon)}))
             raise ValueError(
                 f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
             )
@@ -246,9 +240,7 @@ class Release(Draws):
             return _composition.compose_epsilon(total)
         if self._plan:
             # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
-            beside = {
-                event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0
-            }
+            beside = {event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0}
             with_plan = _composition.add_up(
                 [
                     _composition.compose_epsilon(self._plan, self._accounted_delta),
@@ -385,9 +377,7 @@ def open_release(
     check_metric(relation, metric)
     if not (ledger is None or isinstance(ledger, PrivacyLedger)):
         kind = type(ledger).__name__
-        raise TypeError(
-            f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one."
-        )
+        raise TypeError(f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one.")
     return Release(
         epsilon=_messages.positive("epsilon", epsilon),
         delta=_messages.delta_number(delta),
@@ -452,9 +442,7 @@ class Branch(Draws):
         raise TypeError("a branch of a release cannot be copied or pickled.")
 
 
-def open_branches(
-    release: Release, n_branches: int, plan: Events, *, fixed_assignment: bool = False
-) -> list[Branch]:
+def open_branches(release: Release, n_branches: int, plan: Events, *, fixed_assignment: bool = False) -> list[Branch]:
     """Open ``n_branches`` branches that may each draw ``plan``, for the cost of drawing it once or twice.
 
     The guarantee rests on the caller: the data of one unit enter one branch only, and which one depends on nothing

@@ -34,8 +34,7 @@ def understated(guarantee: PrivacyGuarantee, ledgers: Iterable[_ledger.PrivacyLe
         if (
             guarantee.epsilon < entry.own_epsilon * _ROUNDING
             or guarantee.delta < entry.own_delta * _ROUNDING
-            or (str(guarantee.unit), str(guarantee.adjacency))
-            != (entry.unit, entry.adjacency.partition(":")[0])
+            or (str(guarantee.unit), str(guarantee.adjacency)) != (entry.unit, entry.adjacency.partition(":")[0])
             or (entry.simulated and guarantee.valid_for_release)
         ):
             noise = ", simulated" if entry.simulated else ""

@@ -86,16 +86,12 @@ def _claim(audit: Any) -> _Findings:
     evidence = getattr(audit, "evidence", None) or audit.counts
     claimed, found = float(audit.claimed_epsilon), float(audit.epsilon_lower_bound)
     attained = "is attained, if draws have the laws that they declare" if exact else "was found"
-    chart = (
-        _style.audit_chart(claimed, found, broken=bool(audit.violated)) if max(claimed, found) < inf else ""
-    )
+    chart = _style.audit_chart(claimed, found, broken=bool(audit.violated)) if max(claimed, found) < inf else ""
     return _Findings(
         title="Audit of a claim",
         subject=audit.name,
         kind="stop" if audit.violated else "caution",
-        verdict="The claim is refuted."
-        if audit.violated
-        else "The claim is not refuted. It is not proven either.",
+        verdict="The claim is refuted." if audit.violated else "The claim is not refuted. It is not proven either.",
         figures=[
             (f"ε ≥ {rounded_down(found, 4)}", attained),
             (f"ε ≤ {rounded_up(claimed, 4)}", f"is claimed, with δ = {small(float(audit.claimed_delta))}"),
@@ -162,9 +158,7 @@ def _attack(report: Any) -> _Findings:
         title="Attack on membership",
         subject=f"{members} members and {others} others",
         kind="stop" if beaten else "caution",
-        verdict="Members are recognised better than by chance."
-        if beaten
-        else "This attack is not better than chance.",
+        verdict="Members are recognised better than by chance." if beaten else "This attack is not better than chance.",
         figures=[*figures, (f"{report.confidence:g}", "coverage of each interval")],
         facts=[("members", str(members)), ("others", str(others))],
         caveats=["Another attack may find more; this one is what was tried.", *_CAVEATS[1:]],

@@ -116,9 +116,7 @@ class GuaranteeDisplay:
         labels = []
         for name, each in named:
             if not isinstance(each, PrivacyGuarantee):
-                raise TypeError(
-                    f"guarantee must be a PrivacyGuarantee, or several of them, got {type(each).__name__}."
-                )
+                raise TypeError(f"guarantee must be a PrivacyGuarantee, or several of them, got {type(each).__name__}.")
             title = repr(each).strip("<>") if name is None else name
             labels.append(title if each.valid_for_release or name is None else f"{title}, simulated")
         tpr = [each.trade_off(_RATES, distance=distance) for _, each in named]
@@ -421,9 +419,7 @@ class PrivacyUtilityDisplay:
         """
         budgets = _budgets(epsilons)
         if param_name not in estimator.get_params():
-            raise ValueError(
-                f"param_name must be a parameter of {type(estimator).__name__}, got {param_name!r}."
-            )
+            raise ValueError(f"param_name must be a parameter of {type(estimator).__name__}, got {param_name!r}.")
         if not n_repeats >= 1:
             raise ValueError(f"n_repeats must be at least 1, got {n_repeats!r}.")
         cv = check_cv(cv, y, classifier=is_classifier(estimator))

@@ -16,6 +16,40 @@ from skprivate._messages import must_be, number, rounded_down, rounded_up, small
 from skprivate.privacy import SEARCHED, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
 
+#: Questions that only the publisher can answer, in the order of a review.
+QUESTIONS: Mapping[str, str] = {
+    "purpose": "What is the release for, and who will use it?",
+    "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
+    "utility": "How good is the result, and on which data was that measured?",
+    "bias": "For whom is it worse? Noise hides small groups first.",
+    "trust": "Who sees the data before the noise is added, and why may they be trusted?",
+    "security": "How are the data, the running program and the ledger kept from everybody else?",
+    "collection": "How were the data collected, for which purpose, and when will they be deleted?",
+    "contact": "Who answers for this release?",
+}
+#: Names of events, and of those that may name a mechanism the default for it.
+_EVENTS = {
+    "LaplaceEvent": ("Laplace noise on one number", None),
+    "BoundedRangeEvent": ("selection by the exponential mechanism", None),
+    "PureEvent": ("a mechanism with pure ε", "pure"),
+    "ApproximateEvent": ("a mechanism with (ε, δ)", "approximate"),
+    "ZeroConcentratedEvent": ("a zero-concentrated mechanism", "zCDP"),
+}
+#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
+RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
+CURVE = tuple(
+    round(float(rate), 12)
+    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
+)
+#: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
+WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
+#: The three verdicts. A finding has the one that it forces, or is a note; the worst comes first.
+STOP, LOOK, HOLDS = "not for release", "look at this before you sign", "holds"
+NOTE = "note"
+LEVELS = (STOP, LOOK, NOTE)
+#: A level and a text that a reviewer has to see first.
+Finding = tuple[str, str]
+
 
 class _Words(NamedTuple):
     """Words for a unit: what is protected and what is not, whose data, how neighbours differ by either adjacency."""
@@ -74,18 +108,6 @@ _UNITS = {
     ),
 }
 
-#: Questions that only the publisher can answer, in the order of a review.
-QUESTIONS: Mapping[str, str] = {
-    "purpose": "What is the release for, and who will use it?",
-    "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
-    "utility": "How good is the result, and on which data was that measured?",
-    "bias": "For whom is it worse? Noise hides small groups first.",
-    "trust": "Who sees the data before the noise is added, and why may they be trusted?",
-    "security": "How are the data, the running program and the ledger kept from everybody else?",
-    "collection": "How were the data collected, for which purpose, and when will they be deleted?",
-    "contact": "Who answers for this release?",
-}
-
 
 def change_in_words(guarantee: PrivacyGuarantee) -> tuple[str, str]:
     """Describe what is protected, and how neighbouring inputs differ."""
@@ -127,16 +149,6 @@ def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distanc
         "Take anything that somebody may do on seeing the release, such as to refuse Ada an insurance. If it would "
         f"happen with probability {percent(rate)} {otherwise}, it happens with probability {percent(largest)} at most."
     )
-
-
-#: Names of events, and of those that may name a mechanism the default for it.
-_EVENTS = {
-    "LaplaceEvent": ("Laplace noise on one number", None),
-    "BoundedRangeEvent": ("selection by the exponential mechanism", None),
-    "PureEvent": ("a mechanism with pure ε", "pure"),
-    "ApproximateEvent": ("a mechanism with (ε, δ)", "approximate"),
-    "ZeroConcentratedEvent": ("a zero-concentrated mechanism", "zCDP"),
-}
 
 
 def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
@@ -187,24 +199,6 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
         "names of columns and choices that somebody made after looking at the data.",
         "The data themselves, the memory and the running time of the program that read them, its logs and backups.",
     ]
-
-
-#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
-RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
-CURVE = tuple(
-    round(float(rate), 12)
-    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
-)
-
-
-#: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
-WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
-#: The three verdicts. A finding has the one that it forces, or is a note; the worst comes first.
-STOP, LOOK, HOLDS = "not for release", "look at this before you sign", "holds"
-NOTE = "note"
-LEVELS = (STOP, LOOK, NOTE)
-#: A level and a text that a reviewer has to see first.
-Finding = tuple[str, str]
 
 
 def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
@@ -288,11 +282,7 @@ def guarantee_facts(
             "events": [{**event.to_dict(), "count": count} for event, count in guarantee.events],
             "adaptive": guarantee.adaptive,
             "theorem": guarantee.theorem,
-            "noise": "stated"
-            if guarantee.stated
-            else "secure"
-            if guarantee.valid_for_release
-            else "simulated",
+            "noise": "stated" if guarantee.stated else "secure" if guarantee.valid_for_release else "simulated",
             "ledger_entry": guarantee.ledger_entry,
         },
         "not_protected": not_protected(guarantee),
@@ -319,8 +309,7 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
         "best_guess": even.best_guess,
         "advantage": even.advantage,
         "posterior": [
-            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}
-            for prior in PRIORS
+            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior} for prior in PRIORS
         ],
     }
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
 from skprivate._messages import SimulatedNoiseWarning, rounded_up, small
@@ -99,7 +100,7 @@ def _outer(step: Step, steps: Sequence[Step]) -> Any:
     )
 
 
-def _names(model: Any) -> list[str]:
+def _names(model: BaseEstimator) -> list[str]:
     given = getattr(model, "feature_names_in_", range(model.n_features_in_))
     return [str(name) for name in given]
 
@@ -113,9 +114,7 @@ def declared(steps: Sequence[Step]) -> list[dict[str, Any]]:
             if held is None or held["declared"] == _NO_LIMITS:
                 first = [str(value) for value in values[:MOST_VALUES]]
                 found[column] = {"column": column, "declared": how, "values": first, "n_values": len(values)}
-    tables = [
-        one.model for one in steps if isinstance(one.model, ColumnTransformer) and not one.place.rows.columns
-    ]
+    tables = [one.model for one in steps if isinstance(one.model, ColumnTransformer) and not one.place.rows.columns]
     order = {name: place for model in tables[:1] for place, name in enumerate(_names(model))}
     return sorted(found.values(), key=lambda each: order.get(each["column"], len(order)))
 
@@ -161,11 +160,7 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
 def share_in_words(delta: float, n_units: int) -> str:
     """Describe δ beside one over the number of units, rounded up."""
     share = delta * n_units
-    return (
-        f"1/{math.floor(1 / share):,} of".replace(",", "\u202f")
-        if share < 1
-        else f"{rounded_up(share, 2)} times"
-    )
+    return f"1/{math.floor(1 / share):,} of".replace(",", "\u202f") if share < 1 else f"{rounded_up(share, 2)} times"
 
 
 def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: bool) -> list[Finding]:
@@ -175,9 +170,7 @@ def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: b
     if units and delta * units >= _RULE:
         share = f"{share_in_words(delta, units)} one over the number of {facts['protection']['unit']}s"
         level = LOOK if delta * units >= _LARGE else NOTE
-        found.append(
-            (level, f"δ = {small(delta)} is {share}: more than a hundredth, which is a usual limit.")
-        )
+        found.append((level, f"δ = {small(delta)} is {share}: more than a hundredth, which is a usual limit."))
     if warned:
         number = "a warning" if len(warned) == 1 else f"{len(warned)} warnings"
         found.append((NOTE, f"The fit gave {number}: see section 4."))

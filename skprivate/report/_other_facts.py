@@ -63,9 +63,7 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         return None
     relation, _, metric = ledger.adjacency.partition(": ")
     epsilon, delta = ledger.spent
-    assumptions: tuple[str, ...] = (
-        "everything that was released from these data was charged to this ledger",
-    )
+    assumptions: tuple[str, ...] = ("everything that was released from these data was charged to this ledger",)
     if ledger.rows_per_user is not None:
         assumptions += (f"a user has at most {ledger.rows_per_user} rows",)
     if ledger.public_features:
@@ -116,9 +114,7 @@ def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, A
         "spent": {"epsilon": epsilon, "delta": delta},
         "left": {"epsilon": left, "delta": left_delta},
         "seal": ledger.seal,
-        "shares": [
-            {"purpose": name, "entries": count, "epsilon": share} for name, count, share in purposes(steps)
-        ],
+        "shares": [{"purpose": name, "entries": count, "epsilon": share} for name, count, share in purposes(steps)],
         "entries": entries,
     }
 
@@ -157,9 +153,7 @@ def audit_facts(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str |
     }
 
 
-def _same(
-    audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None, protects: tuple[str, str]
-) -> bool:
+def _same(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None, protects: tuple[str, str]) -> bool:
     if guarantee is None or audit.claimed_delta != guarantee.delta or subject not in (None, audit.name):
         return False
     if protects != (str(guarantee.unit), str(guarantee.adjacency)):
@@ -205,8 +199,7 @@ def audit_in_words(audit: Mapping[str, Any]) -> str:
 def audit_verdict(audit: Mapping[str, Any]) -> tuple[str, str]:
     """Judge the claim: the verdict, and a remark on it."""
     found, claimed = (
-        math.inf if audit[name] is None else audit[name]
-        for name in ("epsilon_lower_bound", "claimed_epsilon")
+        math.inf if audit[name] is None else audit[name] for name in ("epsilon_lower_bound", "claimed_epsilon")
     )
     if audit["violated"]:
         rest = "" if found > claimed else "; the claim as a whole, though the bound on ε alone is within it"

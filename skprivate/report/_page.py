@@ -9,59 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._messages import rounded_down, rounded_up, small
+from skprivate.report import _model_facts, _other_facts, _style
 from skprivate.report._facts import HOLDS, LOOK, QUESTIONS, STOP, event_in_words, percent
-from skprivate.report._model_facts import share_in_words
-from skprivate.report._other_facts import audit_in_words, audit_verdict
-from skprivate.report._style import (
-    audit_chart,
-    budget_chart,
-    document,
-    grid,
-    header,
-    items,
-    pairs,
-    sentence,
-    table,
-    text,
-    trade_off_chart,
-)
+from skprivate.report._style import items, text
 
 #: With more entries the table is folded on the screen; of longer lists of values the first ones are shown.
 _FOLDED, _MOST_VALUES = 25, 12
 #: Pages of the documentation in the sources, which readers do not have.
 _SOURCE_PAGE = re.compile(r"docs/([a-z_/]+)\.md")
-
-
-def page(facts: Mapping[str, Any]) -> str:
-    """Render the facts as a page, which carries them as JSON."""
-    made = [("created", facts["created"]), ("format", facts["format_version"])]
-    sections = [
-        ("What is protected?", _protection(facts)),
-        ("How strong is the protection?", _strength(facts)),
-        ("Under which assumptions does it hold?", _assumptions(facts)),
-        ("What was drawn, and with which noise?", _mechanisms(facts)),
-        ("What has been spent in all?", "".join(map(_ledger, facts["ledgers"])) or _NO_LEDGER),
-        ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
-        ("What is not protected?", items(facts["not_protected"])),
-        ("What must the publisher answer?", _answers(facts)),
-        ("What computed this?", pairs([*facts["versions"].items(), *made])),
-    ]
-    body = "".join(
-        f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
-        for k, (title, content) in enumerate(sections, 1)
-    )
-    # "<" would end the element or open another one; JSON knows it by its number as well.
-    twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    return document(
-        facts["title"],
-        f"{_head(facts)}{body}{_SIGN}",
-        "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
-        "Privacy Guarantees</i> (2025). Upper bounds are rounded up and lower bounds down. This page loads nothing and "
-        "holds its own data as JSON.",
-        f'<script type="application/json" id="privacy-report">{twin}</script>',
-    )
-
-
 _SIGN = (
     '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
     "<div>Released by, date</div></section>"
@@ -80,6 +35,37 @@ _VERDICTS = {
     LOOK: ("caution", "Look at this before you sign."),
     STOP: ("stop", "Not for release."),
 }
+_OPEN = '<dd class="open">not answered</dd>'
+
+
+def page(facts: Mapping[str, Any]) -> str:
+    """Render the facts as a page, which carries them as JSON."""
+    made = [("created", facts["created"]), ("format", facts["format_version"])]
+    sections = [
+        ("What is protected?", _protection(facts)),
+        ("How strong is the protection?", _strength(facts)),
+        ("Under which assumptions does it hold?", _assumptions(facts)),
+        ("What was drawn, and with which noise?", _mechanisms(facts)),
+        ("What has been spent in all?", "".join(map(_ledger, facts["ledgers"])) or _NO_LEDGER),
+        ("Was it tested?", "".join(map(_audit, facts["audits"])) or _NO_AUDIT),
+        ("What is not protected?", items(facts["not_protected"])),
+        ("What must the publisher answer?", _answers(facts)),
+        ("What computed this?", _style.pairs([*facts["versions"].items(), *made])),
+    ]
+    body = "".join(
+        f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
+        for k, (title, content) in enumerate(sections, 1)
+    )
+    # "<" would end the element or open another one; JSON knows it by its number as well.
+    twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    return _style.document(
+        facts["title"],
+        f"{_head(facts)}{body}{_SIGN}",
+        "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
+        "Privacy Guarantees</i> (2025). Upper bounds are rounded up and lower bounds down. This page loads nothing and "
+        "holds its own data as JSON.",
+        f'<script type="application/json" id="privacy-report">{twin}</script>',
+    )
 
 
 def _head(facts: Mapping[str, Any]) -> str:
@@ -87,7 +73,7 @@ def _head(facts: Mapping[str, Any]) -> str:
     kind, headline = _VERDICTS[facts["verdict"]]
     headline = "Nothing was released." if facts["strength"] is None and kind == "holds" else headline
     by = f"{facts['subject']['name']} · {facts['created']} · skprivate {facts['versions']['skprivate']}"
-    return header("Privacy report", facts["title"], by, (kind, headline, found), _figures(facts))
+    return _style.header("Privacy report", facts["title"], by, (kind, headline, found), _figures(facts))
 
 
 def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -99,7 +85,7 @@ def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
     fails = "probability by which it may fail"
     if units and strength["delta"]:
-        fails += f": {share_in_words(strength['delta'], units)} one over the number of {unit}s"
+        fails += f": {_model_facts.share_in_words(strength['delta'], units)} one over the number of {unit}s"
     number = "" if units is None else f"; {_number(units)} {unit}s"
     return [
         (f"ε = {_up(strength['epsilon'], 4)}", per),
@@ -118,7 +104,8 @@ def _protection(facts: Mapping[str, Any]) -> str:
     if section is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{sentence(section["what"])}. Two inputs count as neighbours if {text(section["change"])}.</p>'
+        f'<p class="lead">{_style.sentence(section["what"])}. '
+        f"Two inputs count as neighbours if {text(section['change'])}.</p>"
         f"<p>{text(facts['strength']['in_words'])}</p><p>{text(section['example'])}</p>"
     )
 
@@ -174,9 +161,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f"{percent(best)} at most with it.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
-        f"{table(head, rows, numbers=range(len(head)))}"
-        f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
-        f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
+        f"{_style.table(head, rows, numbers=range(len(head)))}"
+        f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
+        f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
         "<p><small>Left: linear axes. Right: logarithmic axes, for attackers who accuse few. "
         f"Dashed: guessing. {keys}</small></p>"
     )
@@ -199,7 +186,7 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
     if facts["declared"]:
         rows = [[each["column"], each["declared"], _values(each)] for each in facts["declared"]]
         text = "<p>All of it must have been known without looking at the data.</p>"
-        parts.append(f"<h3>Declared public</h3>{text}{table(['column', 'declared as', 'values'], rows)}")
+        parts.append(f"<h3>Declared public</h3>{text}{_style.table(['column', 'declared as', 'values'], rows)}")
     return "".join(parts)
 
 
@@ -221,17 +208,13 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [pairs([("noise", noise[section["noise"]])])]
+    parts = [_style.pairs([("noise", noise[section["noise"]])])]
     if section["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
         n_draws = sum(event["count"] for event in section["events"])
-        every = (
-            "It came from one noisy draw."
-            if n_draws == 1
-            else f"It came from {_number(n_draws)} noisy draws."
-        )
+        every = "It came from one noisy draw." if n_draws == 1 else f"It came from {_number(n_draws)} noisy draws."
         parts.append(f"<p>{every} Together they cost the ε and δ above.</p>")
-        draws = table(["draw", "cost of one", "times"], rows, numbers=(2,))
+        draws = _style.table(["draw", "cost of one", "times"], rows, numbers=(2,))
         parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
@@ -247,13 +230,13 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             rows.append([step["does"], columns, step["role"], *budget])
         head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
         text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
-        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(3, 4), long=(0,))}{text}")
+        parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
         parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
     theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", section["theorem"])
     more = [("proven in", theorem)] if theorem else []
     more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
-    return "".join(parts) + pairs(more)
+    return "".join(parts) + _style.pairs(more)
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:
@@ -269,7 +252,7 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     names = [("protects", whom), ("for", ledger["purpose"]), *((name, ledger[name]) for name in named)]
     names += [("file", ledger["path"])] if ledger.get("path") else []
     shares = _few(ledger["shares"])
-    chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
+    chart = _style.budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
         f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
         for k, share in enumerate(shares)
@@ -280,8 +263,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         "sum, and ε is smaller at a larger δ.</p>"
     )
     return (
-        f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
-        f"{_entries(ledger['entries'])}{pairs(names)}"
+        f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
+        f"{_entries(ledger['entries'])}{_style.pairs(names)}"
     )
 
 
@@ -317,7 +300,7 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
         rows.append(row)
-    whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    whole = _style.table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
     if n_open := sum(not entry["note"].strip() for entry in entries):
         whole += f"<p>{n_open} of {len(entries)} entries have no purpose: ask what they were for.</p>"
     if len(entries) <= _FOLDED:
@@ -327,16 +310,13 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    verdict, rest = audit_verdict(audit)
-    shown = f"<p>{text(audit_in_words(audit))} The claim is <strong>{verdict}</strong>{text(rest)}.</p>"
+    verdict, rest = _other_facts.audit_verdict(audit)
+    shown = f"<p>{text(_other_facts.audit_in_words(audit))} The claim is <strong>{verdict}</strong>{text(rest)}.</p>"
     if found is not None and claimed is not None:
-        shown += f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
+        shown += f"<figure>{_style.audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     if not audit["same_claim"]:
         shown += "<p>The audit tested another claim than the guarantee of this report.</p>"
     return shown
-
-
-_OPEN = '<dd class="open">not answered</dd>'
 
 
 def _answers(facts: Mapping[str, Any]) -> str:

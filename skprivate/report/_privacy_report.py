@@ -15,34 +15,16 @@ from skprivate._messages import must_be, one_of, rounded_up, small
 from skprivate.inspection import Step, count, releases_when_transforming
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
 from skprivate.privacy.ledger import today
-from skprivate.report._facts import (
-    HOLDS,
-    LEVELS,
-    LOOK,
-    NOTE,
-    QUESTIONS,
-    STOP,
-    Finding,
-    guarantee_facts,
-    guarantee_findings,
-    versions,
-)
-from skprivate.report._model_facts import (
-    declared,
-    facts_of_steps,
-    model_findings,
-    number_of_units,
-    warnings_of,
-)
+from skprivate.report import _facts, _model_facts, _page, _style
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
-from skprivate.report._page import page
-from skprivate.report._style import framed, written
 
 #: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
 FORMAT_VERSION = "2.0"
 REPORT_SCHEMA: Mapping[str, Any] = json.loads(
     resources.files("skprivate.report").joinpath("report_schema.json").read_text(encoding="utf-8")
 )
+_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 class PrivacyReport:
@@ -102,7 +84,7 @@ class PrivacyReport:
         -------
         str
         """
-        return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
+        return _style.written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the page, and write it to a file if ``path`` is given.
@@ -117,7 +99,7 @@ class PrivacyReport:
         -------
         str
         """
-        return written(page(self._facts), path)
+        return _style.written(_page.page(self._facts), path)
 
     def __str__(self) -> str:
         strength, protection = self._facts["strength"], self._facts["protection"]
@@ -128,7 +110,7 @@ class PrivacyReport:
         if protection["metric"]:
             of = f"per unit of distance, {protection['metric']}"
         n = len(self._facts["assumptions"])
-        under = f" under {n} {'assumption' if n == 1 else 'assumptions'}" if self.verdict == HOLDS else ""
+        under = f" under {n} {'assumption' if n == 1 else 'assumptions'}" if self.verdict == _facts.HOLDS else ""
         return (
             f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
             f"({of}): {self.verdict}{under}"
@@ -138,7 +120,7 @@ class PrivacyReport:
         return f"<PrivacyReport {self}>"
 
     def _repr_html_(self) -> str:
-        return framed(page(self._facts))
+        return _style.framed(_page.page(self._facts))
 
 
 @dataclass(frozen=True)
@@ -167,43 +149,39 @@ class _Subject:
         return _TITLES.get(self.kind, f"Privacy of {article} {self.name}")
 
 
-_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
-_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
-
-
 def _findings(
     subject: _Subject,
     books: Sequence[Mapping[str, Any]],
     tested: Sequence[Mapping[str, Any]],
     answers: Mapping[str, str],
-) -> list[Finding]:
+) -> list[_facts.Finding]:
     """List what a reviewer has to see first."""
     guarantee = subject.guarantee
     wrong = [
         *subject.problems,
         *((part, why) for part, each, _ in subject.parts if (why := understated(each, subject.ledgers))),
     ]
-    found = [(STOP, text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
-    found += [] if guarantee is None else guarantee_findings(guarantee)
+    found = [(_facts.STOP, text) for text in dict.fromkeys(f"{_capital(part)}: {why}." for part, why in wrong)]
+    found += [] if guarantee is None else _facts.guarantee_findings(guarantee)
     for audit in tested:
         if audit["violated"]:
-            found.append((STOP, f"An audit of {audit['name']} refutes the claim: see section 6."))
+            found.append((_facts.STOP, f"An audit of {audit['name']} refutes the claim: see section 6."))
         elif not audit["same_claim"]:
             text = f"The audit of {audit['name']} tested another claim than this guarantee."
-            found.append((LOOK, text))
+            found.append((_facts.LOOK, text))
     for book in books:
         if book["purpose"] != "releases":
             text = f"The ledger is for {book['purpose']}: nothing charged to it may be published."
-            found.append((STOP, text))
+            found.append((_facts.STOP, text))
         if guarantee is None or book["unit"] is None:
             continue
         counted = book["unit"], str(book["adjacency"]).partition(":")[0]
         if counted != (str(guarantee.unit), str(guarantee.adjacency)):
             text = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
-            found.append((NOTE, f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
-    found += [(LOOK, text) for text in _unpaid(subject, books)]
+            found.append((_facts.NOTE, f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+    found += [(_facts.LOOK, text) for text in _unpaid(subject, books)]
     if guarantee is not None:
-        found += [(LOOK, text) for text in _unknown(books, answers)]
+        found += [(_facts.LOOK, text) for text in _unknown(books, answers)]
     return found
 
 
@@ -229,7 +207,7 @@ def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> 
     found = []
     if not books:
         found.append("No ledger was given: nothing is known of other releases from the same data.")
-    if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
+    if n_open := sum(not answers.get(name, "").strip() for name in _facts.QUESTIONS):
         count = "1 question is" if n_open == 1 else f"{n_open} questions are"
         found.append(f"{count} open: see section 8.")
     return found
@@ -242,8 +220,8 @@ def _capital(text: str) -> str:
 def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
     given = dict(answers or {})
     for name, value in given.items():
-        if name not in QUESTIONS:
-            raise ValueError(must_be("answers", f"keyed by {one_of(QUESTIONS)}", name))
+        if name not in _facts.QUESTIONS:
+            raise ValueError(must_be("answers", f"keyed by {one_of(_facts.QUESTIONS)}", name))
         if not isinstance(value, str):
             raise TypeError(must_be(f"answers[{name!r}]", "a string", type(value).__name__))
     return given
@@ -261,7 +239,7 @@ def _checked_audits(audits: Any) -> list[Audit]:
 
 
 def privacy_report(
-    source: Any,
+    source: object,
     path: str | os.PathLike[str] | None = None,
     *,
     ledger: PrivacyLedger | None = None,
@@ -350,13 +328,13 @@ def privacy_report(
     given, every = _checked_answers(answers), _checked_audits(audit)
     about: dict[str, Any] = dict.fromkeys(_OF_GUARANTEE)
     if guarantee is not None:
-        about = guarantee_facts(guarantee, distances, number_of_units(subject.steps))
+        about = _facts.guarantee_facts(guarantee, distances, _model_facts.number_of_units(subject.steps))
     books = [ledger_facts(each, details=details) for each in subject.ledgers]
     tested = [audit_facts(each, guarantee, subject.name if kind == "model" else None) for each in every]
-    titled, warned = bool(title) or kind == "ledger", warnings_of(subject.steps)
+    titled, warned = bool(title) or kind == "ledger", _model_facts.warnings_of(subject.steps)
     found = _findings(subject, books, tested, given)
-    found += model_findings(about, warned, titled=titled)
-    findings = sorted(found, key=lambda each: LEVELS.index(each[0]))
+    found += _model_facts.model_findings(about, warned, titled=titled)
+    findings = sorted(found, key=lambda each: _facts.LEVELS.index(each[0]))
     levels = [level for level, _ in findings]
     report = PrivacyReport(
         {
@@ -366,19 +344,19 @@ def privacy_report(
             "title": title or subject.title,
             "titled": titled,
             "subject": {"kind": kind, "name": subject.name},
-            "verdict": STOP if STOP in levels else LOOK if LOOK in levels else HOLDS,
+            "verdict": _facts.STOP if _facts.STOP in levels else _facts.LOOK if _facts.LOOK in levels else _facts.HOLDS,
             "findings": [{"level": level, "text": text} for level, text in findings],
             **about,
             "assumptions": about["assumptions"] or [],
             "not_protected": about["not_protected"] or [],
-            "steps": facts_of_steps(subject.steps) if len(subject.steps) > 1 else [],
-            "declared": declared(subject.steps),
+            "steps": _model_facts.facts_of_steps(subject.steps) if len(subject.steps) > 1 else [],
+            "declared": _model_facts.declared(subject.steps),
             "fit_warnings": warned,
             "ledgers": books,
             "audits": tested,
             "trust_model": subject.trust_model,
             "answers": given,
-            "versions": dict(versions()),
+            "versions": dict(_facts.versions()),
         }
     )
     if target is not None:
@@ -386,7 +364,7 @@ def privacy_report(
     return report
 
 
-def _read(source: Any) -> _Subject:
+def _read(source: object) -> _Subject:
     name = type(source).__name__
     if isinstance(source, PrivacyLedger):
         return _Subject(ledger_guarantee(source), "ledger", name, ledgers=[source])

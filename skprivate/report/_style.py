@@ -28,9 +28,7 @@ def document(title: str, body: str, footer: str, more: str = "") -> str:
     )
 
 
-def header(
-    eyebrow: str, title: str, by: str, verdict: tuple[str, str, str], figures: Sequence[tuple[str, str]]
-) -> str:
+def header(eyebrow: str, title: str, by: str, verdict: tuple[str, str, str], figures: Sequence[tuple[str, str]]) -> str:
     """Render the head of a page; a verdict is the kind of its box, a text, and rendered paragraphs below it."""
     kind, headline, below = verdict
     line = f'<p class="by">{text(by)}</p>' if by else ""

@@ -14,46 +14,15 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import _validation
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skprivate._validation import (
-    PUBLIC_LABELS,
-    check_classes,
-    distinct_labels,
-    encode_classes,
-    label_array,
-    public_labels,
-    together,
-    two_or_more,
-    validate_data,
-)
 from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
 from skprivate.privacy import PrivacyLedger
-from skprivate.user_level._losses import (
-    LEAST_CLIP,
-    CustomLoss,
-    LogisticLoss,
-    MultinomialLoss,
-    SmoothedHingeLoss,
-    check_custom_loss,
-    clip_noise,
-    first_residual,
-    noise_ridge,
-)
-from skprivate.user_level._plan import STEP_NOISE, Terms
-from skprivate.user_level._problems import Objective, UserData
+from skprivate.user_level import _losses, _plan, _problems, _sgd
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
-from skprivate.user_level._sgd import BaseUserLevelSGD
-from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._preconditioned import PreconditionedDescent
-from skprivate.user_level.descent._rules import (
-    Bounds,
-    ClassCounts,
-    Clipping,
-    Penalty,
-    StepRules,
-    given_weights,
-)
+from skprivate.user_level.descent import _linear, _preconditioned, _rules
+from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty, StepRules
 
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
@@ -63,14 +32,14 @@ LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 5, 40, 30
 #: Noise of a single step with several classes: their curvatures p(1 − p) differ more, so that more steps are needed.
 STEP_NOISE_MANY = 0.5**0.5
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
-CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
+CLIP = {"auto": None, "robust": _losses.LEAST_CLIP, "mean": 1.0}
 #: The same over ν^−½, with the noise level ν.
 CLIP_GROWTH = 0.02
 #: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
 
-class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
+class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     r"""Linear classification that protects everything a user contributed.
 
     Minimises over :math:`w` the users' mean objective
@@ -212,7 +181,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BaseUserLevelSGD._parameter_constraints,
+        **_sgd.BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "classes": ["array-like", None],
         "solver": [StrOptions({"auto", "sgd"})],
@@ -225,7 +194,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        loss: Literal["log_loss", "smoothed_hinge"] | CustomLoss = "log_loss",
+        loss: Literal["log_loss", "smoothed_hinge"] | _losses.CustomLoss = "log_loss",
         classes: ArrayLike | None = None,
         solver: Literal["auto", "sgd"] = "auto",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -284,14 +253,16 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self : UserLevelSGDClassifier
         """
         self._check_inference("log_loss")
-        given = None if self.classes is None else together([check_classes(self.classes)])
-        check = partial(labels, public=public_labels(self))
+        given = None if self.classes is None else _validation.together([_validation.check_classes(self.classes)])
+        check = partial(labels, public=_validation.public_labels(self))
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
-        classes = two_or_more(checked.gather(_labels, together) if given is None else given, self)
+        classes = _validation.two_or_more(
+            checked.gather(_labels, _validation.together) if given is None else given, self
+        )
         if self.inference and len(classes) > 2:
             raise ValueError(f"inference=True is for two classes, got {len(classes)}.")
         if not isinstance(self.loss, str):
-            check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (-1.0, 1.0))
+            _losses.check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (-1.0, 1.0))
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
         rows, n_users = by_user(
@@ -313,29 +284,29 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             # A common change of all classes changes no probability, so it is noise alone.
             coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
-        self.classes_ = label_array(classes)
+        self.classes_ = _validation.label_array(classes)
         self.coef_ = coef[:, :n_features]
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         self._store_intervals(estimate)
         return self
 
     def _mechanism(
-        self, classes: list[Any], n_outputs: int, terms: Terms, own_rows: bool = False
-    ) -> Descent | PreconditionedDescent:
+        self, classes: list[Any], n_outputs: int, terms: _plan.Terms, own_rows: bool = False
+    ) -> _linear.Descent | _preconditioned.PreconditionedDescent:
         n_features = self.n_features_in_
         loss: Any = self.loss
         if isinstance(loss, str):
-            smooth = MultinomialLoss() if n_outputs > 1 else LogisticLoss()
-            loss = smooth if loss == "log_loss" else SmoothedHingeLoss()
-        objective = Objective(loss, n_features, n_outputs, self.fit_intercept)
-        ridge, auto = noise_ridge(loss, n_outputs), self.aggregation == "auto"
+            smooth = _losses.MultinomialLoss() if n_outputs > 1 else _losses.LogisticLoss()
+            loss = smooth if loss == "log_loss" else _losses.SmoothedHingeLoss()
+        objective = _problems.Objective(loss, n_features, n_outputs, self.fit_intercept)
+        ridge, auto = _losses.noise_ridge(loss, n_outputs), self.aggregation == "auto"
         penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
         if own_rows and self.class_weight is None:
-            quiet = self._preconditioned(objective, terms, penalty)
+            quiet = self._plan_preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
         terms, class_weights = self._class_weights(classes, terms)
-        return self._descent(
+        return self._plan_descent(
             objective,
             terms,
             penalty=penalty,
@@ -344,14 +315,14 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
                 least=LEAST_STEPS,
                 most=MOST_STEPS,
                 usual=USUAL_STEPS,
-                noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
+                noise=_plan.STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
                 first=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
             ),
             clipping=Clipping(
                 # The median gradient is that of well classified users, which is too small for others (rare classes).
                 select=False,
-                radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
-                noise=clip_noise(loss, n_outputs) if auto else 0.0,
+                radius=CLIP[self.aggregation] or _losses.first_residual(loss, n_outputs),
+                noise=_losses.clip_noise(loss, n_outputs) if auto else 0.0,
                 growth=CLIP_GROWTH if auto else 0.0,
             ),
             bounds=Bounds(
@@ -364,7 +335,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             classes=True,
         )
 
-    def _class_weights(self, classes: list[Any], terms: Terms) -> tuple[Terms, Any]:
+    def _class_weights(self, classes: list[Any], terms: _plan.Terms) -> tuple[_plan.Terms, Any]:
         """Return the class weights, or the mechanism that counts classes, and the terms of all later draws."""
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
@@ -378,12 +349,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")
         elif not isinstance(self.class_weight, str):
-            return terms, given_weights(self.class_weight, classes)
+            return terms, _rules.given_weights(self.class_weight, classes)
         counts = ClassCounts(terms, n_classes, signed, balanced=self.class_weight is not None)
         return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
     def _assumptions(self) -> tuple[str, ...]:
-        return (*super()._assumptions(), PUBLIC_LABELS)
+        return (*super()._assumptions(), _validation.PUBLIC_LABELS)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Linear predictor of each class; for two classes that of the second.
@@ -397,7 +368,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = _validation.validate_data(self, X, dtype=np.float64, reset=False)
         scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -441,18 +412,18 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
 
 def _labels(rows: CheckedRows) -> list[Any]:
-    return distinct_labels(rows.y)
+    return _validation.distinct_labels(rows.y)
 
 
 def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
     """Replace labels by class numbers; by −1 and 1 in a byte each for two classes."""
-    codes = encode_classes(rows.y, classes, strict=True)
+    codes = _validation.encode_classes(rows.y, classes, strict=True)
     if len(classes) == 2:
         return rows._replace(y=(2 * codes - 1).astype(np.int8))
     return rows._replace(y=codes.astype(np.float64))
 
 
-def _with_targets(data: UserData, n_outputs: int, signed: bool) -> UserData:
+def _with_targets(data: _problems.UserData, n_outputs: int, signed: bool) -> _problems.UserData:
     """Turn several classes into one column each, of ±1, or of 0 and 1 if not ``signed``."""
     if n_outputs == 1:
         return data

@@ -20,23 +20,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    BoundedRangeEvent,
-    GaussianEvent,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    ball_contributions,
-    exact_sum,
-)
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee, Release
+from skprivate.user_level import _plan
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
-from skprivate.user_level._plan import WIDER, Terms
 from skprivate.user_level._problems import UserData, vector_norms
 from skprivate.user_level._ranges import FINE_SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult
+from skprivate.user_level.scaling import _standardise
 from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noise, whiten, whitening
-from skprivate.user_level.scaling._standardise import mapped_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -113,14 +106,14 @@ def score_sums(data: UserData, at: Point) -> npt.NDArray[Any]:
         outside = lengths > at.clip
         kept = np.where(outside, (1.0 - 1.0 / d) * at.clip / np.where(outside, lengths, 1.0), 1.0)
         parts = np.repeat(kept * weights / sizes, sizes) * _curvature(slopes, at.loss)
-        z = ball_contributions(
-            z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z
+        z = privacy.ball_contributions(z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=MOMENT_BITS, out=z)
+        v = privacy.ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
+        score = privacy.exact_sum(
+            privacy.ball_contributions(vectors, at.clip, weights=weights), bound=2**privacy.CONTRIBUTION_BITS
         )
-        v = ball_contributions(vectors, at.clip, weights=weights, bits=MOMENT_BITS)
-        score = exact_sum(ball_contributions(vectors, at.clip, weights=weights), bound=2**CONTRIBUTION_BITS)
         # Products of 18-bit integers, and their sums over a block, are exact in float64.
         block = np.concatenate([score, *((each @ each.T).astype(np.int64).ravel() for each in (z, v))])
-        total = exact_sum(iter((total[:, None], block[:, None])))
+        total = privacy.exact_sum(iter((total[:, None], block[:, None])))
     return total
 
 
@@ -136,7 +129,7 @@ def _curvature(slopes: FloatArray, loss: HuberLoss | LogisticLoss) -> FloatArray
 class Inference:
     """Newton step from released coefficients with a covariance; ``several`` if users may have several rows."""
 
-    terms: Terms
+    terms: _plan.Terms
     n_features: int
     fit_intercept: bool
     logistic: bool
@@ -183,7 +176,7 @@ class Inference:
         return relative_noise(self.terms, multiplier, self.size, n_users) / MOST_PUBLIC
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, rows: Partitions, release: Any, result: LinearResult) -> Estimate | None:
+    def run(self, rows: Partitions, release: Release, result: LinearResult) -> Estimate | None:
         """Release the step from the result of a descent; None where noise leaves no derivative to invert.
 
         ``rows`` are those of the caller: clipped features would not be linear in what they predict.
@@ -191,7 +184,7 @@ class Inference:
         if not self.draws or result.frame is None:
             return None
         frame = result.frame._replace(half_ranges=math.inf)
-        rows = rows.map(UserData.in_order).map(partial(mapped_rows, frame=frame, target=not self.logistic))
+        rows = rows.map(UserData.in_order).map(partial(_standardise.mapped_rows, frame=frame, target=not self.logistic))
         matrix, length = whitening(
             rows,
             self.size,
@@ -203,9 +196,7 @@ class Inference:
         )
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
         to_caller = _jacobian(frame, self.fit_intercept) @ matrix
-        start = np.asarray(
-            np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64
-        )
+        start = np.asarray(np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64)
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
         at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
         if self.scale_epsilon is not None:
@@ -233,7 +224,7 @@ class Inference:
         return Estimate(result.coef + move, np.sqrt(squares), np.diag(noise) / squares)
 
     def _multiplier(self, share: float) -> float:
-        return self.terms.multiplier / math.sqrt(share) * WIDER
+        return self.terms.multiplier / math.sqrt(share) * _plan.WIDER
 
     def _clip(self, median: float, n_users: float) -> float:
         """Return the norm to which scores are clipped, from their median norm."""
@@ -241,7 +232,7 @@ class Inference:
         admitted = NOISE_PART * (1.0 if self.several else ROW_TAIL) / noise
         return LEAST_CLIP * median * math.sqrt(max(1.0, admitted / LEAST_CLIP))
 
-    def _released(self, total: npt.NDArray[Any], at: Point, release: Any) -> Step:
+    def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> Step:
         """Release the three sums, in units of a score."""
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
@@ -249,9 +240,7 @@ class Inference:
         noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
-        for sums, share, unit in zip(
-            matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True
-        ):
+        for sums, share, unit in zip(matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True):
             multiplier = self._multiplier(share)
             drawn = release.gaussian(
                 sums, sensitivity=self.terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
@@ -372,9 +361,7 @@ class CoefSummary(NamedTuple):
     def __str__(self) -> str:
         width = max(7, *map(len, self.names))
         lines = [f"{'feature':{width}} {'coef':>11} {f'{100 * self.level:g} % interval':>25} {'noise':>6}"]
-        for name, coef, (low, high), share in zip(
-            self.names, self.coef, self.interval, self.noise_share, strict=True
-        ):
+        for name, coef, (low, high), share in zip(self.names, self.coef, self.interval, self.noise_share, strict=True):
             lines.append(f"{name:{width}} {coef:>11.4g} {f'[{low:.4g}, {high:.4g}]':>25} {share:>6.0%}")
         lines.append(f"n = {self.n_users:.0f}, {repr(self.guarantee).strip('<>')}")
         return "\n".join(lines)

@@ -15,6 +15,20 @@ import numpy.typing as npt
 from skprivate._messages import unheard
 
 FloatArray = npt.NDArray[np.float64]
+#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
+CURVED = 0.5
+#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
+#: below it, so that noise falls with it.
+LEAST_CLIP = 0.2
+#: Largest noise levels that the penalty follows.
+MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
+#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
+INTERCEPT_PART = 0.5
+#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
+#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
+MOST_CLIP = 2.0
+#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
+EXAGGERATION = 0.08
 
 
 class LinearLoss(Protocol):
@@ -141,23 +155,7 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
 
 
-#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
-CURVED = 0.5
-#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
-#: below it, so that noise falls with it.
-LEAST_CLIP = 0.2
-#: Largest noise levels that the penalty follows.
-MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
-#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
-INTERCEPT_PART = 0.5
-#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
-#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
-MOST_CLIP = 2.0
-#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
-EXAGGERATION = 0.08
-
-
-def first_residual(loss: Any, n_outputs: int) -> float:
+def first_residual(loss: object, n_outputs: int) -> float:
     """Return the norm of a row's residual at the origin; `LEAST_CLIP` where that is not known.
 
     This is the least clipping radius, in norms of a row, at which the slope at the origin is that of the mean. A
@@ -170,7 +168,7 @@ def first_residual(loss: Any, n_outputs: int) -> float:
     return 1.0 if isinstance(loss, SmoothedHingeLoss) else LEAST_CLIP
 
 
-def clip_noise(loss: Any, n_outputs: int) -> float:
+def clip_noise(loss: object, n_outputs: int) -> float:
     """Return the c·√d·ν at which a clipping radius of c norms of a row costs `EXAGGERATION`; 0 if not known.
 
     Without a penalty, the coefficients of `noise_ridge` add ½·H times their variance to the loss.
@@ -179,7 +177,7 @@ def clip_noise(loss: Any, n_outputs: int) -> float:
     return math.sqrt(2.0 * EXAGGERATION * n_outputs * curvature)
 
 
-def noise_ridge(loss: Any, n_outputs: int) -> float:
+def noise_ridge(loss: object, n_outputs: int) -> float:
     """Return the penalty that balances noise and signal, in units of c²·d·ν², d coefficients in all.
 
     Coordinates of a gradient have noise of variance c²·δ·ν²/d for a clipping radius of c norms √δ of a row, δ =
@@ -202,7 +200,7 @@ def noise_penalty(ridge: float, level: float, clip: float, width: float, size: i
     return max(balanced, clip * width / math.sqrt(size) * min(level, MOST_FLAT_LEVEL)) if flat else balanced
 
 
-def curvature_at_origin(loss: Any, n_outputs: int) -> float:
+def curvature_at_origin(loss: object, n_outputs: int) -> float:
     """Return the curvature of a row's loss in one of its scores at the origin; 0 where that is not known."""
     if isinstance(loss, MultinomialLoss):
         return (1.0 - 1.0 / n_outputs) / n_outputs

@@ -12,10 +12,7 @@ from sklearn.base import BaseEstimator
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
-from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData
-from skprivate.user_level._rows import by_user, features_only, read_rows
-from skprivate.user_level._sgd import warn_too_few_users
+from skprivate.user_level import _plan, _problems, _rows, _sgd
 from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
 
 
@@ -176,8 +173,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         -------
         self : UserLevelMean
         """
-        checked = read_rows(self, X, user_ids, features_only, blank=UserLevelMean())
-        rows, n_found = by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
+        checked = _rows.read_rows(self, X, user_ids, _rows.features_only, blank=UserLevelMean())
+        rows, n_found = _rows.by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
         adjacency = Adjacency(self.adjacency)
         n_users = n_found if adjacency is Adjacency.REPLACE_ONE else self.n_users
         with closing(rows):
@@ -190,7 +187,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
                 n_units=n_users,
             ) as release:
                 result = mechanism.run(rows.map(_rows_and_groups), release)
-        warn_too_few_users(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
+        _sgd.warn_too_few_users(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
         self.mean_ = result.mean
         self.confidence_radius_ = result.confidence_radius(self.beta)
         self.noise_scale_ = result.noise_scale
@@ -211,7 +208,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
                 weight_cap=self.weight_cap,
             )
         return UserMean(
-            Terms(self.epsilon, self.delta, adjacency, n_users),
+            _plan.Terms(self.epsilon, self.delta, adjacency, n_users),
             self.n_features_in_,
             self.aggregation == "mean",
             self.tau,
@@ -219,5 +216,5 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         )
 
 
-def _rows_and_groups(data: UserData) -> UserRows:
+def _rows_and_groups(data: _problems.UserData) -> UserRows:
     return data.X, data.groups

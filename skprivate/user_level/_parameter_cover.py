@@ -104,9 +104,7 @@ def parameter_cover(
     middle = np.zeros(size) if centre is None else np.asarray(centre, dtype=np.float64)
     if middle.shape != (size,) or not np.isfinite(middle).all():
         last = ", the intercept last" if fit_intercept else ""
-        raise ValueError(
-            must_be("centre", f"{size} finite numbers, one a parameter{last}", f"shape {middle.shape}")
-        )
+        raise ValueError(must_be("centre", f"{size} finite numbers, one a parameter{last}", f"shape {middle.shape}"))
     labels = None if classes is None else np.asarray(classes)
     if labels is not None and (labels.shape != (2,) or labels[0] == labels[1]):
         raise ValueError(must_be("classes", "two different labels", classes))
@@ -121,9 +119,7 @@ def _points(size: int, radius: float, resolution: float | None, most: int) -> Fl
         while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
             finest, resolution = finer, resolution * _FINER
         if len(finest) == 1 < most:
-            raise ValueError(
-                must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most)
-            )
+            raise ValueError(must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most))
         return finest
     resolution = positive("resolution", resolution)
     if resolution > radius:
@@ -161,7 +157,7 @@ def _cells(size: int, radius: float) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _model(point: FloatArray, fit_intercept: bool, labels: Any) -> Any:
+def _model(point: FloatArray, fit_intercept: bool, labels: object) -> Any:
     coef = point[:-1] if fit_intercept else point
     intercept = float(point[-1]) if fit_intercept else 0.0
     return LinearRule(coef, intercept) if labels is None else LinearClassRule(coef, intercept, labels)
@@ -195,7 +191,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 class LinearRule(RegressorMixin, _Linear):  # type: ignore[misc]
     """Linear regression with given parameters."""
 
-    def __init__(self, coef: Any, intercept: float = 0.0) -> None:
+    def __init__(self, coef: object, intercept: float = 0.0) -> None:
         self.coef = coef
         self.intercept = intercept
 
@@ -208,7 +204,7 @@ class LinearClassRule(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     classes_ = property(lambda self: np.asarray(self.classes))
 
-    def __init__(self, coef: Any, intercept: float = 0.0, classes: Any = (0, 1)) -> None:
+    def __init__(self, coef: object, intercept: float = 0.0, classes: object = (0, 1)) -> None:
         self.coef = coef
         self.intercept = intercept
         self.classes = classes

@@ -7,25 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from skprivate.privacy import (
-    CONTRIBUTION_STEP,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    PrivacyEvent,
-    SharedBudget,
-    compose_epsilon,
-    gaussian_noise_multiplier,
-    upper_root,
-)
-from skprivate.user_level._ranges import (
-    COARSE_SCALES,
-    FINE_SCALES,
-    SCALES,
-    select_median_scale,
-    selection_epsilon,
-    tail_rank,
-)
+from skprivate import privacy
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release, SharedBudget
+from skprivate.user_level import _ranges
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
@@ -85,12 +69,12 @@ class Terms:
     @property
     def acute_sensitivity(self) -> float:
         """ℓ2 change where no two vectors are at an obtuse angle, as counts and matrices zzᵀ are: √2 for an exchange."""
-        return upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
+        return privacy.upper_root(2) if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
     def multiplier(self) -> float:
         """Noise multiplier of one Gaussian sum with all the budget."""
-        return gaussian_noise_multiplier(self.epsilon, self.delta)
+        return privacy.gaussian_noise_multiplier(self.epsilon, self.delta)
 
     @property
     def rho(self) -> float:
@@ -106,18 +90,18 @@ class Terms:
         """True under add-remove, where a user more moves every count the same way."""
         return self.adjacency is Adjacency.ADD_REMOVE
 
-    def release_sum(self, contributions: Any, noise_multiplier: float, release: Any) -> Any:
+    def release_sum(self, contributions: Any, noise_multiplier: float, release: Release) -> Any:
         """Release the exact sum of integer contributions, in units of a contribution of norm 1."""
         return release.gaussian(
             contributions,
-            sensitivity=self.sum_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.sum_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=noise_multiplier,
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
 
-    def decides(self, epsilon: float, n_users: float, n_candidates: float = len(SCALES)) -> bool:
-        """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this price."""
-        return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=self.monotone)
+    def decides(self, epsilon: float, n_users: float, n_candidates: float = len(_ranges.SCALES)) -> bool:
+        """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this cost."""
+        return epsilon * (1.0 + 1e-12) >= _ranges.selection_epsilon(n_users, n_candidates, monotone=self.monotone)
 
 
 @dataclass(frozen=True)
@@ -150,21 +134,21 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        for price, count in (
+        for cost, count in (
             (self.scale_epsilon, self.n_scales),
             (self.clip_epsilon, 1),
             (self.tail_epsilon, 1),
             (self.median_epsilon, self.n_medians),
         ):
-            if price is not None:
-                events.append((BoundedRangeEvent(price), count))
+            if cost is not None:
+                events.append((BoundedRangeEvent(cost), count))
         return tuple(events)
 
     def level(self, n_users: float, n_coef: int) -> float:
         """Return the noise level ν = Δ z √d / n: the norm of all noise together, where a unanimous vote has norm 1."""
         return self.terms.sum_sensitivity * self.multiplier * math.sqrt(n_coef) / n_users
 
-    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Any) -> float | None:
+    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Release) -> float | None:
         """Select the median of the users' numbers up to a power of 4; None where none is planned or users are too few.
 
         It is drawn in any case: which events are drawn must not depend on a released number of users. ``counts``
@@ -172,17 +156,17 @@ class BudgetSplit:
         """
         if self.scale_epsilon is None:
             return None
-        scale = select_median_scale(
-            rows.sum(partial(counts, scales=COARSE_SCALES)),
+        scale = _ranges.select_median_scale(
+            rows.sum(partial(counts, scales=_ranges.COARSE_SCALES)),
             epsilon=self.scale_epsilon,
             release=release,
             monotone=self.terms.monotone,
-            scales=COARSE_SCALES,
+            scales=_ranges.COARSE_SCALES,
         )
-        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(COARSE_SCALES))
+        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(_ranges.COARSE_SCALES))
         return scale if decided else None
 
-    def count(self, n_users: int, release: Any) -> float:
+    def count(self, n_users: int, release: Release) -> float:
         """Return the public number of users, or release it with noise; at least the noise's deviation and 1."""
         if self.terms.n_users is not None:
             return float(self.terms.n_users)
@@ -208,29 +192,29 @@ def split_budget(
     """
     alone, rho = terms.multiplier, terms.rho
 
-    def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
+    def cost(share: float, count: int, n_candidates: float = len(_ranges.SCALES)) -> float | None:
         if not count:
             return None
         if terms.n_users is None:
             return math.sqrt(8.0 * private_shares * share * rho / count)
         affordable = math.sqrt(8.0 * share * rho / count)
-        needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
+        needed = _ranges.selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
-    clip_epsilon = price(CLIP_SHARE, int(clip))
+    clip_epsilon = cost(CLIP_SHARE, int(clip))
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
         tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
-        if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
+        if terms.n_users is not None and terms.n_users <= 2 * _ranges.tail_rank(tail_epsilon, len(_ranges.FINE_SCALES)):
             tail_epsilon = None
     draft = BudgetSplit(
         terms,
         alone,
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
+        scale_epsilon=cost(SCALE_SHARE, scales, len(_ranges.COARSE_SCALES)),
         clip_epsilon=clip_epsilon,
         tail_epsilon=tail_epsilon,
-        median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        median_epsilon=cost(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_scales=scales,
         n_medians=medians,
     )
@@ -269,9 +253,9 @@ def remaining_multiplier(
     most, patience = MOST_WIDENED * z, 8
     while z <= most:
         draws = [(GaussianEvent(z, n_numbers), 1), *other]
-        spent = [(compose_epsilon(draws, delta), epsilon)]
+        spent = [(privacy.compose_epsilon(draws, delta), epsilon)]
         if whole is not None:
-            spent.append((compose_epsilon([*draws, *whole.others], whole.delta), whole.epsilon))
+            spent.append((privacy.compose_epsilon([*draws, *whole.others], whole.delta), whole.epsilon))
         if all(needed <= most_epsilon for needed, most_epsilon in spent):
             return z
         patience -= 1
@@ -379,9 +363,7 @@ class DescentPlan:
     @property
     def momentum(self) -> float:
         """Momentum of the refinement: faster in directions of little curvature, with iterates spread by 1/(1 − β)."""
-        level = (
-            self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
-        )
+        level = self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
         return min(self.most_momentum, max(0.0, 1.0 - MOMENTUM_LOSS * level))
 
     @property
@@ -390,8 +372,8 @@ class DescentPlan:
 
         The selection is drawn in any case: which events are drawn must not depend on a released number of users.
         """
-        price = self.split.clip_epsilon
-        return price is not None and self.split.terms.decides(price, self.split.at_least(self.n_users))
+        cost = self.split.clip_epsilon
+        return cost is not None and self.split.terms.decides(cost, self.split.at_least(self.n_users))
 
     @property
     def sums(self) -> list[tuple[PrivacyEvent, int]]:

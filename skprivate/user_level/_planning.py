@@ -12,15 +12,8 @@ from scipy.stats import chi
 
 from skprivate._messages import member, must_be, number, positive, whole_number
 from skprivate.privacy import Adjacency
-from skprivate.user_level._plan import Terms
-from skprivate.user_level._ranges import FINE_SCALES, tail_rank
-from skprivate.user_level.means._user_mean import (
-    BEYOND,
-    CENTRE_PART,
-    TRAVEL_SHARE,
-    UserMean,
-    draw_side,
-)
+from skprivate.user_level import _plan, _ranges
+from skprivate.user_level.means import _user_mean
 
 Aggregation = Literal["mean", "robust"]
 
@@ -182,9 +175,7 @@ def user_level_sample_size(
         return high
     while not enough(high):
         if high > MOST_USERS:
-            raise ValueError(
-                f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one."
-            )
+            raise ValueError(f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one.")
         high *= 2
     low = high // 2
     while high - low > max(1, low >> 10):  # to a thousandth: the prediction is no finer
@@ -194,27 +185,27 @@ def user_level_sample_size(
 
 
 @lru_cache(maxsize=4096)
-def _privacy_error(
-    n: int, d: int, epsilon: float, delta: float, aggregation: str, adjacency: Adjacency
-) -> float:
+def _privacy_error(n: int, d: int, epsilon: float, delta: float, aggregation: str, adjacency: Adjacency) -> float:
     """Predict the privacy error in deviations of normal users."""
-    plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
+    plan = _user_mean.UserMean(_plan.Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
     upper, beyond = 0.0, None
     if plan.split.tail_epsilon is not None:
-        beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
+        beyond = _ranges.tail_rank(plan.split.tail_epsilon, len(_ranges.FINE_SCALES)) / n
         upper = float(chi.isf(beyond, d))
-    radius = plan.radius(float(chi.isf(BEYOND, d)), n, upper, beyond)
+    radius = plan.radius(float(chi.isf(_user_mean.BEYOND, d)), n, upper, beyond)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
     if plan.sums(n):
         # The mean is the centre's part of the way from the sum back to the centre.
-        of_centre = CENTRE_PART + (1.0 - CENTRE_PART) * (1.0 - jacobian)
-        error = math.hypot(of_centre / jacobian / math.sqrt(CENTRE_PART), math.sqrt(1.0 - CENTRE_PART))
+        of_centre = _user_mean.CENTRE_PART + (1.0 - _user_mean.CENTRE_PART) * (1.0 - jacobian)
+        error = math.hypot(
+            of_centre / jacobian / math.sqrt(_user_mean.CENTRE_PART), math.sqrt(1.0 - _user_mean.CENTRE_PART)
+        )
     else:
         error = 1.0 / jacobian
-    side = draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
+    side = _user_mean.draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
     length = math.sqrt(1.0 - side**2)
-    return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - TRAVEL_SHARE)
+    return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - _user_mean.TRAVEL_SHARE)
 
 
 def _check(n_features: int, epsilon: float, delta: float, deviation: float, aggregation: str) -> None:

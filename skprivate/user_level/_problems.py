@@ -25,8 +25,7 @@ from scipy.sparse import csr_array
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, encode_identifiers, exact_sum
-from skprivate.user_level._losses import CustomLoss, LinearLoss, row_gradients
-from skprivate.user_level._ranges import scale_counts
+from skprivate.user_level import _losses, _ranges
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,6 +33,14 @@ Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 #: Number of rows whose columns fit into the cache. No result depends on it.
 BLOCK_ROWS = 2**14
+#: Bits of the entries of an integer row.
+ROW_BITS = 15
+#: Bits of integers that float64 holds exactly.
+EXACT_BITS = 53
+#: Users whose largest entry is beyond these count for nothing: its unit would have no inverse.
+LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
+#: Squares below this may have lost digits by underflow, which would make a norm too small.
+LEAST_SQUARE = 2.0**-900
 
 
 class UserGroups:
@@ -113,9 +120,7 @@ class UserGroups:
         if self.in_order:
             return values[rows]
         # Faster than an index, where it need not copy all values first.
-        return (
-            values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
-        )
+        return values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
 
     def blocks(self, most: int | None = None) -> Iterator[tuple[slice, slice]]:
         """Yield users and their sorted rows: at most ``most`` rows (`BLOCK_ROWS`), unless one user alone has more."""
@@ -204,9 +209,7 @@ class UserProblem:
         weights = None if groups.weight_cap == 1 else groups.weights  # of 1
         nobody = np.zeros((self.n_coef, 0))  # a block may be empty
         blocks = (
-            ball_contributions(
-                vectors, radius, weights=None if weights is None else weights[users], out=vectors
-            )
+            ball_contributions(vectors, radius, weights=None if weights is None else weights[users], out=vectors)
             for users, vectors in self.gradient_blocks(w)
         )
         return exact_sum(chain([nobody], blocks), bound=2**CONTRIBUTION_BITS)
@@ -309,7 +312,7 @@ def number_of_users(block: UserData | UserProblem | npt.NDArray[Any]) -> IntArra
 
 def target_counts(data: UserData, scales: FloatArray) -> IntArray:
     """Count the users whose targets are nearest to each scale."""
-    return scale_counts(user_magnitudes(data.y, data.groups), scales)
+    return _ranges.scale_counts(user_magnitudes(data.y, data.groups), scales)
 
 
 @dataclass(frozen=True)
@@ -320,7 +323,7 @@ class Objective:
     intercept's. Rows whose norm, with the intercept's 1, exceeds ``max_norm`` get a smaller weight in proportion.
     """
 
-    loss: LinearLoss | CustomLoss
+    loss: _losses.LinearLoss | _losses.CustomLoss
     n_features: int
     n_outputs: int
     fit_intercept: bool
@@ -387,14 +390,6 @@ class _Parts(UserProblem):
         for numbers, part in self.parts:
             for users, vectors in part.gradient_blocks(w):
                 yield numbers[users], vectors
-
-
-#: Bits of the entries of an integer row.
-ROW_BITS = 15
-#: Bits of integers that float64 holds exactly.
-EXACT_BITS = 53
-#: Users whose largest entry is beyond these count for nothing: its unit would have no inverse.
-LEAST_PEAK, LARGEST_PEAK = 2.0**-1000, 2.0**1000
 
 
 class _LinearProblem(UserProblem):
@@ -481,10 +476,6 @@ class _RowProblem(_LinearProblem):
         return norms
 
 
-#: Squares below this may have lost digits by underflow, which would make a norm too small.
-LEAST_SQUARE = 2.0**-900
-
-
 def _length(slopes: FloatArray) -> FloatArray:
     """Compute the norm over outputs, in their order."""
     if len(slopes) == 1:
@@ -515,9 +506,7 @@ class _SeveralRowsProblem(_LinearProblem):
                 step = np.ldexp(1.0, np.frexp(np.where(usable, largest, 0.0))[1] - bits)
                 whole = np.rint(slope / np.repeat(step, sizes))
                 whole[~np.isfinite(whole)] = 0.0
-                sums = (
-                    csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
-                )
+                sums = csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
                 scale = np.where(usable, step * self.units[rows.start + starts[:-1]] / sizes, np.nan)
                 vectors[k * block.shape[1] : (k + 1) * block.shape[1]] = (sums * scale[:, None]).T
             yield users, vectors
@@ -575,5 +564,5 @@ class _CustomProblem(UserProblem):
             block = np.ones((rows.stop - rows.start, self.n_coef))
             block[:, : self.objective.n_features] = self.groups.sorted_rows(self.data.X, rows)
             target = self.groups.sorted_rows(self.data.y, rows).astype(np.float64)
-            rowwise = row_gradients(self.objective.loss, block, target, w)
+            rowwise = _losses.row_gradients(self.objective.loss, block, target, w)
             yield users, self.groups.block_means(rowwise.T.copy(), users)

@@ -14,36 +14,20 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._messages import (
-    delta_number,
-    epsilon_number,
-    must_be,
-    positive,
-    unheard,
-    warn_if_large,
-    whole_number,
-)
+from skprivate import _messages, privacy
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory
 from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    PUBLIC_BEFORE,
     Adjacency,
-    BoundedRangeEvent,
-    BudgetExceededError,
     GaussianEvent,
     LaplaceEvent,
     Mechanism,
     PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
     PrivacyUnit,
-    gaussian_noise_multiplier,
-    open_release,
-    refuse_other_index,
+    RandomStateLike,
+    Release,
 )
-from skprivate.user_level._plan import WIDER
-from skprivate.user_level._problems import encode_users
+from skprivate.user_level import _plan, _problems
 from skprivate.user_level._ranges import n_bins, selection_epsilon
 from skprivate.user_level.means._winsorized import clipped_means, clipped_step, clipped_sum, private_middles
 
@@ -53,6 +37,7 @@ FloatArray = npt.NDArray[np.float64]
 _MOST_FOR_RANGES = 0.5
 #: Factor on prices, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
+Query = Callable[[FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ class WinsorizedAnswers(Mechanism):
         if self.delta == 0.0:
             affordable = _MOST_FOR_RANGES * self.epsilon / self.n_queries
         else:
-            rho = 0.5 / gaussian_noise_multiplier(self.epsilon, self.delta) ** 2
+            rho = 0.5 / privacy.gaussian_noise_multiplier(self.epsilon, self.delta) ** 2
             affordable = math.sqrt(8.0 * _MOST_FOR_RANGES * rho / self.n_queries)
         return math.ceil(exponent / affordable)
 
@@ -100,7 +85,7 @@ class WinsorizedAnswers(Mechanism):
     def _ranges(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         if self.range_epsilon is None:
             return ()
-        return ((BoundedRangeEvent(self.range_epsilon), self.n_queries),)
+        return ((privacy.BoundedRangeEvent(self.range_epsilon), self.n_queries),)
 
     @cached_property
     def noise(self) -> LaplaceEvent | GaussianEvent:
@@ -108,16 +93,14 @@ class WinsorizedAnswers(Mechanism):
         if self.delta == 0.0:
             left = self.epsilon / self.n_queries * _WITHIN - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
-        z = gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges)
-        return GaussianEvent(z * WIDER)
+        z = privacy.gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges)
+        return GaussianEvent(z * _plan.WIDER)
 
     @property
     def relative_noise(self) -> float:
         """Standard deviation of the noise of one answer, as a part of the length of its interval."""
         scale = (
-            math.sqrt(2.0) / self.noise.epsilon
-            if isinstance(self.noise, LaplaceEvent)
-            else self.noise.noise_multiplier
+            math.sqrt(2.0) / self.noise.epsilon if isinstance(self.noise, LaplaceEvent) else self.noise.noise_multiplier
         )
         return scale / self.n_users
 
@@ -129,29 +112,22 @@ class WinsorizedAnswers(Mechanism):
         """Return half the length of the interval that answers are clipped to."""
         return bound if n_bins(bound, tau) == 1 else 2.0 * tau
 
-    def answer(self, values: FloatArray, tau: float, bound: float, release: Any) -> float:
+    def answer(self, values: FloatArray, tau: float, bound: float, release: Release) -> float:
         """Release one mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
         middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
             assert self.range_epsilon is not None
-            (middle,) = private_middles(
-                rows, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release
-            )
+            (middle,) = private_middles(rows, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release)
         if isinstance(self.noise, LaplaceEvent):
-            (mean,) = clipped_means(
-                rows, len(values), [middle], half, epsilon=self.noise.epsilon, release=release
-            )
+            (mean,) = clipped_means(rows, len(values), [middle], half, epsilon=self.noise.epsilon, release=release)
             return mean
         total, z = clipped_sum(values, middle, half), self.noise.noise_multiplier
-        noisy = release.gaussian(total, sensitivity=2**CONTRIBUTION_BITS, noise_multiplier=z)
+        noisy = release.gaussian(total, sensitivity=2**privacy.CONTRIBUTION_BITS, noise_multiplier=z)
         return middle + float(noisy) * clipped_step(half) / len(values)
 
-    def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Any) -> list[float]:
+    def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Release) -> list[float]:
         """Answer all queries: numbers of the users, τ and B of each; later ones may depend on earlier answers."""
         return [self.answer(values, tau, bound, release) for values, tau, bound in data]
-
-
-Query = Callable[[FloatArray], Any]
 
 
 class UserLevelQueries:
@@ -247,27 +223,27 @@ class UserLevelQueries:
         delta: float = 1e-6,
         bound: float = 1.0,
         tau: float | None = None,
-        random_state: Any = None,
-        ledger: PrivacyLedger | None = None,
+        random_state: RandomStateLike = None,
+        ledger: privacy.PrivacyLedger | None = None,
     ) -> None:
-        whole_number("n_queries", n_queries)
+        _messages.whole_number("n_queries", n_queries)
         self.tau, self.bound = _range_of(tau, bound)
         self._rows: list[FloatArray] = []
-        refuse_other_index(X, user_ids=user_ids)
+        privacy.refuse_other_index(X, user_ids=user_ids)
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X = validate_data(BaseEstimator(), X, dtype=np.float64)
-        codes = encode_users(user_ids, len(X))[0]
+        codes = _problems.encode_users(user_ids, len(X))[0]
         self.n_users = int(codes.max()) + 1
         self._mechanism = WinsorizedAnswers(
-            epsilon_number(epsilon),
-            delta_number(delta),
+            _messages.epsilon_number(epsilon),
+            _messages.delta_number(delta),
             self.n_users,
             int(n_queries),
             n_bins(self.bound, self.tau),
         )
         unit = PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER
-        warn_if_large(float(delta), self.n_users, str(unit), type(self).__name__)
-        self._release = open_release(
+        _messages.warn_if_large(float(delta), self.n_users, str(unit), type(self).__name__)
+        self._release = privacy.open_release(
             epsilon=epsilon,
             delta=delta,
             unit=unit,
@@ -279,7 +255,7 @@ class UserLevelQueries:
             assumptions=(
                 "the number of users is public",
                 "queries are functions of one user's rows alone",
-                PUBLIC_BEFORE,
+                privacy.PUBLIC_BEFORE,
             ),
             plan=self._mechanism.events,
             parameters={"n_queries": repr(n_queries), "bound": repr(bound), "tau": repr(tau)},
@@ -317,14 +293,14 @@ class UserLevelQueries:
         """
         if not callable(query):
             raise TypeError(
-                must_be("query", "a function from one user's rows to a number", type(query).__name__)
+                _messages.must_be("query", "a function from one user's rows to a number", type(query).__name__)
             )
         if self.n_left < 1:
-            raise BudgetExceededError(
+            raise privacy.BudgetExceededError(
                 "all queries that were paid for are answered: make another object, with a budget of its own."
             )
         tau, bound = self._query_range(tau, bound)
-        with unheard():
+        with _messages.unheard():
             tried = np.asarray(query(np.zeros((1, self._n_features))))
         if tried.ndim or tried.dtype.kind not in "biuf":
             raise TypeError(
@@ -333,7 +309,7 @@ class UserLevelQueries:
         if not self._rows:
             raise RuntimeError("the queries are closed: make another object for further ones.")
         self.n_left -= 1
-        with unheard():
+        with _messages.unheard():
             values = np.array([_value(query, rows) for rows in self._rows])
         return self._mechanism.answer(values, tau, bound, self._release)
 
@@ -351,7 +327,7 @@ class UserLevelQueries:
         """
         return 2.0 * self._mechanism.half(*self._query_range(tau, bound)) * self._mechanism.relative_noise
 
-    def close(self) -> PrivacyGuarantee:
+    def close(self) -> privacy.PrivacyGuarantee:
         """End the queries; those that were not asked stay paid for.
 
         Returns
@@ -377,13 +353,13 @@ class UserLevelQueries:
         """Return radius and range of one query; refuses more bins than were paid for."""
         if bound is None and tau is None:
             return self.tau, self.bound
-        bound = self.bound if bound is None else positive("bound", bound)
+        bound = self.bound if bound is None else _messages.positive("bound", bound)
         if tau is None:
             tau = bound if self._mechanism.bins == 1 else min(self.tau, bound)
         tau, bound = _range_of(tau, bound)
         if n_bins(bound, tau) > self._mechanism.bins:
             raise ValueError(
-                must_be(
+                _messages.must_be(
                     "bound",
                     f"at most {self.bound / self.tau:g} times tau, as when the queries were paid for",
                     bound,
@@ -394,10 +370,10 @@ class UserLevelQueries:
 
 
 def _range_of(tau: float | None, bound: float) -> tuple[float, float]:
-    bound = positive("bound", bound)
-    tau = bound if tau is None else positive("tau", tau)
+    bound = _messages.positive("bound", bound)
+    tau = bound if tau is None else _messages.positive("tau", tau)
     if tau > bound:
-        raise ValueError(must_be("tau", f"at most bound = {bound:g}", tau))
+        raise ValueError(_messages.must_be("tau", f"at most bound = {bound:g}", tau))
     n_bins(bound, tau)
     return tau, bound
 

@@ -7,11 +7,12 @@ removes. A radius that grows more slowly than the noise level ν falls leaves ne
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi
+
+from skprivate.privacy import Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,6 +22,28 @@ Counts = tuple[IntArray, IntArray]
 _MOST_BINS = 2.0**62
 #: Largest bound and radius: what is computed from them stays finite.
 _LARGEST = 2.0**1000
+#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
+SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates of an upper quantile: every power of 2^¼.
+FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
+#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
+COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
+#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
+#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
+_FAR, _LARGEST_DISTANCE = 6.0, 8.0
+#: Bound of penalties, so that costs stay far from overflow, however small ε is.
+_MOST_PENALTY = 2.0**40
+#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
+_ONSET = 96.0
+#: Largest factor of that level where the tail is heavier than that of normal users.
+MOST_HEAVY = 4.0
+#: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
+#: they have a tail.
+GRADIENT_NOISE_PART = 0.5
+#: Least index of a tail: that of a law which just has no variance.
+LEAST_INDEX = 2.0
+#: Median of the absolute value of a normal number.
+NORMAL_MEDIAN = float(chi.median(1))
 
 
 def n_bins(bound: float, tau: float) -> int:
@@ -45,7 +68,7 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
 
 
 def select_middle(
-    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
 ) -> float:
     """Select the middle of the interval of `private_range` from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
@@ -61,7 +84,7 @@ def select_middle(
 
 
 def private_range(
-    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
 ) -> tuple[float, float]:
     """Select an interval of length 4τ around a private median: Algorithm 1, PrivateRange.
 
@@ -118,21 +141,6 @@ def _runs(
     return starts[nonempty], (ends - starts)[nonempty], costs[nonempty]
 
 
-#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
-SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
-#: Candidates of an upper quantile: every power of 2^¼.
-FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
-#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
-COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
-
-
-#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
-#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
-_FAR, _FARTHEST = 6.0, 8.0
-#: Bound of penalties, so that costs stay far from overflow, however small ε is.
-_MOST_PENALTY = 2.0**40
-
-
 def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
     """Count non-negative numbers, one per user, by the nearest scale (in the logarithm)."""
     midpoints = np.sqrt(scales[1:] * scales[:-1])
@@ -141,7 +149,7 @@ def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArra
 
 
 def select_median_scale(
-    counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
+    counts: IntArray, *, epsilon: float, release: Release, monotone: bool, scales: FloatArray = SCALES
 ) -> float:
     """Select the scale nearest to the median of non-negative numbers, one per user, from their `scale_counts`.
 
@@ -158,7 +166,7 @@ def select_upper_scale(
     rank: int,
     *,
     epsilon: float,
-    release: Any,
+    release: Release,
     scales: FloatArray,
     near: float,
 ) -> float:
@@ -170,7 +178,7 @@ def select_upper_scale(
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
-    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _FARTHEST)
+    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _LARGEST_DISTANCE)
     costs = costs + np.ceil(octaves * min(2.0 / epsilon, _MOST_PENALTY)).astype(np.int64)
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
@@ -181,7 +189,7 @@ def quantile_counts(magnitudes: FloatArray) -> IntArray:
 
 
 def select_quantiles(
-    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Any, monotone: bool
+    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Release, monotone: bool
 ) -> tuple[float, float, int]:
     """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it has no price."""
     counts, fine_counts = np.split(counts, [len(SCALES)])
@@ -195,9 +203,7 @@ def select_quantiles(
     return median, upper, rank
 
 
-def selection_epsilon(
-    n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
-) -> float:
+def selection_epsilon(n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0) -> float:
     """Return the price at which a median selection succeeds when the candidates split the users cleanly.
 
     A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or ε·n/4
@@ -205,19 +211,6 @@ def selection_epsilon(
     """
     exponent = np.log(max(n_candidates, 2.0)) + log_failure
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
-
-
-#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
-_ONSET = 96.0
-#: Largest factor of that level where the tail is heavier than that of normal users.
-MOST_HEAVY = 4.0
-#: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
-#: they have a tail.
-GRADIENT_NOISE_PART = 0.5
-#: Least index of a tail: that of a law which just has no variance.
-LEAST_INDEX = 2.0
-#: Median of the absolute value of a normal number.
-NORMAL_MEDIAN = float(chi.median(1))
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:
@@ -257,9 +250,7 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
-def balanced_radius(
-    median: float, upper: float, growth: float, level: float, n_features: int, beyond: float
-) -> float:
+def balanced_radius(median: float, upper: float, growth: float, level: float, n_features: int, beyond: float) -> float:
     """Compute the radius about which a mean's bias by a tail is as large as its noise, from two released quantiles.
 
     Beyond ``upper``, which a share p of the users exceed, the share falls as (C/upper)^−a with the mean index a between

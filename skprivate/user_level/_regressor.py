@@ -16,14 +16,8 @@ from skprivate._validation import validate_data
 from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
 from skprivate.privacy import PrivacyLedger
-from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, check_custom_loss
-from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
-from skprivate.user_level._problems import Objective
-from skprivate.user_level._rows import by_user, numeric_target, read_rows
-from skprivate.user_level._sgd import BaseUserLevelSGD
-from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._preconditioned import PreconditionedDescent
-from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty, StepRules
+from skprivate.user_level import _losses, _plan, _problems, _rows, _sgd
+from skprivate.user_level.descent import _linear, _preconditioned, _rules
 
 #: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
@@ -40,7 +34,7 @@ MOST_MOMENTUM_RECORDS = 0.65
 UNIT_RADIUS = 2.0
 
 
-class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
+class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     r"""Linear regression that protects everything a user contributed.
 
     Minimises over :math:`w` the users' mean objective
@@ -192,7 +186,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **BaseUserLevelSGD._parameter_constraints,
+        **_sgd.BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"squared_error", "huber"}), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"auto", "sgd"})],
@@ -203,7 +197,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
+        loss: Literal["squared_error", "huber"] | _losses.CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
         solver: Literal["auto", "sgd"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
@@ -257,10 +251,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self : UserLevelSGDRegressor
         """
         self._check_inference("squared_error")
-        checked = read_rows(self, X, user_ids, numeric_target, blank=UserLevelSGDRegressor(), y=y)
+        checked = _rows.read_rows(self, X, user_ids, _rows.numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
-            check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
-        rows, n_users = by_user(
+            _losses.check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
+        rows, n_users = _rows.by_user(
             checked,
             named=user_ids is not None,
             weight_cap=self.weight_cap,
@@ -283,32 +277,32 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         return self
 
     def _mechanism(
-        self, n_features: int, terms: Terms, record_level: bool
-    ) -> Descent | PreconditionedDescent:
+        self, n_features: int, terms: _plan.Terms, record_level: bool
+    ) -> _linear.Descent | _preconditioned.PreconditionedDescent:
         loss: Any = self.loss
         if isinstance(loss, str):
-            loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
-        objective = Objective(loss, n_features, 1, self.fit_intercept)
-        penalty = Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
+            loss = _losses.SquaredLoss() if loss == "squared_error" else _losses.HuberLoss(self.huber_threshold)
+        objective = _problems.Objective(loss, n_features, 1, self.fit_intercept)
+        penalty = _rules.Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
         if record_level:
-            quiet = self._preconditioned(objective, terms, penalty)
+            quiet = self._plan_preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
-        momentum = MOST_MOMENTUM_RECORDS if record_level and not any(self._functions) else MOST_MOMENTUM
-        return self._descent(
+        momentum = MOST_MOMENTUM_RECORDS if record_level and not any(self._functions) else _plan.MOST_MOMENTUM
+        return self._plan_descent(
             objective,
             terms,
             penalty=penalty,
-            steps=StepRules(
+            steps=_rules.StepRules(
                 given=self.max_iter,
                 least=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
                 most=MOST_STEPS,
                 usual=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
-                noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
+                noise=_plan.STEP_NOISE if record_level else STEP_NOISE_USERS,
                 most_momentum=momentum,
             ),
-            clipping=Clipping(select=True, follow_tail=self.aggregation != "robust"),
-            bounds=Bounds(radius=UNIT_RADIUS, select_scale=True, shrink=True),
+            clipping=_rules.Clipping(select=True, follow_tail=self.aggregation != "robust"),
+            bounds=_rules.Bounds(radius=UNIT_RADIUS, select_scale=True, shrink=True),
             several=not record_level,
         )
 

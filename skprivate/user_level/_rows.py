@@ -9,20 +9,17 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
+from skprivate import privacy
 from skprivate._validation import read_labels, read_numbers, validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
-from skprivate.privacy import (
-    N_KINDS,
-    encode_identifiers,
-    identifier_tags,
-    kinds_in_words,
-    several_kinds,
-)
 from skprivate.user_level._problems import UserData, UserGroups, encode_users, number_of_users
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Checks X and y as scikit-learn's `validate_data` does, with its options.
+Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
 
 
 class CheckedRows(NamedTuple):
@@ -33,24 +30,20 @@ class CheckedRows(NamedTuple):
     user_ids: Any
 
 
-#: Checks X and y as scikit-learn's `validate_data` does, with its options.
-Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
-
-
-def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
+def features_only(estimator: BaseEstimator, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
     """Check features; there is no target."""
     X = validate_data(estimator, X, dtype=np.float64, **options)
     return X, np.empty((len(X), 0))
 
 
-def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
+def numeric_target(estimator: BaseEstimator, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
     """Check features and a target of numbers."""
     X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
     return X, y.astype(np.float64, copy=False)
 
 
 def labels(
-    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+    estimator: BaseEstimator, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Check features, and labels against the kind of the public ones."""
     X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
@@ -59,7 +52,7 @@ def labels(
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def read_rows(
-    estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any
+    estimator: BaseEstimator, X: Any, user_ids: Any, check: Check, *, blank: BaseEstimator, **target: object
 ) -> Partitions:
     """Check rows of X, y and user_ids; ``estimator`` learns the names of the features.
 
@@ -76,9 +69,7 @@ def read_rows(
     blank.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
         blank.feature_names_in_ = estimator.feature_names_in_
-    return split_columns(source, **columns).map(
-        partial(_checked, check=check, blank=blank, names=_names(nothing))
-    )
+    return split_columns(source, **columns).map(partial(_checked, check=check, blank=blank, names=_names(nothing)))
 
 
 def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
@@ -88,30 +79,24 @@ def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
     return split.block.X
 
 
-def _names(table: Any) -> list[Any] | None:
+def _names(table: object) -> list[Any] | None:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
 
 
 @np.errstate(all="ignore")
-def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) -> CheckedRows:
+def _checked(block: Roles, check: Check, blank: BaseEstimator, names: list[Any] | None) -> CheckedRows:
     # scikit-learn compares names that are text, where both have some.
     if _names(block.X) != names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
+        raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")
     ids = block.of.get("user_ids")
     if block.X.shape[0] == 0:
-        return CheckedRows(
-            np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids
-        )
+        return CheckedRows(np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids)
     target = {"y": block.of["y"]} if "y" in block.of else {}
     return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
 
 
-def by_user(
-    rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False
-) -> tuple[Partitions, int]:
+def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False) -> tuple[Partitions, int]:
     """Bring each user's rows together, in their order; returns `UserData`, to be closed, and the number of users.
 
     Identifiers that are missing or of several kinds are refused. ``in_order`` sorts rows in memory by user, too: a
@@ -128,7 +113,7 @@ def by_user(
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
         counts = users.sum(number_of_users if together else _users_of_each_kind)
         if np.count_nonzero(counts) > 1:
-            raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
+            raise privacy.several_kinds(privacy.kinds_in_words(np.flatnonzero(counts).tolist()))
         if not counts.any():
             raise ValueError("X has no rows (0 samples): at least one is needed.")
     except BaseException:
@@ -149,8 +134,8 @@ def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> U
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:
     if len(rows.X) == 0:
         return rows.X, rows.y, np.empty((0, 4), dtype=np.uint64)
-    codes, names = encode_identifiers(rows.user_ids, len(rows.X))
-    return rows.X, rows.y, identifier_tags(names)[codes]
+    codes, names = privacy.encode_identifiers(rows.user_ids, len(rows.X))
+    return rows.X, rows.y, privacy.identifier_tags(names)[codes]
 
 
 def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
@@ -186,4 +171,4 @@ def _first_rows(tags: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.bool_], bo
 
 def _users_of_each_kind(data: UserData) -> IntArray:
     kinds = (data.names[:, 3] & np.uint64(255)).astype(np.int64)
-    return np.bincount(kinds, minlength=N_KINDS).astype(np.int64)
+    return np.bincount(kinds, minlength=privacy.N_KINDS).astype(np.int64)

@@ -17,39 +17,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
+from skprivate import privacy
 from skprivate._messages import unheard
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    BoundedRangeEvent,
-    LaplaceEvent,
-    Mechanism,
-    PrivacyEvent,
-    PureEvent,
-    Repetitions,
-    SearchPlan,
-    exact_sum,
-    interval_contributions,
-    plan_search,
-    select_repeatedly,
-)
-from skprivate.user_level._problems import number_of_users
-from skprivate.user_level._ranges import (
-    SCALES,
-    n_bins,
-    quantile_counts,
-    select_quantiles,
-    selection_epsilon,
-    tail_radius,
-)
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent, PureEvent, Release
+from skprivate.user_level import _problems, _ranges
 from skprivate.user_level.means._winsorized import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Mean number of evaluations of each candidate under repeated selection.
 REPETITIONS_EACH = 5.0
+#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
+_QUANTILE = 0.125
+#: Factor on the shares, so that rounded sums of them never exceed the budget.
+_WITHIN = 1.0 - 1e-12
+Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
 
 
 def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
@@ -81,7 +66,7 @@ class VoteSelection(Mechanism):
         """One selection."""
         return [(PureEvent(self.epsilon, "permute-and-flip"), 1)]
 
-    def run(self, data: Partitions | FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Release) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         return int(
             release.select(
@@ -109,20 +94,20 @@ class MeanSelection(Mechanism):
     theorem = "section 6 (arXiv 2102.11845) with private selection (docs/theory/private_search_cost.md)"
 
     def __post_init__(self) -> None:
-        n_bins(self.bound, self.tau)
+        _ranges.n_bins(self.bound, self.tau)
 
     @cached_property
-    def _search(self) -> SearchPlan:
+    def _search(self) -> privacy.SearchPlan:
         mean = REPETITIONS_EACH * self.n_candidates * max(1.0, math.log(self.n_candidates))
 
         def plans_of(epsilon: float, _: float) -> list[list[tuple[PrivacyEvent, int]]]:
             return [[(BoundedRangeEvent(epsilon / 2), 1), (LaplaceEvent(epsilon / 2), 1)]] * self.n_candidates
 
-        return plan_search(
+        return privacy.plan_search(
             plans_of,
             epsilon=self.epsilon,
             mean_repetitions=mean,
-            laws=[Repetitions("negative-binomial", mean, eta=1.0)],
+            laws=[privacy.Repetitions("negative-binomial", mean, eta=1.0)],
         )
 
     @property
@@ -133,7 +118,7 @@ class MeanSelection(Mechanism):
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         rows = as_partitions(data)
-        n_users = int(rows.sum(number_of_users)[0])
+        n_users = int(rows.sum(_problems.number_of_users)[0])
         share = self._search.each_epsilon
 
         def evaluate(candidate: int, branch: Any) -> tuple[float, None]:
@@ -147,13 +132,7 @@ class MeanSelection(Mechanism):
             )
             return -mean, None
 
-        return select_repeatedly(release, evaluate, self._search).candidate
-
-
-#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
-_QUANTILE = 0.125
-#: Factor on the shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
+        return privacy.select_repeatedly(release, evaluate, self._search).candidate
 
 
 def difference_sums(losses: FloatArray, clip: float) -> npt.NDArray[np.int64]:
@@ -165,8 +144,8 @@ def difference_sums(losses: FloatArray, clip: float) -> npt.NDArray[np.int64]:
     sums = np.zeros((len(columns), len(columns)), dtype=np.int64)
     for k, column in enumerate(columns):
         for j, other in enumerate(columns[:k]):
-            lead = interval_contributions(other - column, -clip, clip, bits=CONTRIBUTION_BITS)
-            sums[k, j] = int(exact_sum(lead))
+            lead = privacy.interval_contributions(other - column, -clip, clip, bits=privacy.CONTRIBUTION_BITS)
+            sums[k, j] = int(privacy.exact_sum(lead))
             sums[j, k] = -sums[k, j]
     return sums
 
@@ -190,7 +169,7 @@ def loss_ranges(losses: FloatArray) -> FloatArray:
 
 def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
     """Count users by the range of their losses."""
-    return quantile_counts(loss_ranges(losses))
+    return _ranges.quantile_counts(loss_ranges(losses))
 
 
 @dataclass(frozen=True)
@@ -214,7 +193,7 @@ class DifferenceSelection(Mechanism):
     def _median_epsilon(self) -> float | None:
         if self.n_users is None:
             return _QUANTILE * self.epsilon
-        needed = selection_epsilon(self.n_users, len(SCALES), monotone=False)
+        needed = _ranges.selection_epsilon(self.n_users, len(_ranges.SCALES), monotone=False)
         return needed if needed <= _QUANTILE * self.epsilon else None
 
     @property
@@ -241,7 +220,7 @@ class DifferenceSelection(Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's loss would say something about it
-    def run(self, data: Partitions | FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Release) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         if self._median_epsilon is None:
             return self._votes.run(data, release)
@@ -250,16 +229,16 @@ class DifferenceSelection(Mechanism):
         return int(
             release.select(
                 worst_of(rows.sum(partial(difference_sums, clip=clip))),
-                sensitivity=2 ** (CONTRIBUTION_BITS - self._monotone),
+                sensitivity=2 ** (privacy.CONTRIBUTION_BITS - self._monotone),
                 epsilon=self._choice_epsilon,
                 rule="permute-and-flip",
             )
         )
 
-    def _clip(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+    def _clip(self, counts: npt.NDArray[np.int64], release: Release) -> float:
         """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
-        median, upper, rank = select_quantiles(
+        median, upper, rank = _ranges.select_quantiles(
             counts,
             epsilon=self._median_epsilon,
             upper_epsilon=self._upper_epsilon,
@@ -270,10 +249,7 @@ class DifferenceSelection(Mechanism):
             return max(median, upper)
         # Loss of the choice, in units of the clipping bound.
         level = 4.0 * (1.0 + math.log(self.n_candidates)) / (self._choice_epsilon * self.n_users)
-        return tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
-
-
-Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
+        return _ranges.tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
@@ -349,7 +325,7 @@ def user_losses(
         return np.asarray(totals / sizes)
 
 
-def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> FloatArray:
+def _row_losses(model: BaseEstimator, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> FloatArray:
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
         raise ValueError(f"predict must return one number a row, got {predicted.ndim} dimensions.")

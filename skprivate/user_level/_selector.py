@@ -19,17 +19,9 @@ from skprivate._validation import read_targets, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
-from skprivate.user_level._problems import UserData, number_of_users
+from skprivate.user_level import _problems, _selection
 from skprivate.user_level._rows import CheckedRows, by_user, read_rows
-from skprivate.user_level._selection import (
-    DifferenceSelection,
-    MeanSelection,
-    VoteSelection,
-    as_numbers,
-    known_labels,
-    named_labels,
-    user_losses,
-)
+from skprivate.user_level._selection import DifferenceSelection, MeanSelection, VoteSelection
 
 
 class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
@@ -199,7 +191,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSelector([]), y=y)
         known = None
         if is_partitioned(X):
-            known = None if callable(self.loss) else known_labels([model for _, model in self.estimators])
+            known = None if callable(self.loss) else _selection.known_labels([model for _, model in self.estimators])
             checked = checked.map(partial(_in_numbers, known=known))
         rows, n_users = by_user(checked, named=user_ids is not None)
         with closing(rows):
@@ -216,13 +208,13 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         losses: Partitions
         if isinstance(rows, InMemory):
             data = rows.block
-            y = named_labels(data.y, known)
+            y = _selection.named_labels(data.y, known)
             with unheard():  # threads share what is shown
                 columns = gather(
                     "candidates",
                     len(self.estimators),
                     Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                        delayed(user_losses)(model, data.X, y, data.groups.codes, self.loss, by_user=by_user)
+                        delayed(_selection.user_losses)(model, data.X, y, data.groups.codes, self.loss, by_user=by_user)
                         for _, model in self.estimators
                     ),
                 )
@@ -232,7 +224,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             losses = rows.map(
                 partial(_block_losses, models=models, loss=self.loss, by_user=by_user, known=known)
             ).persisted()
-            losses.sum(number_of_users)  # what goes wrong in a candidate shows before anything is paid
+            losses.sum(_problems.number_of_users)  # what goes wrong in a candidate shows before anything is paid
         assumptions = [
             "the candidates are public or already paid for",
             "candidates and loss keep nothing from one call to the next"
@@ -279,7 +271,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
 
 
 def _targets(
-    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+    estimator: BaseEstimator, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check features and targets of the kind of the candidates' labels."""
     X, y = validate_data(estimator, X, read_targets(y, **public), dtype=np.float64, order="C", **options)
@@ -287,18 +279,18 @@ def _targets(
 
 
 def _in_numbers(rows: CheckedRows, known: np.ndarray | None) -> CheckedRows:
-    return rows._replace(y=as_numbers(rows.y, known))
+    return rows._replace(y=_selection.as_numbers(rows.y, known))
 
 
 def _block_losses(
-    data: UserData, models: list[Any], loss: Any, by_user: bool, known: np.ndarray | None
+    data: _problems.UserData, models: list[Any], loss: Any, by_user: bool, known: np.ndarray | None
 ) -> np.ndarray:
     """Compute mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
-    X, y, codes = np.ascontiguousarray(data.X), named_labels(data.y, known), data.groups.codes
-    return np.column_stack([user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
+    X, y, codes = np.ascontiguousarray(data.X), _selection.named_labels(data.y, known), data.groups.codes
+    return np.column_stack([_selection.user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
 
 
-def _without_ledgers(model: Any) -> Any:
+def _without_ledgers(model: BaseEstimator) -> Any:
     """Copy a model without its ledgers, so that it may travel to where rows are."""
     try:
         return published_copy(model, allow_invalid=True)

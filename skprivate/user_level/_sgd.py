@@ -11,47 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate import privacy
 from skprivate._messages import number
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import column_label
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, shown
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    Adjacency,
-    PrivacyUnit,
-    SharedBudget,
-    public_generator,
-    warn_caller,
-)
+from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
+from skprivate.user_level import _losses, _problems
 from skprivate.user_level._inference import CoefSummary, Estimate, Inference, normal_interval
-from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import Objective
-from skprivate.user_level.descent._descent import (
-    ADVICE,
-    AT_RADIUS,
-    NOT_CONVERGED,
-    LinearResult,
-    UnscaledFeaturesWarning,
-)
-from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._preconditioned import (
-    PreconditionedDescent,
-    Scaling,
-    covers,
-    sample_size,
-)
-from skprivate.user_level.descent._rules import (
-    Bounds,
-    ClassCounts,
-    Clipping,
-    FloatArray,
-    Function,
-    Penalty,
-    StepRules,
-)
-from skprivate.user_level.scaling._frame import identity, public_bound
-from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
+from skprivate.user_level.descent import _descent, _linear, _preconditioned, _rules
+from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, FloatArray, Function, Penalty
+from skprivate.user_level.scaling import _frame, _standardise
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
@@ -118,19 +90,19 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         found = Inference(terms, self.n_features_in_, self.fit_intercept, logistic, user_ids is not None)
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
-    def _descent(
+    def _plan_descent(
         self,
-        objective: Objective,
+        objective: _problems.Objective,
         terms: Terms,
         *,
         penalty: Penalty,
-        steps: StepRules,
+        steps: _rules.StepRules,
         clipping: Clipping,
         bounds: Bounds,
         several: bool = False,
         class_weights: FloatArray | ClassCounts | None = None,
         classes: bool = False,
-    ) -> Descent:
+    ) -> _linear.Descent:
         """Make the mechanism of a descent; a radius that is given and standardisation override ``bounds``."""
         if self.radius is not None:
             bounds = replace(bounds, radius=self.radius, select_scale=False, shrink=False)
@@ -138,8 +110,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         if standardisation is not None:
             bounds = replace(bounds, select_scale=False)
         elif not self._as_given():
-            bounds = replace(bounds, row_bound=public_bound(objective.n_features))
-        return Descent(
+            bounds = replace(bounds, row_bound=_frame.public_bound(objective.n_features))
+        return _linear.Descent(
             terms=terms,
             objective=objective,
             penalty=penalty,
@@ -152,25 +124,30 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             functions=self._functions if standardisation is not None else (),
         )
 
-    def _preconditioned(
-        self, objective: Objective, terms: Terms, penalty: Penalty
-    ) -> PreconditionedDescent | None:
+    def _plan_preconditioned(
+        self, objective: _problems.Objective, terms: Terms, penalty: Penalty
+    ) -> _preconditioned.PreconditionedDescent | None:
         """Plan preconditioned steps; None where second moments are loud, or what they are of is not covered."""
         usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
-        if not usual or not covers(objective, terms) or self._as_given() or any(self._prepared_features):
+        if (
+            not usual
+            or not _preconditioned.covers(objective, terms)
+            or self._as_given()
+            or any(self._prepared_features)
+        ):
             return None
-        n_sample, n_rows = sample_size(terms, objective.n_features), terms.n_users or 1
+        n_sample, n_rows = _preconditioned.sample_size(terms, objective.n_features), terms.n_users or 1
         own, search = self._standardisation(objective, replace(terms, n_users=n_sample), False)
         if search is None or search.features is None:
             return None
-        found = PreconditionedDescent(
+        found = _preconditioned.PreconditionedDescent(
             terms=replace(terms, earlier=own.earlier),
             objective=objective,
-            scaling=Scaling(
+            scaling=_preconditioned.Scaling(
                 search=replace(search, all_users=float(n_rows)),
                 n_rows=n_rows,
                 n_sample=n_sample,
-                seed=int(public_generator(self.random_state).integers(2**62)) if n_sample < n_rows else 0,
+                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_rows else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
@@ -198,16 +175,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return math.hypot(*stated, math.sqrt(n_coef - len(stated)))
 
     def _standardisation(
-        self, objective: Objective, terms: Terms, several: bool
-    ) -> tuple[Terms, Standardisation | None]:
+        self, objective: _problems.Objective, terms: Terms, several: bool
+    ) -> tuple[Terms, _standardise.Standardisation | None]:
         """Plan the centring and scaling of features; returns the terms of all later draws, too."""
         if self._as_given():
             return terms, None
-        found = plan_standardisation(
+        found = _standardise.plan_standardisation(
             terms,
             n_features=objective.n_features,
             centred=objective.fit_intercept,
-            target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
+            target=isinstance(objective.loss, (_losses.SquaredLoss, _losses.HuberLoss)),
             several=several,
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),
@@ -219,12 +196,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     def _run(
         self,
-        mechanism: Descent | PreconditionedDescent,
+        mechanism: _linear.Descent | _preconditioned.PreconditionedDescent,
         rows: Partitions,
         n_users: int,
         user_ids: Any,
         inference: Inference | None,
-    ) -> tuple[LinearResult, Estimate | None]:
+    ) -> tuple[_descent.LinearResult, Estimate | None]:
         """Release the model, set the fitted attributes, and warn by released numbers."""
         estimate = None
         with self._releasing(
@@ -234,34 +211,35 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             assumptions=self._assumptions(),
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
-            result: LinearResult = mechanism.run(rows, release)
+            result: _descent.LinearResult = mechanism.run(rows, release)
             if inference is not None:
                 estimate = inference.run(rows, release, result)
         warn_too_few_users(result.n_users, self.epsilon, mechanism.size, result.noise_level)
         if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
-            warn_caller(
+            privacy.warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
                 f"target privately; coefficients are bounded by {mechanism.bounds.radius:g}. Scale the target by "
                 "public numbers or set radius.",
                 TooFewUsersWarning,
             )
         if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
-            reason = AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else NOT_CONVERGED
-            warn_caller(
-                reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
+            reason = _descent.AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else _descent.NOT_CONVERGED
+            privacy.warn_caller(
+                reason.format(drift=result.drift, radius=result.radius) + _descent.ADVICE,
+                _descent.UnscaledFeaturesWarning,
             )
         if result.frame is not None and result.frame.one_value and result.noise_level <= MAX_NOISE_LEVEL:
             names = getattr(self, "feature_names_in_", None)
             named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
-            warn_caller(
+            privacy.warn_caller(
                 f"{named}: as far as a private search can see, a feature is one value other than 0. If it varies, "
                 "subtract a public number near its values, so that it is about 0.",
-                UnscaledFeaturesWarning,
+                _descent.UnscaledFeaturesWarning,
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha
-        frame = identity(self.n_features_in_) if result.frame is None else result.frame
+        frame = _frame.identity(self.n_features_in_) if result.frame is None else result.frame
         self._frame = frame
         self.feature_center_, self.feature_scale_ = frame.centres, frame.scales
         self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
@@ -338,7 +316,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 def warn_too_few_users(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
     """Warn if the noise drowns the users' votes, and tell how many users are needed; from released numbers alone."""
     if level > MAX_NOISE_LEVEL:
-        warn_caller(
+        privacy.warn_caller(
             f"n = {n_users:.0f} users at epsilon = {epsilon:g} (n·ε = {n_users * epsilon:.3g}) are too few to learn "
             f"{n_coef} coefficients: the noise is {level:.2g} times a unanimous vote of the users. About "
             f"{math.ceil(n_users * level / MAX_NOISE_LEVEL)} users are needed; more rows per user do not help.",
@@ -349,7 +327,7 @@ def warn_too_few_users(n_users: float, epsilon: float, n_coef: int, level: float
 def warn_no_intervals(n_users: float, epsilon: float, inference: Inference) -> None:
     """Warn that there are no intervals; from public and released numbers alone."""
     needed = math.ceil(n_users * max(2.0, inference.shortage(n_users)))
-    warn_caller(
+    privacy.warn_caller(
         f"n = {n_users:.0f} users at epsilon = {epsilon:g} are too few for confidence intervals of {inference.size} "
         f"coefficients, which are NaN. About {needed} users are needed, features that are not nearly collinear, and "
         "errors that are not tiny against the target.",

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
+from skprivate import privacy
 from skprivate._sklearn import StrOptions
 from skprivate.privacy import (
     Adjacency,
@@ -19,22 +20,10 @@ from skprivate.privacy import (
     Mechanism,
     PrivacyUnit,
     SimulatedNoiseWarning,
-    count_events,
-    open_release,
-    public_generator,
+    draws,
 )
-from skprivate.privacy.draws import run_tape
-from skprivate.utils._data import (
-    CheckData,
-    MakeData,
-    default_data,
-    equal_leaves,
-    fit_clone,
-    leaves,
-    releases_in_transform,
-    releases_something,
-)
-from skprivate.utils._laws import LawTape
+from skprivate.utils import _data, _laws
+from skprivate.utils._data import CheckData, MakeData
 from skprivate.utils._neighbours import EXTREMES, changes, environments, evenly, random_floats
 from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayReport, change, replay
 
@@ -42,9 +31,11 @@ from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayR
 _ROWS, _NEIGHBOURS = 20, 40
 #: A p-value of the noise below which a check fails.
 _IMPOSSIBLE = 1e-10
+#: So that what a mechanism draws outside its plan is seen, rather than refused.
+_AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
-def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_replay(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a fit on neighbours, with the released values frozen, makes the same draws within their sensitivities.
 
     Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
@@ -59,7 +50,7 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_dat
         replay_estimator(variant, make_data=make_data, at_most=_NEIGHBOURS).raise_failures(name)
 
 
-def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_unit_isolation(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the share of one unit in a noised sum does not depend on the other units, to the last bit.
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
@@ -74,7 +65,7 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
         assert not failures, f"{name}: {failures[0]} (1 of {len(failures)} failures.)"
 
 
-def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_noise_has_its_price(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that the noise of the draws is as wide as their events and sensitivities say.
 
     Draws are repeated, and their results compared with the law that follows from event and sensitivity: they fail if
@@ -86,9 +77,9 @@ def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData 
         assert not failures, f"{name}: {failures[0]}"
 
 
-def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iterator[Any]:
+def private_variants(estimator: BaseEstimator, make_data: MakeData = _data.default_data) -> Iterator[Any]:
     """Yield the estimator under each adjacency that it has; nothing if it releases nothing."""
-    if not (releases_something(estimator) or releases_in_transform(estimator)):
+    if not (_data.releases_something(estimator) or _data.releases_in_transform(estimator)):
         return
     allowed = getattr(estimator, "_parameter_constraints", {}).get("adjacency", ())
     options = sorted({o for item in allowed if isinstance(item, StrOptions) for o in item.options})
@@ -105,21 +96,21 @@ def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iter
             yield variant
 
 
-def fit_and_release(estimator: Any, data: CheckData) -> Any:
+def fit_and_release(estimator: BaseEstimator, data: CheckData) -> Any:
     """Collect all that a seeded fit leaves, and what it returns where it releases in ``transform``."""
-    fitted = fit_clone(estimator, data, random_state=0)
-    if not releases_in_transform(estimator):
+    fitted = _data.fit_clone(estimator, data, random_state=0)
+    if not _data.releases_in_transform(estimator):
         return fitted.leaves()
     return {
         **fitted.leaves(),
-        **{f"transform{k}": v for k, v in leaves(fitted.estimator.transform(data.X)).items()},
+        **{f"transform{k}": v for k, v in _data.leaves(fitted.estimator.transform(data.X)).items()},
     }
 
 
 def replay_estimator(
-    estimator: Any,
+    estimator: BaseEstimator,
     *,
-    make_data: MakeData = default_data,
+    make_data: MakeData = _data.default_data,
     n_rows: int = _ROWS,
     n_units: int = 1,
     at_most: int | None = None,
@@ -148,16 +139,18 @@ def replay_estimator(
     """
     estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
     steps = evenly(
-        changes(estimator, data, guarantee, public_generator(seed + 1), n_units), at_most, _begin(seed)
+        changes(estimator, data, guarantee, privacy.public_generator(seed + 1), n_units),
+        at_most,
+        _begin(seed),
     )
     around = (Neighbour(step.name, step.apply(data), step.distance) for step in steps)
     return replay(lambda other: fit_and_release(estimator, other), data, around)
 
 
 def isolation_failures(
-    estimator: Any,
+    estimator: BaseEstimator,
     *,
-    make_data: MakeData = default_data,
+    make_data: MakeData = _data.default_data,
     n_rows: int = _ROWS,
     n_units: int = 1,
     at_most: int | None = None,
@@ -181,7 +174,7 @@ def isolation_failures(
     def run(other: CheckData) -> Any:
         return fit_and_release(estimator, other)
 
-    rng = public_generator(seed + 1)
+    rng = privacy.public_generator(seed + 1)
     recording = Recording(run, data)
     found = []
     #: Of the units that a change leaves alone: one for all changes of the same rows.
@@ -203,16 +196,16 @@ def _begin(seed: int) -> float:
     return seed * 0.6180339887498949 % 1.0
 
 
-def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:
+def _prepare(estimator: BaseEstimator, make_data: MakeData, n_rows: int, seed: int) -> Any:
     """Prepare the estimator (with the classes where the adjacency hides them), data, and its guarantee."""
-    data = make_data(estimator, public_generator(seed), n_rows)
+    data = make_data(estimator, privacy.public_generator(seed), n_rows)
     parameters = estimator.get_params(deep=False)
     if parameters.get("adjacency") == "add-remove" and "classes" in parameters and data.y is not None:
         estimator = clone(estimator).set_params(classes=np.unique(data.y).tolist())
-    return estimator, data, fit_clone(estimator, data, random_state=0).guarantee
+    return estimator, data, _data.fit_clone(estimator, data, random_state=0).guarantee
 
 
-def different_changes(name: str, here: Any, there: Any) -> list[str]:
+def different_changes(name: str, here: object, there: object) -> list[str]:
     """List complaints where a change has another effect on the sums of one pair of runs than on those of another."""
     for each in (here[1], *there):
         if each.failure:
@@ -227,17 +220,13 @@ def different_changes(name: str, here: Any, there: Any) -> list[str]:
     return []
 
 
-def too_little_noise(run: Callable[[Any], Any], data: Any) -> list[str]:
+def too_little_noise(run: Callable[[Any], Any], data: object) -> list[str]:
     """Repeat the draws of a run, and list those whose noise is below what their events say."""
-    tape = LawTape(public_generator(21))
-    with run_tape(tape):
+    tape = _laws.LawTape(privacy.public_generator(21))
+    with draws.run_tape(tape):
         run(data)
     found = [test for test in tape.tests if test.test.startswith("less") and test.p_value < _IMPOSSIBLE]
     return [f"the noise of a draw is below what its events say: {test}" for test in found]
-
-
-#: So that what a mechanism draws outside its plan is seen, rather than refused.
-_AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
 def check_mechanism(
@@ -294,21 +283,19 @@ def check_mechanism(
     name = type(mechanism).__name__
     assert isinstance(mechanism, Mechanism), f"{name} must inherit from skprivate.privacy.Mechanism."
     assert isinstance(mechanism.theorem, str) and mechanism.theorem, f"{name} names no theorem."
-    planned = count_events(mechanism.events)
-    before = leaves(mechanism)
+    planned = privacy.count_events(mechanism.events)
+    before = _data.leaves(mechanism)
     terms = {"unit": unit, "adjacency": adjacency, "metric": metric, "random_state": 0}
     terms |= {"epsilon": _AMPLE["epsilon"], "delta": 0.0 if metric is not None else _AMPLE["delta"]}
 
-    def run(data: Any) -> Any:
+    def run(data: object) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SimulatedNoiseWarning)  # of our own seed
-            release = open_release(**terms, plan=mechanism.events)
+            release = privacy.open_release(**terms, plan=mechanism.events)
         try:
             result = mechanism.run(data, release)
         except BudgetExceededError as error:
-            raise AssertionError(
-                f"{type(mechanism).__name__} draws more than its events hold: {error}"
-            ) from None
+            raise AssertionError(f"{type(mechanism).__name__} draws more than its events hold: {error}") from None
         left = {event: count for event, count in release._planned.items() if count}
         outside = Counter(release._paid) - Counter(planned)
         assert not left, f"{name}.run does not draw all of its events; left are {left}."
@@ -326,18 +313,16 @@ def check_mechanism(
             _check_isolation(name, run, data, adjacency)
         failures = too_little_noise(run, data)
         assert not failures, f"{name}: {failures[0]}"
-        assert count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
-        after = leaves(mechanism)
-        same = before.keys() == after.keys() and all(
-            np.all(equal_leaves(v, after[k])) for k, v in before.items()
-        )
+        assert privacy.count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
+        after = _data.leaves(mechanism)
+        same = before.keys() == after.keys() and all(np.all(_data.equal_leaves(v, after[k])) for k, v in before.items())
         assert same, f"{name}.run changes the mechanism, which must be frozen."
     if dataclasses.is_dataclass(mechanism):
         frozen = type(mechanism).__dataclass_params__.frozen
         assert frozen, f"{name} must be a frozen dataclass: @dataclass(frozen=True)."
 
 
-def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency: Adjacency | str) -> None:
+def _check_isolation(name: str, run: Callable[[Any], Any], data: object, adjacency: Adjacency | str) -> None:
     """Check that a change of one row changes noised sums by the same amount in all environments."""
     recording = Recording(run, data)
     steps = list(_changes(data, adjacency))
@@ -349,21 +334,21 @@ def _check_isolation(name: str, run: Callable[[Any], Any], data: Any, adjacency:
             assert not found, f"{name}: {found[0]}"
 
 
-def _parts(data: Any) -> tuple[np.ndarray, ...]:
+def _parts(data: object) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in (data if isinstance(data, tuple) else (data,)))
 
 
-def _each(edit: Callable[..., np.ndarray], data: Any, *rows: Any) -> Any:
+def _each(edit: Callable[..., np.ndarray], data: object, *rows: object) -> Any:
     """Edit each part of the data."""
     edited = tuple(edit(part, *more) for part, *more in zip(_parts(data), *rows, strict=True))
     return edited if isinstance(data, tuple) else edited[0]
 
 
-def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Callable[[Any], Any]]]:
+def _changes(data: object, adjacency: Adjacency | str) -> Iterator[tuple[int, Callable[[Any], Any]]]:
     adjacency = Adjacency(adjacency)
     if adjacency is Adjacency.METRIC:
         raise ValueError("neighbours must be given where adjacency is 'metric', with their distances.")
-    rng = public_generator(19)
+    rng = privacy.public_generator(19)
     n = len(_parts(data)[0])
     rows = [_worst_rows(part, rng) for part in _parts(data)]
     for place in sorted({0, n // 2, n - 1} - {-1}):
@@ -379,13 +364,11 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
                 continue
             yield (
                 place,
-                lambda other, at=place, new=new, edit=edit: _each(
-                    lambda part, row: edit(part, at, row), other, new
-                ),
+                lambda other, at=place, new=new, edit=edit: _each(lambda part, row: edit(part, at, row), other, new),
             )
 
 
-def _other_environments(data: Any, place: int) -> Iterator[Any]:
+def _other_environments(data: object, place: int) -> Iterator[Any]:
     """Yield data with all other rows in another order, alike, or extreme."""
     n = len(_parts(data)[0])
     others = np.setdiff1d(np.arange(n), [place])
@@ -395,7 +378,7 @@ def _other_environments(data: Any, place: int) -> Iterator[Any]:
         order = np.arange(n)
         order[others] = source
         yield _each(lambda part, order=order: part[order], data)
-    rng = public_generator(20)
+    rng = privacy.public_generator(20)
     for _ in range(2):
 
         def extreme(part: np.ndarray) -> np.ndarray:
@@ -405,13 +388,13 @@ def _other_environments(data: Any, place: int) -> Iterator[Any]:
         yield _each(extreme, data)
 
 
-def _with(part: np.ndarray, place: int, row: Any) -> np.ndarray:
+def _with(part: np.ndarray, place: int, row: object) -> np.ndarray:
     changed = part.copy()
     changed[place] = row
     return changed
 
 
-def _worst_rows(part: np.ndarray, rng: Any) -> list[Any]:
+def _worst_rows(part: np.ndarray, rng: np.random.Generator) -> list[Any]:
     shape = part.shape[1:]
     if part.dtype.kind != "f":
         return list(np.unique(part, axis=0)) if len(part) else [np.zeros(shape, part.dtype)]

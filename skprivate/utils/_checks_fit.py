@@ -18,39 +18,23 @@ from unittest import mock
 import joblib
 import numpy as np
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state, get_tags
 
+from skprivate import privacy
 from skprivate._sklearn import StrOptions
 from skprivate.privacy import (
-    STEP_ALONE,
     BudgetExceededError,
-    PrivacyGuarantee,
     PrivacyLedger,
     PrivacyUnit,
+    RandomStateLike,
     SimulatedNoiseWarning,
-    compose_epsilon,
-    public_generator,
+    noise,
 )
-from skprivate.privacy.noise import SeededBitSource, SystemBitSource
-from skprivate.utils._data import (
-    ROW_METADATA,
-    CheckData,
-    Fitted,
-    MakeData,
-    close_leaves,
-    default_data,
-    equal_leaves,
-    fit_clone,
-    fitted_leaves,
-    numbers,
-    other_data,
-    private_numbers,
-    releases_in_transform,
-    releases_something,
-)
+from skprivate.utils import _data
+from skprivate.utils._data import CheckData, Fitted, MakeData, numbers
 
 #: Fits on each of two data sets in `check_no_unnoised_statistic`.
 _FITS = 8
@@ -58,20 +42,28 @@ _FITS = 8
 _TINY_EPSILON = 1e-3
 #: Bytes of a pickle that a further row may add: three quarters of one number. Grids grow with n·ε, by doubling.
 _BYTES_PER_ROW = 6
+#: Floating-point slack of an ε that was put together from parts.
+_SLACK = 1 + 2.0**-39
+#: Stands for entries that no message may quote.
+_SECRET = "Rosalind"
+#: Of parameters that start workers, write files or decide about noise alone.
+_LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
-def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_no_training_value_kept(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
     target, bit by bit; texts are searched for their digits.
     """
-    data = make_data(estimator, public_generator(0), 60)
-    fitted = fit_clone(estimator, data, **_noise(estimator, None))
-    private = private_numbers(data, _unit(fitted))
+    data = make_data(estimator, privacy.public_generator(0), 60)
+    fitted = _data.fit_clone(estimator, data, **_noise(estimator, None))
+    private = _data.private_numbers(data, _unit(fitted))
     if _stateless(estimator):
-        private = private_numbers(data, PrivacyUnit.ROW)
-    elif not releases_something(estimator):
+        private = _data.private_numbers(data, PrivacyUnit.ROW)
+    elif not _data.releases_something(estimator):
         return
     for path, leaf in fitted.leaves().items():
         kept = np.isin(numbers({path: leaf}), private)
@@ -79,16 +71,18 @@ def check_no_training_value_kept(name: str, estimator: Any, *, make_data: MakeDa
     blob = pickle.dumps(fitted.estimator)
     found = sum(value.tobytes() in blob for value in private)
     assert not found, f"the pickle of a fitted {name} holds {found} number(s) of the private training data."
-    texts = {"repr": repr(fitted.estimator), "output": fitted.said}
+    texts = {"repr": repr(fitted.estimator), "output": fitted.wording}
     if hasattr(fitted.estimator, "_repr_html_"):
         texts["HTML"] = fitted.estimator._repr_html_()
-    if releases_something(estimator):
+    if _data.releases_something(estimator):
         texts["guarantee"] = str(fitted.guarantee) + repr(fitted.guarantee) + fitted.guarantee._repr_html_()
     for kind, text in texts.items():
         assert not mentions(text, private), f"the {kind} of a fitted {name} shows a private number."
 
 
-def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_no_unnoised_statistic(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
@@ -97,11 +91,11 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     shows this pattern with probability at most 0.26⁸ for each value; a finding is repeated once before it
     fails: 5e-10.
     """
-    if not (releases_something(estimator) or _stateless(estimator)):
+    if not (_data.releases_something(estimator) or _stateless(estimator)):
         return
-    data = make_data(estimator, public_generator(1), 30)
-    unit = _unit(fit_clone(estimator, data, **_noise(estimator, 0)))
-    other = other_data(estimator, data, unit, make_data, seed=2)
+    data = make_data(estimator, privacy.public_generator(1), 30)
+    unit = _unit(_data.fit_clone(estimator, data, **_noise(estimator, 0)))
+    other = _data.other_data(estimator, data, unit, make_data, seed=2)
     suspects = _unnoised(estimator, data, other)
     if suspects:
         suspects &= _unnoised(estimator, data, other)
@@ -110,13 +104,13 @@ def check_no_unnoised_statistic(name: str, estimator: Any, *, make_data: MakeDat
     )
 
 
-def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
+def _unnoised(estimator: BaseEstimator, data: CheckData, other: CheckData) -> set[str]:
     parameters = {
         **_noise(estimator, None),
-        **({"epsilon": _TINY_EPSILON} if releases_something(estimator) else {}),
+        **({"epsilon": _TINY_EPSILON} if _data.releases_something(estimator) else {}),
     }
-    here = [fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
-    there = [fit_clone(estimator, other, **parameters).leaves() for _ in range(_FITS)]
+    here = [_data.fit_clone(estimator, data, **parameters).leaves() for _ in range(_FITS)]
+    there = [_data.fit_clone(estimator, other, **parameters).leaves() for _ in range(_FITS)]
     found = set()
     for path in set.intersection(*map(set, [*here, *there])):
         fixed_here = _all_equal([run[path] for run in here])
@@ -124,7 +118,7 @@ def _unnoised(estimator: Any, data: CheckData, other: CheckData) -> set[str]:
         if fixed_here.shape != fixed_there.shape:
             differ = np.array(fixed_here.all() and fixed_there.all())
         else:
-            differ = fixed_here & fixed_there & ~equal_leaves(here[0][path], there[0][path])
+            differ = fixed_here & fixed_there & ~_data.equal_leaves(here[0][path], there[0][path])
         if np.any(differ):
             found.add(path)
     return found
@@ -136,54 +130,51 @@ def _all_equal(values: list[Any]) -> np.ndarray:
         return np.array(False)
     result = np.ones(shapes.pop(), dtype=bool)
     for value in values[1:]:
-        result = result & equal_leaves(values[0], value)
+        result = result & _data.equal_leaves(values[0], value)
     return result
 
 
-def check_size_independent_of_rows(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_size_independent_of_rows(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
     may grow). Not asked where part of the rows is public and may be kept.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
     sizes = []
     for n_rows in (100, 3000):
-        fitted = fit_clone(
-            estimator, make_data(estimator, public_generator(3), n_rows), **_noise(estimator, 0)
+        fitted = _data.fit_clone(
+            estimator, make_data(estimator, privacy.public_generator(3), n_rows), **_noise(estimator, 0)
         )
         if fitted.guarantee.unit in (PrivacyUnit.LABEL, PrivacyUnit.PRIVATE_ROW):
             return
         sizes.append(len(pickle.dumps(fitted.estimator)))
     growth = sizes[1] - sizes[0]
     assert growth < _BYTES_PER_ROW * 2900, (
-        f"the pickle of {name} grew by {growth} bytes with 2900 further rows: it keeps something of "
-        "each of them."
+        f"the pickle of {name} grew by {growth} bytes with 2900 further rows: it keeps something of each of them."
     )
 
 
 def check_events_independent_of_values(
-    name: str, estimator: Any, *, make_data: MakeData = default_data
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
 ) -> None:
     """Check that the guarantee and its events are the same for all data of the same shape.
 
     Also for constant, tiny and huge values: no plan may depend on what the data hold, and no values may be
     refused or warned of, because that is seen, too.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(4), 60)
+    data = make_data(estimator, privacy.public_generator(4), 60)
     parameters = _noise(estimator, 0)
-    first = fit_clone(estimator, data, **parameters)
+    first = _data.fit_clone(estimator, data, **parameters)
     unit = first.guarantee.unit
-    variants = {"other": other_data(estimator, data, unit, make_data, seed=5)}
+    variants = {"other": _data.other_data(estimator, data, unit, make_data, seed=5)}
     if unit is not PrivacyUnit.LABEL:
-        rows = (
-            np.asarray(data.metadata["private"])
-            if unit is PrivacyUnit.PRIVATE_ROW
-            else np.ones(60, dtype=bool)
-        )
+        rows = np.asarray(data.metadata["private"]) if unit is PrivacyUnit.PRIVATE_ROW else np.ones(60, dtype=bool)
         for kind, factor in (("constant", 0.0), ("tiny", 1e-9), ("huge", 1e6)):
             X = np.where(rows[:, None], data.X * factor, data.X)
             variants[kind] = CheckData(X, data.y, data.metadata)
@@ -191,14 +182,11 @@ def check_events_independent_of_values(
         variants["huge target"] = CheckData(data.X, 1e6 * data.y, data.metadata)
     for kind, variant in variants.items():
         try:
-            guarantee = fit_clone(estimator, variant, **parameters).guarantee
+            guarantee = _data.fit_clone(estimator, variant, **parameters).guarantee
         except ValueError as error:
-            raise AssertionError(
-                f"{name} refuses {kind} values, which tells something of them: {error}"
-            ) from error
+            raise AssertionError(f"{name} refuses {kind} values, which tells something of them: {error}") from error
         assert guarantee == first.guarantee, (
-            f"the guarantee of {name} depends on the data: {first.guarantee!r}, and with {kind} values "
-            f"{guarantee!r}."
+            f"the guarantee of {name} depends on the data: {first.guarantee!r}, and with {kind} values {guarantee!r}."
         )
 
 
@@ -215,14 +203,14 @@ def mentions(text: str, values: np.ndarray) -> bool:
     return False
 
 
-def _noise(estimator: Any, random_state: int | None) -> dict[str, Any]:
+def _noise(estimator: BaseEstimator, random_state: int | None) -> dict[str, Any]:
     return {"random_state": random_state} if "random_state" in estimator.get_params(deep=False) else {}
 
 
-def _stateless(estimator: Any) -> bool:
+def _stateless(estimator: BaseEstimator) -> bool:
     """Check if ``fit`` states that it learns nothing: what it leaves must then not depend on the data at all."""
-    return not releases_something(estimator) and (
-        releases_in_transform(estimator) or not get_tags(estimator).requires_fit
+    return not _data.releases_something(estimator) and (
+        _data.releases_in_transform(estimator) or not get_tags(estimator).requires_fit
     )
 
 
@@ -231,82 +219,79 @@ def _unit(fitted: Fitted) -> PrivacyUnit:
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
 
 
-#: Floating-point slack of an ε that was put together from parts.
-_SLACK = 1 + 2.0**-39
-
-
-def check_events_within_budget(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_events_within_budget(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that the guarantee is at most the requested budget, and its events compose to no more."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(6), 60)
+    data = make_data(estimator, privacy.public_generator(6), 60)
     for epsilon in (0.1, 1.0, 5.0):
-        fitted = fit_clone(estimator, data, epsilon=epsilon, random_state=0)
+        fitted = _data.fit_clone(estimator, data, epsilon=epsilon, random_state=0)
         guarantee = fitted.guarantee
-        assert isinstance(guarantee, PrivacyGuarantee), (
-            f"{name}.privacy_guarantee_ must be a PrivacyGuarantee."
-        )
+        assert isinstance(guarantee, privacy.PrivacyGuarantee), f"{name}.privacy_guarantee_ must be a PrivacyGuarantee."
         assert guarantee.events, f"{name} released without a recorded event."
         assert guarantee.theorem, f"the guarantee of {name} names no theorem."
         assert guarantee.epsilon <= epsilon, f"{name}(epsilon={epsilon}) promises only {guarantee}."
         requested = getattr(fitted.estimator, "delta", 0.0)
         assert guarantee.delta <= requested, f"{name}(delta={requested}) promises only {guarantee}."
-        composed = compose_epsilon(guarantee.events, guarantee.delta)
+        composed = privacy.compose_epsilon(guarantee.events, guarantee.delta)
         assert composed <= guarantee.epsilon * _SLACK, (
             f"the events of {name} compose to ε = {composed}, more than its guarantee {guarantee} says."
         )
 
 
-def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_fresh_noise(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that secure fits on the same data differ, and that fits with the same seed agree."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(7), 60)
+    data = make_data(estimator, privacy.public_generator(7), 60)
 
-    def released(random_state: Any) -> dict[str, Any]:
-        return fit_clone(estimator, data, random_state=random_state, epsilon=0.1).leaves()
+    def released(random_state: RandomStateLike) -> dict[str, Any]:
+        return _data.fit_clone(estimator, data, random_state=random_state, epsilon=0.1).leaves()
 
     def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
         return first.keys() == second.keys() and all(
-            np.all(equal_leaves(value, second[path])) for path, value in first.items()
+            np.all(_data.equal_leaves(value, second[path])) for path, value in first.items()
         )
 
     first = released(None)
-    assert any(not same(first, released(None)) for _ in range(200)), (
-        f"{name} releases the same noise every time."
-    )
+    assert any(not same(first, released(None)) for _ in range(200)), f"{name} releases the same noise every time."
     first = released(0)
     assert same(first, released(0)), f"{name}(random_state=0) is not reproducible."
     assert any(not same(first, released(seed)) for seed in range(1, 21)), f"{name} ignores random_state."
 
 
-def check_simulated_noise_is_marked(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_simulated_noise_is_marked(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(8), 60)
+    data = make_data(estimator, privacy.public_generator(8), 60)
     for random_state, simulated in ((0, True), (check_random_state(0), True), (None, False)):
-        fitted = fit_clone(estimator, data, random_state=random_state)
+        fitted = _data.fit_clone(estimator, data, random_state=random_state)
         count = sum(isinstance(item, SimulatedNoiseWarning) for item in fitted.warnings)
         assert count == simulated, (
-            f"{name}(random_state={random_state!r}) gave {count} SimulatedNoiseWarning(s) instead of "
-            f"{int(simulated)}."
+            f"{name}(random_state={random_state!r}) gave {count} SimulatedNoiseWarning(s) instead of {int(simulated)}."
         )
         assert fitted.guarantee.valid_for_release is not simulated, (
             f"{name}(random_state={random_state!r}) is marked valid_for_release={not simulated}."
         )
 
 
-def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_bad_input_spends_nothing(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(9), 60)
-    guarantee = fit_clone(estimator, data, random_state=0).guarantee
-    private = private_numbers(data, guarantee.unit)
+    data = make_data(estimator, privacy.public_generator(9), 60)
+    guarantee = _data.fit_clone(estimator, data, random_state=0).guarantee
+    private = _data.private_numbers(data, guarantee.unit)
     cases = [(kind, bad, {}) for kind, bad in _bad_data(estimator, data)]
     cases += [(f"{key}=", data, {key: value}) for key, value in _bad_parameters(estimator)]
     for kind, bad, parameters in cases:
@@ -320,7 +305,7 @@ def check_bad_input_spends_nothing(name: str, estimator: Any, *, make_data: Make
         )
 
 
-def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
+def _refusal(name: str, kind: str, estimator: BaseEstimator, data: CheckData) -> str:
     try:
         estimator.fit(*data.arguments, **data.metadata)
     except (ValueError, TypeError) as error:
@@ -328,7 +313,7 @@ def _refusal(name: str, kind: str, estimator: Any, data: CheckData) -> str:
     raise AssertionError(f"{name} must refuse {kind} with a ValueError or TypeError.")
 
 
-def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]]:
+def _bad_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData]]:
     X, y, metadata = data.X, data.y, data.metadata
 
     def spoiled(array: np.ndarray, value: float) -> np.ndarray:
@@ -349,7 +334,7 @@ def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]
         yield f"{key} of another length", CheckData(X, y, {**metadata, key: values[:-1]})
 
 
-def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
+def _bad_parameters(estimator: BaseEstimator) -> Iterator[tuple[str, Any]]:
     constraints = getattr(estimator, "_parameter_constraints", {})
     for value in (0, -1.0, math.nan, "1", None):
         if value is not None or None not in constraints.get("epsilon", ()):  # None may mean no privacy
@@ -360,23 +345,21 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
     yield "random_state", "seed"
     yield "ledger", {"epsilon": 1.0}
     for key, allowed in constraints.items():
-        if (
-            isinstance(allowed, list)
-            and str not in allowed
-            and any(isinstance(item, StrOptions) for item in allowed)
-        ):
+        if isinstance(allowed, list) and str not in allowed and any(isinstance(item, StrOptions) for item in allowed):
             yield key, "no such option"
 
 
-def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_ledger_is_asked_first(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
     """
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
-    data = make_data(estimator, public_generator(10), 60)
-    guarantee = fit_clone(estimator, data, random_state=0).guarantee
+    data = make_data(estimator, privacy.public_generator(10), 60)
+    guarantee = _data.fit_clone(estimator, data, random_state=0).guarantee
 
     def ledger_with(epsilon: float, delta: float) -> PrivacyLedger:
         return PrivacyLedger(epsilon=epsilon, delta=delta, unit=guarantee.unit)
@@ -390,7 +373,7 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
             ledger = ledger_with(*budget)
             with _no_bits(name):
                 try:
-                    fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+                    _data.fit_clone(estimator, data, ledger=ledger, random_state=random_state)
                 except BudgetExceededError:
                     pass
                 else:
@@ -399,20 +382,16 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
     for random_state in (0, None):
         ledger = ledger_with(*exact)
         try:
-            fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+            fitted = _data.fit_clone(estimator, data, ledger=ledger, random_state=random_state)
         except BudgetExceededError as error:
-            raise AssertionError(
-                f"{name} asks its ledger for more than it draws ({guarantee}): {error}"
-            ) from error
+            raise AssertionError(f"{name} asks its ledger for more than it draws ({guarantee}): {error}") from error
         assert fitted.estimator.ledger is ledger, f"{name} exchanged its ledger."
         entries = ledger.entries()
         assert entries, f"{name} was not charged to its ledger."
         for entry in entries:
             assert entry.closed is not None, f"{name} did not close its release: {entry}."
             assert entry.simulated is (random_state is not None), f"{name} hid that its noise is simulated."
-            assert entry.adjacency.startswith(str(guarantee.adjacency)) and entry.label, (
-                f"unreadable entry: {entry}."
-            )
+            assert entry.adjacency.startswith(str(guarantee.adjacency)) and entry.label, f"unreadable entry: {entry}."
         assert ledger.spent[0] * _SLACK >= guarantee.epsilon, f"{name} was charged less than {guarantee}."
         assert ledger.spent[1] >= guarantee.delta, f"{name} was charged less than {guarantee}."
 
@@ -423,26 +402,20 @@ def _no_bits(name: str) -> Iterator[None]:
         raise AssertionError(f"{name} drew noise before its ledger agreed to the price.")
 
     with (
-        mock.patch.object(SystemBitSource, "bytes", refuse),
-        mock.patch.object(SeededBitSource, "bytes", refuse),
+        mock.patch.object(noise.SystemBitSource, "bytes", refuse),
+        mock.patch.object(noise.SeededBitSource, "bytes", refuse),
     ):
         yield
-
-
-#: Stands for entries that no message may quote.
-_SECRET = "Rosalind"
-#: Of parameters that start workers, write files or decide about noise alone.
-_LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
 class _Loss:
     """A loss that is wrong only when it is asked for a gradient."""
 
-    def __init__(self, gradient: Any) -> None:
+    def __init__(self, gradient: object) -> None:
         self.gradient = gradient
 
 
-def _fails(*values: Any) -> Any:
+def _fails(*values: object) -> Any:
     raise RuntimeError("no such thing")
 
 
@@ -457,7 +430,9 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_errors_spend_nothing(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
@@ -467,22 +442,22 @@ def check_errors_spend_nothing(name: str, estimator: Any, *, make_data: MakeData
     ledgers = [key for key in estimator.get_params() if key.split("__")[-1] == "ledger"]
     if not ledgers:
         return
-    data = make_data(estimator, public_generator(14), 24)
+    data = make_data(estimator, privacy.public_generator(14), 24)
     unit = _charged(estimator, ledgers, data, {})[0].entries()[0].unit
-    hidden = private_numbers(data, PrivacyUnit(unit))
+    hidden = _data.private_numbers(data, PrivacyUnit(unit))
     for kind, odd, parameters in [*_odd_parameters(estimator, data), *_odd_data(estimator, data)]:
         ledger, error, left = _charged(estimator, ledgers, odd, parameters)
         if error is None:
             continue
-        said = f"{name} refused {kind} ({type(error).__name__}: {error})"
-        assert not ledger.entries(), f"{said} after it had paid."
-        assert not left, f"{said} and is half-fitted: {left}."
+        wording = f"{name} refused {kind} ({type(error).__name__}: {error})"
+        assert not ledger.entries(), f"{wording} after it had paid."
+        assert not left, f"{wording} and is half-fitted: {left}."
         quoted = _SECRET in str(error) and not (unit == "label" and kind.startswith("X"))
-        assert not quoted and not mentions(str(error), hidden), f"{said}, which shows private data."
+        assert not quoted and not mentions(str(error), hidden), f"{wording}, which shows private data."
 
 
 def _charged(
-    estimator: Any, ledgers: list[str], data: CheckData, parameters: dict[str, Any]
+    estimator: BaseEstimator, ledgers: list[str], data: CheckData, parameters: dict[str, Any]
 ) -> tuple[PrivacyLedger, Exception | None, list[str]]:
     """Fit with a fresh ledger: return it, the error of the fit, and attributes that the error has left."""
     ledger, fresh = PrivacyLedger(epsilon=1e300, delta=0.999), clone(estimator)
@@ -499,14 +474,14 @@ def _charged(
     return ledger, None, []
 
 
-def _odd_parameters(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
+def _odd_parameters(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
     for k, key in enumerate(estimator.get_params()):
         if key.split("__")[-1] not in _LEFT_ALONE:
             for value in _ODD[k % 4 :: 4] if "__" in key else _ODD:  # of steps the next parameter has others
                 yield f"{key}={value!r}", data, {key: value}
 
 
-def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
+def _odd_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, CheckData, dict[str, Any]]]:
     X, y, metadata, n = data.X, data.y, data.metadata, len(data.X)
     words, mixed = np.full(n, _SECRET), np.array([_SECRET, *range(n - 1)], dtype=object)
     numbers = np.linspace(0.0, 1.0, n)
@@ -524,9 +499,7 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
         X + 1j,
         X * 1e308,
     ]
-    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [
-        np.where(X > 0.9, np.array(None), X)
-    ]
+    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [np.where(X > 0.9, np.array(None), X)]
     features += [np.repeat(column[:, None], X.shape[1], axis=1) for column in (words, mixed, dates)]
     rows: list[Any] = [None, 3, "y", words, mixed, gaps, dates, numbers, numbers * 1e308, numbers > 0.5]
     rows += [
@@ -553,9 +526,11 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
             yield f"{key} number {k}", CheckData(X, y, {**metadata, key: odd}), {}
 
 
-def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_parameters_untouched(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
-    data = make_data(estimator, public_generator(11), 60)
+    data = make_data(estimator, privacy.public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
     for random_state in seeds:
         fresh = clone(estimator)
@@ -570,17 +545,19 @@ def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData
         assert joblib.hash(after) == contents, f"fit of {name} changed the contents of a parameter."
 
 
-def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_copies_share_the_ledger(
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
-    data = make_data(estimator, public_generator(12), 60)
+    data = make_data(estimator, privacy.public_generator(12), 60)
     seeded = _noise(estimator, 0)
-    fitted = fit_clone(estimator, data, **seeded).estimator
+    fitted = _data.fit_clone(estimator, data, **seeded).estimator
     stream = io.BytesIO()
     joblib.dump(fitted, stream)
     stream.seek(0)
     for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted), joblib.load(stream)):
         _assert_same_state(name, "a copy", copied, fitted)
-    if not releases_something(estimator):
+    if not _data.releases_something(estimator):
         return
     guarantee = fitted.privacy_guarantee_
     with tempfile.TemporaryDirectory() as folder:
@@ -598,13 +575,13 @@ def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeD
         )
 
 
-def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_metadata_is_carried(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
     """Check that a pipeline passes per-row arguments of ``fit``, as plain fit parameters and by routing."""
-    data = make_data(estimator, public_generator(13), 60)
-    metadata = {key: values for key, values in data.metadata.items() if key in ROW_METADATA}
+    data = make_data(estimator, privacy.public_generator(13), 60)
+    metadata = {key: values for key, values in data.metadata.items() if key in _data.ROW_METADATA}
     if not metadata:
         return
-    direct = fit_clone(estimator, data, random_state=0).estimator
+    direct = _data.fit_clone(estimator, data, random_state=0).estimator
     step = clone(estimator).set_params(random_state=0)
     pipeline = Pipeline([("same", FunctionTransformer()), ("estimator", step)])
     with warnings.catch_warnings():
@@ -615,25 +592,23 @@ def check_metadata_is_carried(name: str, estimator: Any, *, make_data: MakeData 
     for kind, fitted in (("fit parameters", plain), ("metadata routing", routed)):
         _assert_same_state(name, f"a fit with metadata by {kind}", fitted[-1], direct)
     without = CheckData(data.X, data.y, {k: v for k, v in data.metadata.items() if k not in metadata})
-    fit_clone(estimator, without, random_state=0)  # absent, they have a documented meaning
+    _data.fit_clone(estimator, without, random_state=0)  # absent, they have a documented meaning
 
 
-def _fit(estimator: Any, data: CheckData) -> Any:
+def _fit(estimator: BaseEstimator, data: CheckData) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return estimator.fit(*data.arguments, **data.metadata)
 
 
-def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:
-    here, there = fitted_leaves(found), fitted_leaves(expected)
-    assert here.keys() == there.keys(), (
-        f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
-    )
+def _assert_same_state(name: str, what: str, found: object, expected: object) -> None:
+    here, there = _data.fitted_leaves(found), _data.fitted_leaves(expected)
+    assert here.keys() == there.keys(), f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
     # Where it was paid is no part of what was promised; a step of a pipeline says that it is one.
-    alone = [path for path, value in here.items() if np.ndim(value) == 0 and str(value) == STEP_ALONE]
+    alone = [path for path, value in here.items() if np.ndim(value) == 0 and str(value) == privacy.STEP_ALONE]
     differ = [
         path
         for path, value in here.items()
-        if not path.endswith("ledger_entry") and not close_leaves(value, there[path]) and path not in alone
+        if not path.endswith("ledger_entry") and not _data.close_leaves(value, there[path]) and path not in alone
     ]
     assert not differ, f"{what} of {name} differs in {differ}."

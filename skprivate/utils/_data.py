@@ -14,7 +14,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
 from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generator
@@ -22,19 +22,17 @@ from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generat
 _SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType)
 #: Fitted attributes that state the shape of the input, which every estimator publishes.
 _SHAPE = ("n_features_in_", "feature_names_in_")
+#: Per-row arguments of ``fit`` that the common data know how to make.
+ROW_METADATA = ("user_ids", "private")
 
 
-def fitted_state(estimator: Any) -> dict[str, Any]:
+def fitted_state(estimator: BaseEstimator) -> dict[str, Any]:
     """Return attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
     parameters = estimator.get_params(deep=False)
-    return {
-        name: value
-        for name, value in vars(estimator).items()
-        if name not in parameters and name not in _SHAPE
-    }
+    return {name: value for name, value in vars(estimator).items() if name not in parameters and name not in _SHAPE}
 
 
-def fitted_leaves(estimator: Any) -> dict[str, Any]:
+def fitted_leaves(estimator: BaseEstimator) -> dict[str, Any]:
     """Find the values that a fitted estimator holds at any depth, besides its parameters and the shape of its input."""
     found = {}
     for name, value in fitted_state(estimator).items():
@@ -42,7 +40,7 @@ def fitted_leaves(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def leaves(root: Any) -> dict[str, Any]:
+def leaves(root: object) -> dict[str, Any]:
     """Find the values that ``root`` holds at any depth: one for each path, in a fixed order.
 
     Goes through mappings, sequences, sets, arrays, data frames, objects with attributes or slots, objects that only
@@ -51,7 +49,7 @@ def leaves(root: Any) -> dict[str, Any]:
     return dict(_walk(root, "", set()))
 
 
-def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk(value: object, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
     if value is None or isinstance(value, str | bytes | Number | np.generic):
         yield path, value
         return
@@ -84,7 +82,7 @@ def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
         yield from _walk_object(value, path, above)
 
 
-def _walk_object(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+def _walk_object(value: object, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
     names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     parts = {name: getattr(value, name) for name in names if hasattr(value, name)}
     parts |= getattr(value, "__dict__", {})
@@ -114,7 +112,7 @@ def numbers(found: Mapping[str, Any]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def equal_leaves(first: Any, second: Any) -> np.ndarray:
+def equal_leaves(first: object, second: object) -> np.ndarray:
     """Compare two leaves: element by element for arrays of the same shape, else as a whole."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         if first.shape != second.shape or first.dtype != second.dtype:
@@ -127,7 +125,7 @@ def equal_leaves(first: Any, second: Any) -> np.ndarray:
     return np.array(first == second or (first != first and second != second))
 
 
-def close_leaves(first: Any, second: Any) -> bool:
+def close_leaves(first: object, second: object) -> bool:
     """Compare two leaves up to the rounding of linear algebra, which depends on the number of threads."""
     if np.all(equal_leaves(first, second)):
         return True
@@ -139,10 +137,6 @@ def close_leaves(first: Any, second: Any) -> bool:
         return False
     scale = float(np.nanmax(np.abs(here), initial=0.0))
     return bool(np.allclose(here, there, rtol=1e-6, atol=1e-6 * scale, equal_nan=True))
-
-
-#: Per-row arguments of ``fit`` that the common data know how to make.
-ROW_METADATA = ("user_ids", "private")
 
 
 @dataclass(frozen=True)
@@ -172,7 +166,7 @@ class CheckData:
 MakeData = Callable[[Any, Any, int], CheckData]
 
 
-def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
+def default_data(estimator: BaseEstimator, rng: np.random.Generator, n_rows: int) -> CheckData:
     """Make data that suit most estimators: features in the unit cube, a target by the estimator's type.
 
     Parameters
@@ -210,7 +204,7 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
 
 
 def other_data(
-    estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
+    estimator: BaseEstimator, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
 ) -> CheckData:
     """Make data of the same shape as ``data`` that differ in everything that ``unit`` makes private."""
     fresh = make_data(estimator, public_generator(seed), len(data.X))
@@ -225,11 +219,7 @@ def other_data(
 def private_rows(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
     """Mark the rows that ``unit`` protects."""
     everywhere = np.ones(len(data.X), dtype=bool)
-    return (
-        np.asarray(data.metadata.get("private", everywhere))
-        if unit is PrivacyUnit.PRIVATE_ROW
-        else everywhere
-    )
+    return np.asarray(data.metadata.get("private", everywhere)) if unit is PrivacyUnit.PRIVATE_ROW else everywhere
 
 
 def private_numbers(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
@@ -257,17 +247,17 @@ class Fitted:
         return self.estimator.privacy_guarantee_
 
     @property
-    def said(self) -> str:
+    def wording(self) -> str:
         """Warnings, except the one of simulated noise, and prints."""
         texts = [str(item) for item in self.warnings if not isinstance(item, SimulatedNoiseWarning)]
         return "\n".join([*texts, self.printed])
 
     def leaves(self) -> dict[str, Any]:
         """Find all that the fitted estimator holds, warned of and printed."""
-        return {**fitted_leaves(self.estimator), "<warnings and prints>": self.said}
+        return {**fitted_leaves(self.estimator), "<warnings and prints>": self.wording}
 
 
-def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
+def fit_clone(estimator: BaseEstimator, data: CheckData, **parameters: object) -> Fitted:
     """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
@@ -280,11 +270,11 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
     return Fitted(estimator, messages, printed.getvalue())
 
 
-def releases_in_transform(estimator: Any) -> bool:
+def releases_in_transform(estimator: BaseEstimator) -> bool:
     """Check if the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
     return getattr(estimator, "releases_in", "fit") == "transform"
 
 
-def releases_something(estimator: Any) -> bool:
+def releases_something(estimator: BaseEstimator) -> bool:
     """Check if fitting the estimator spends a privacy budget of its own."""
     return "epsilon" in estimator.get_params(deep=False) and not releases_in_transform(estimator)

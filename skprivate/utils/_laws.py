@@ -107,7 +107,7 @@ def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, floa
     return []
 
 
-def categories_of(draw: Draw, result: Any) -> Any:
+def categories_of(draw: Draw, result: object) -> Any:
     """Find the category (of each part) of a result; None where only a candidate is known."""
     if draw.kind == "select" and draw.options["multiplicity"] is None:
         return [int(result)]
@@ -167,14 +167,14 @@ class LawTape:
         self._conclusive = False
         self._seen: Counter[Any] = Counter()
 
-    def draw(self, draw: Draw, sample: Any) -> Any:
+    def draw(self, draw: Draw, sample: object) -> Any:
         key = (draw.kind, repr(draw.sensitivity), repr(draw.events), draw.statistic.size)
         self._seen[key] += 1
         if self._seen[key] <= _EACH and not self._conclusive:
             self._look(draw, sample)
         return sample()
 
-    def _look(self, draw: Draw, sample: Any) -> None:
+    def _look(self, draw: Draw, sample: object) -> None:
         selects = draw.kind.startswith("select")
         width = 1 if selects or draw.kind == "repetitions" else max(1, draw.statistic.size)
         if draw.kind == "select_parts":  # a choice for each part
@@ -195,7 +195,7 @@ class LawTape:
                 break
         self.tests += tests
 
-    def _again(self, draw: Draw, sample: Any, times: int) -> list[LawTest]:
+    def _again(self, draw: Draw, sample: object, times: int) -> list[LawTest]:
         one = sample
         if draw.kind.startswith("select"):
             one = draw.categories if draw.categories is not None else lambda: categories_of(draw, sample())
@@ -234,10 +234,8 @@ def scale_of(draw: Draw) -> float:
     return float(Fraction(draw.sensitivity) / Fraction(event.pure_epsilon))
 
 
-def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
-    return [
-        int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)
-    ]
+def _difference(result: object, values: npt.NDArray[Any]) -> list[int]:
+    return [int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)]
 
 
 def real_uniforms(kind: str, noise: Array, scale: float) -> Array:

@@ -21,9 +21,7 @@ from skprivate.privacy.noise import (
 )
 
 
-def epsilon_lower_bound(
-    first: ArrayLike, second: ArrayLike, *, delta: float = 0.0, alpha: float = 1e-6
-) -> float:
+def epsilon_lower_bound(first: ArrayLike, second: ArrayLike, *, delta: float = 0.0, alpha: float = 1e-6) -> float:
     """Lower confidence bound on the ε of a mechanism, from its outputs on two neighbouring data sets.
 
     For every event S, P(first ∈ S) ≤ e^ε P(second ∈ S) + δ. The first halves of the samples choose an
@@ -62,9 +60,7 @@ def epsilon_lower_bound(
     """
     runs = [np.asarray(sample, dtype=np.float64).ravel() for sample in (first, second)]
     if min(map(len, runs)) < 4:
-        raise ValueError(
-            f"first and second need at least 4 runs each, got {len(runs[0])} and {len(runs[1])}."
-        )
+        raise ValueError(f"first and second need at least 4 runs each, got {len(runs[0])} and {len(runs[1])}.")
     choosing = [run[: len(run) // 2] for run in runs]
     testing = [run[len(run) // 2 :] for run in runs]
     best, event = -math.inf, None
@@ -75,9 +71,7 @@ def epsilon_lower_bound(
         cuts = np.sort(sign * thresholds)
         counts = [len(run) - np.searchsorted(np.sort(sign * run), cuts, side="left") for run in choosing]
         for upper, lower in ((0, 1), (1, 0)):
-            bounds = _bound(
-                counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, alpha
-            )
+            bounds = _bound(counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, alpha)
             k = int(np.argmax(bounds))
             if bounds[k] > best:
                 best, event = float(bounds[k]), (sign, cuts[k], upper, lower)
@@ -88,7 +82,7 @@ def epsilon_lower_bound(
     return max(0.0, float(found))
 
 
-def _bound(hits: Any, n: int, misses: Any, m: int, delta: float, alpha: float) -> np.ndarray:
+def _bound(hits: object, n: int, misses: object, m: int, delta: float, alpha: float) -> np.ndarray:
     """Bound log((p − δ)/q) with p bounded from below and q from above, each with confidence 1 − alpha/2."""
     hits, misses = np.asarray(hits), np.asarray(misses)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -137,9 +131,7 @@ def check_epsilon_lower_bound(
     epsilon_lower_bound : Computes the bound.
     half_noise : Halves the noise for comparison.
     """
-    bound = epsilon_lower_bound(
-        *([draw(data) for _ in range(n_runs)] for data in neighbours), delta=delta, alpha=alpha
-    )
+    bound = epsilon_lower_bound(*([draw(data) for _ in range(n_runs)] for data in neighbours), delta=delta, alpha=alpha)
     assert bound <= epsilon, f"loses at least ε = {bound:.3g}, but claims {epsilon}."
     with half_noise():
         halved = epsilon_lower_bound(
@@ -161,10 +153,10 @@ def half_noise() -> Iterator[None]:
     """
     noise = "skprivate.privacy.noise"
 
-    def halved(kind: str, scale: Any, size: Any, source: Any) -> Any:
+    def halved(kind: str, scale: object, size: object, source: object) -> Any:
         return integer_noise(kind, Fraction(scale) / 2, size, source)
 
-    def sharper(select: Any) -> Any:
+    def sharper(select: object) -> Any:
         return lambda costs, rate, *args, **kwargs: select(costs, 2 * Fraction(rate), *args, **kwargs)
 
     selections = (exponential_select, exponential_select_rows, permute_and_flip_select)

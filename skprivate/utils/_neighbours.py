@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skprivate._validation import check_bounds
 from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, PrivacyUnit
@@ -41,7 +42,7 @@ class Change:
     renames: bool = False
 
 
-def random_floats(rng: Any, size: Any) -> np.ndarray:
+def random_floats(rng: np.random.Generator, size: object) -> np.ndarray:
     """Draw floats of all magnitudes: random signs, exponents and digits, none of them infinite or NaN."""
     words = rng.integers(0, 2**64, size=size, dtype=np.uint64)
     values = words.view(np.float64)
@@ -59,7 +60,7 @@ def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> 
 
 
 def changes(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, rng: Any, n_units: int = 2
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, rng: np.random.Generator, n_units: int = 2
 ) -> Iterator[Change]:
     """Yield changes of ``n_units`` single units, worst cases first, as the guarantee's unit and adjacency allow them.
 
@@ -98,7 +99,7 @@ def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> 
     return moves + others
 
 
-def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:
+def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: np.random.Generator) -> Iterator[CheckData]:
     """Yield data in which everything private but the rows ``kept`` is another, in the same places."""
     n = len(data.X)
     others = np.setdiff1d(np.flatnonzero(private_rows(data, unit)), kept)
@@ -153,7 +154,7 @@ def _with_rows(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, X: Any, y: 
     return dataclasses.replace(data, X=new_X, y=new_y)
 
 
-def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _rows_values(data: CheckData, rows: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     shape = (rows.size, data.X.shape[1])
     if data.X.dtype.kind != "f":  # categories: what others have, and any numbers among them
         for _ in range(4):
@@ -178,7 +179,7 @@ def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[
         yield "some missing", np.where(rng.random(shape) < 0.5, np.nan, data.X[rows])
 
 
-def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, Any]]:
+def _labels(data: CheckData, rows: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
     if data.y is None:
         return
     if _is_numeric(data.y):
@@ -192,7 +193,7 @@ def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, 
         yield f"y = {label!r}", label
 
 
-def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any) -> Iterator[Change]:
+def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.random.Generator) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
     labels = list(_labels(data, rows, rng)) if unit is not PrivacyUnit.PRIVATE_ROW else []
     if unit is not PrivacyUnit.LABEL:
@@ -232,9 +233,7 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
         "a further row": lambda n: np.append(np.arange(n), rows[0]),
         "three times the rows of all": lambda n: np.append(np.arange(n), np.resize(rows, 3 * n)),
         "its rows at the end": lambda n: np.append(np.setdiff1d(np.arange(n), rows), rows),
-        "its rows at the beginning, reversed": lambda n: np.append(
-            rows[::-1], np.setdiff1d(np.arange(n), rows)
-        ),
+        "its rows at the beginning, reversed": lambda n: np.append(rows[::-1], np.setdiff1d(np.arange(n), rows)),
     }
     for name, order in cases.items():
         yield Change(f"{who} with {name}", rows, select(order), moves_rows=True)
@@ -242,7 +241,7 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
 
 
 def _additions(
-    data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool
+    data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.random.Generator, *, first: bool
 ) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
     removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
@@ -273,15 +272,13 @@ def _additions(
     for k, (name, X) in enumerate(_rows_values(data, single, rng)):
         text, y = labels[k % len(labels)] if labels else ("", None)
         times = (1, 2, 7)[k % 3] if unit is PrivacyUnit.USER and "user_ids" in data.metadata else 1
-        yield Change(
-            f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1)
-        )
+        yield Change(f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1))
     for text, y in labels:
         yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
 
 
 def _mixed_moves(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: np.random.Generator
 ) -> Iterator[Change]:
     """Move one row to other categories, in its numbers, or both."""
     listed = {int(column): values for column, values in estimator.categories.items()}
@@ -312,7 +309,7 @@ def _mixed_moves(
 
 
 def _moves(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
+    estimator: BaseEstimator, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: np.random.Generator
 ) -> Iterator[Change]:
     """Move one row: near, far, along an axis, out of the bounds."""
     rows = np.array([row])
@@ -346,9 +343,7 @@ def _moves(
             norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
             if "great-circle" in metric:
                 norm = _great_circle(data.X[row], moved, estimator.coordinates == "latitude-longitude")
-            if not math.isfinite(
-                norm
-            ):  # in bounds of a few subnormals; nothing is promised at such a distance
+            if not math.isfinite(norm):  # in bounds of a few subnormals; nothing is promised at such a distance
                 continue
             yield Change(
                 f"row {row} moved by {norm:.3g}",

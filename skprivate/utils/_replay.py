@@ -25,26 +25,28 @@ from typing import Any
 
 import numpy as np
 
+from skprivate.privacy import noise
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.privacy.noise import as_integers, largest
 from skprivate.utils._data import equal_leaves, leaves
 
 #: Draws that add noise to a sum over units.
 NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
 
 
-def exact(statistic: Any) -> tuple[np.ndarray, bool]:
+def exact(statistic: object) -> tuple[np.ndarray, bool]:
     """Flatten a statistic to int64, Python integers or float64, and tell if it is one of integers."""
-    whole = as_integers(statistic)
+    whole = noise.as_integers(statistic)
     if whole is not None:
         return whole.ravel(), True
     return np.asarray(statistic, dtype=np.float64).ravel(), False
 
 
-def change(first: Any, second: Any) -> dict[int, Fraction | int]:
+def change(first: object, second: object) -> dict[int, Fraction | int]:
     """Find the coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
-    small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
+    small = (
+        object not in (a.dtype, b.dtype) and whole and also_whole and max(noise.largest(a), noise.largest(b)) < 2**62
+    )
     if small:
         steps = b - a
         return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
@@ -135,9 +137,9 @@ def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, s
             return np.inf, f"the rows of {len(rows)} units differ, although one unit changed"
         norm = first.options.get("norm", "linf")
         if first.kind == "channel":
-            moved, price = _log_ratio(first, second, coordinates[0])
-            share = float(moved / price) if price else float(np.inf if moved else 0.0)
-            return share, f"two states differ by {share:.6g} times their price" if moved > price else None
+            moved, cost = _log_ratio(first, second, coordinates[0])
+            share = float(moved / cost) if cost else float(np.inf if moved else 0.0)
+            return share, f"two states differ by {share:.6g} times their price" if moved > cost else None
     allowed = allowed_once = Fraction(first.sensitivity)
     if distance is not None:
         if exact(first.statistic)[1]:
@@ -152,9 +154,7 @@ def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, s
     if norm == "flow":
         stars = first.options.get("stars", ())
         if stars:
-            found_cost = _transport_at_least(
-                first.statistic, second.statistic, [allowed_once / s for s in stars]
-            )
+            found_cost = _transport_at_least(first.statistic, second.statistic, [allowed_once / s for s in stars])
         else:
             found_cost = Fraction(_transport(first.statistic, second.statistic))
     elif norm == "parts":
@@ -193,9 +193,7 @@ def _unhidden(first: Draw, second: Draw) -> str | None:
     own, most = first.options["own"], first.options["most_keys"]
     for here, there in ((first, second), (second, first)):
         alone = set(here.keys or ()) - set(there.keys or ())
-        counts = [
-            int(row[0]) for key, row in zip(here.keys or (), here.statistic, strict=True) if key in alone
-        ]
+        counts = [int(row[0]) for key, row in zip(here.keys or (), here.statistic, strict=True) if key in alone]
         if len(counts) > most:
             return f"{len(counts)} keys are in one only, more than {most}"
         if max(counts, default=0) > own:
@@ -238,9 +236,7 @@ def _transport_at_least(first: np.ndarray, second: np.ndarray, stars: list[Fract
     edges, costs = _edges(first.shape, [float(star) for star in stars])
     potential = _potentials(changed, edges, costs)
     steepest = float((np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]) / costs).max(initial=1e-300))
-    total = sum(
-        (Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0)
-    )
+    total = sum((Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0))
     return abs(total) / Fraction(steepest) / (1 + Fraction(1, 2**48))
 
 
@@ -255,9 +251,7 @@ def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.n
     for axis in range(len(shape)):
         to = np.delete(numbers, 0, axis)
         star = axis < len(stars)
-        source = (
-            np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
-        )
+        source = np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
         edges.append(np.stack([source.ravel(), to.ravel()], 1))
         costs.append(np.full(to.size, stars[axis] if star else 1.0))
     return np.concatenate(edges), np.concatenate(costs)
@@ -294,9 +288,7 @@ def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Dec
             for a, b in pairs
             if a or b
         ]
-        return max(ratios), Decimal(event.pure_epsilon) * Decimal(
-            float(first.options["distances"][here, there])
-        )
+        return max(ratios), Decimal(event.pure_epsilon) * Decimal(float(first.options["distances"][here, there]))
 
 
 @dataclass(frozen=True)
@@ -347,9 +339,9 @@ class Diverged(Exception):
 
 
 class Recording:
-    """A tape that keeps every draw, its result, and the leaves of what the computation returned and said."""
+    """A tape that keeps every draw, its result, and the leaves of what the computation returned and wording."""
 
-    def __init__(self, run: Callable[[Any], Any], data: Any) -> None:
+    def __init__(self, run: Callable[[Any], Any], data: object) -> None:
         self.draws: list[Draw] = []
         self.outputs: list[Any] = []
         self.result = _leaves_of(run, data, self)
@@ -364,7 +356,7 @@ class Recording:
 class Replay:
     """A tape that returns recorded results, and keeps the draws of this run."""
 
-    def __init__(self, recording: Recording, run: Callable[[Any], Any], data: Any) -> None:
+    def __init__(self, recording: Recording, run: Callable[[Any], Any], data: object) -> None:
         self.recording = recording
         self.draws: list[Draw] = []
         self.failure: str | None = None
@@ -400,9 +392,7 @@ class Replay:
         return output
 
 
-def replay(
-    run: Callable[[Any], Any], data: Any, neighbours: Iterable[Any], *, name: str = "it"
-) -> ReplayReport:
+def replay(run: Callable[[Any], Any], data: object, neighbours: Iterable[Any], *, name: str = "it") -> ReplayReport:
     """Run a computation on data, and again on each neighbour with the released values of the first run.
 
     Parameters
@@ -444,9 +434,7 @@ def replay(
     return ReplayReport(len(recording.draws), count, worst, tuple(failures))
 
 
-def _compare(
-    recording: Recording, run: Callable[[Any], Any], other: Neighbour, worst: dict[str, float]
-) -> list[str]:
+def _compare(recording: Recording, run: Callable[[Any], Any], other: Neighbour, worst: dict[str, float]) -> list[str]:
     again = Replay(recording, run, other.data)
     found = []
     for number, (first, second) in enumerate(zip(recording.draws, again.draws, strict=False)):
@@ -465,7 +453,7 @@ def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str
     return [f"the result depends on the data in {differ[:5]} besides what was drawn"] if differ else []
 
 
-def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any]:
+def _leaves_of(run: Callable[[Any], Any], data: object, tape: object) -> dict[str, Any]:
     with (
         warnings.catch_warnings(record=True) as caught,
         redirect_stdout(StringIO()) as printed,
@@ -474,8 +462,8 @@ def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of anybody's objects, when they are collected
         result = run(data)
-    said = [f"{item.category.__name__}: {item.message}" for item in caught]
-    return {**leaves(result), "<warnings>": "\n".join(said), "<prints>": printed.getvalue()}
+    wording = [f"{item.category.__name__}: {item.message}" for item in caught]
+    return {**leaves(result), "<warnings>": "\n".join(wording), "<prints>": printed.getvalue()}
 
 
 def _kept(draw: Draw) -> Draw:
@@ -484,9 +472,7 @@ def _kept(draw: Draw) -> Draw:
 
 def _same_candidate(recorded: Draw, draw: Draw, output: tuple[int, int]) -> tuple[int, int]:
     """Find (category, member) of the candidate that was chosen, in the categories of another draw."""
-    before, now = (
-        list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw)
-    )
+    before, now = (list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw))
     category, member = output
     place = (before[category - 1] if category else 0) + member
     category = bisect_right(now, place)

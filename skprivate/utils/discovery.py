@@ -40,9 +40,7 @@ def all_estimators() -> list[tuple[str, type[Any]]]:
     for module in _public_modules():
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
-            concrete = (
-                inspect.isclass(value) and issubclass(value, BaseEstimator) and not inspect.isabstract(value)
-            )
+            concrete = inspect.isclass(value) and issubclass(value, BaseEstimator) and not inspect.isabstract(value)
             if concrete and value.__module__.startswith("skprivate.") and not name.startswith("_"):
                 found[name] = value
     return sorted(found.items())

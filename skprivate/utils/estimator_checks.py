@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from skprivate.utils._checks_draws import (
     check_mechanism,
     check_noise_has_its_price,
@@ -107,7 +109,7 @@ def privacy_checks() -> list[Callable[..., None]]:
     return list(_CHECKS)
 
 
-def check_privacy(estimator: Any, *, make_data: MakeData = default_data) -> None:
+def check_privacy(estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Run all common privacy checks on an estimator.
 
     Parameters

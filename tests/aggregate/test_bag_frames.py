@@ -126,39 +126,28 @@ def test_a_stated_guarantee_says_that_it_is_stated():
     assert bags.guarantee.epsilon == 1.0 and bags.guarantee.stated
     assert str(bags.guarantee).endswith("[stated by the supplier, not computed here]")
     assert "stated" in repr(bags.guarantee) and "stated by the supplier" in bags.guarantee._repr_html_()
-    assert (
-        "the guarantee is stated by the supplier of the tables, not computed here"
-        in bags.guarantee.assumptions
-    )
+    assert "the guarantee is stated by the supplier of the tables, not computed here" in bags.guarantee.assumptions
     again = CuratedBags.from_dict(json.loads(json.dumps(bags.to_dict())))
     assert again.guarantee == bags.guarantee
     X = pd.DataFrame({"age": ROWS["age"]})
     assert guarantee_of(CuratedBagGAMClassifier().fit_bags(X, again)).stated
     assert STATED.compose(bags.guarantee).stated and not STATED.stated
-    assert CuratedBags.from_frames(
-        noisy, **NAMES, noise_variance=2.0, guarantee=STATED.to_dict()
-    ).guarantee.stated
+    assert CuratedBags.from_frames(noisy, **NAMES, noise_variance=2.0, guarantee=STATED.to_dict()).guarantee.stated
 
 
 def test_a_report_that_was_written_by_hand_does_not_pass_as_computed():
-    plain = CuratedBags.from_frames(
-        pd.DataFrame(AGE), **NAMES, noise_variance=2.0, guarantee=STATED
-    ).to_dict()
+    plain = CuratedBags.from_frames(pd.DataFrame(AGE), **NAMES, noise_variance=2.0, guarantee=STATED).to_dict()
     by_hand = {"epsilon": 1.0, "delta": 0.0, "unit": "label", "adjacency": "replace-one"}
     assert PrivacyGuarantee.from_dict(by_hand).stated
     assert CuratedBags.from_dict({**plain, "guarantee": by_hand}).guarantee.stated
     assert PrivacyGuarantee.from_dict(STATED.to_dict()) == STATED
     exact = [{**table, "noise_variance": 0.0} for table in plain["tables"]]
-    with pytest.raises(
-        ValueError, match="guarantee promises ε = 1, but noise_variance is 0: exact sums keep none"
-    ):
+    with pytest.raises(ValueError, match="guarantee promises ε = 1, but noise_variance is 0: exact sums keep none"):
         CuratedBags.from_dict({**plain, "tables": exact, "guarantee": by_hand})
 
 
 def test_the_events_of_a_guarantee_survive_json():
-    bags = make_curated_bags(
-        [[0], [1]] * 5, [0, 1] * 5, epsilon=1.0, delta=1e-6, mechanism="gaussian", random_state=0
-    )
+    bags = make_curated_bags([[0], [1]] * 5, [0, 1] * 5, epsilon=1.0, delta=1e-6, mechanism="gaussian", random_state=0)
     again = CuratedBags.from_dict(json.loads(json.dumps(bags.to_dict())))
     assert again.guarantee == bags.guarantee and len(again.guarantee.events) == 1
     plain = bags.to_dict()
@@ -195,9 +184,7 @@ def column(values):
 def test_a_frame_and_back_is_the_same_to_the_last_bit(values, categorical, labels, min_size, noisy):
     names = ["a", 'b,"', "ü c"][: len(values)]
     X = pd.DataFrame(dict(zip(names, map(column, values), strict=True)), dtype=object)
-    y = {"two": [0, 1, 0, 0, 1, 1], "three": list("xyzxyz"), "numbers": [0.1, 2.5, -3.0, 1e9, 0.0, 7.0]}[
-        labels
-    ]
+    y = {"two": [0, 1, 0, 0, 1, 1], "three": list("xyzxyz"), "numbers": [0.1, 2.5, -3.0, 1e9, 0.0, 7.0]}[labels]
     try:
         bags = make_curated_bags(
             X,
@@ -325,9 +312,7 @@ def test_what_is_no_report_is_refused_with_the_way_to_one():
     X = pd.DataFrame({"age": ROWS["age"]})
     model, frame = CuratedBagGAMClassifier(), pd.DataFrame(AGE)
     for bags, got in ((frame, "DataFrame"), ([frame], "list of DataFrame"), (None, "NoneType")):
-        with pytest.raises(
-            TypeError, match=f"got {got}. GROUP BY tables become bags by CuratedBags.from_frames"
-        ):
+        with pytest.raises(TypeError, match=f"got {got}. GROUP BY tables become bags by CuratedBags.from_frames"):
             model.fit_bags(X, bags)
     with pytest.raises(ValueError, match=r"dict without 'columns', 'tables', 'n_samples'.*from_frames"):
         model.fit_bags(X, {"age": frame})
@@ -438,8 +423,7 @@ def test_released_sums_are_the_exact_ones_plus_the_stated_noise(make):
         bags = release_frames(tables, count="n", sums=names, classes=(0, 1), epsilon=1.0, random_state=seed)
         assert [t.keys.tolist() for t in bags.tables] == [t.keys.tolist() for t in exact.tables]
         residuals += [
-            (one.label_sums - other.label_sums).ravel()
-            for one, other in zip(bags.tables, exact.tables, strict=True)
+            (one.label_sums - other.label_sums).ravel() for one, other in zip(bags.tables, exact.tables, strict=True)
         ]
     found = np.concatenate(residuals)
     # Laplace noise has kurtosis 6: five and a half standard errors, a failure probability below 1e-6 for these seeds.
@@ -465,9 +449,7 @@ def test_results_of_a_query_are_not_taken_for_keys():
     ledger = PrivacyLedger(epsilon=2.0, unit="label")
     messages = set()
     for rest in (table.n - table.yes, table.yes * 0, table.yes / table.n):
-        with pytest.raises(
-            ValueError, match=r"tables: are all of \['age', 'sex', 'rest'\] grouping"
-        ) as refusal:
+        with pytest.raises(ValueError, match=r"tables: are all of \['age', 'sex', 'rest'\] grouping") as refusal:
             release_frames(table.assign(rest=rest), ledger=ledger, **said)
         messages.add(str(refusal.value))
         bags = release_frames(table.assign(rest=rest), keys=["sex", "age"], **said)
@@ -477,9 +459,7 @@ def test_results_of_a_query_are_not_taken_for_keys():
     # Neither age nor sex tells the groups apart.
     assert release_frames(table, **said).n_samples == 100
     for wrong in (["age", "height"], ["age", "n"], ["age", "yes"]):
-        with pytest.raises(
-            ValueError, match="keys must be grouping columns of the tables, and no column of counts"
-        ):
+        with pytest.raises(ValueError, match="keys must be grouping columns of the tables, and no column of counts"):
             release_frames(table, keys=wrong, **said)
 
 
@@ -549,8 +529,6 @@ def test_a_mechanism_of_tables_draws_what_it_says():
     counts = np.array([[5], [4]])
     noise = plan_label_noise(LabelSensitivity(2), 2, epsilon=1.0, delta=0.0)
     sums = TableSums(0 * counts, counts, 1, noise)
-    with open_release(
-        epsilon=1.0, unit="label", adjacency="replace-one", random_state=0, plan=sums.events
-    ) as release:
+    with open_release(epsilon=1.0, unit="label", adjacency="replace-one", random_state=0, plan=sums.events) as release:
         assert sums.run(np.array([[1], [2]]), release).shape == (2, 1)
     assert list(release.close().events) == sums.events

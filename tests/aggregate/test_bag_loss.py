@@ -61,9 +61,7 @@ def test_bags_of_one_row_have_the_loss_of_their_labels():
     options = {"categorical_features": "all"}
     p = rng.dirichlet([1, 1, 1], n)
     y = rng.integers(0, 3, n)
-    assert bag_loss(make_curated_bags(rows, y, **options), p, rows) == pytest.approx(
-        log_loss(y, p), rel=1e-12
-    )
+    assert bag_loss(make_curated_bags(rows, y, **options), p, rows) == pytest.approx(log_loss(y, p), rel=1e-12)
     two = (y > 0).astype(int)
     random = make_random_bags(rows, two, 1, disjoint=True, random_state=0)
     assert bag_loss(random, p[:, 0], loss="log") == pytest.approx(log_loss(two, p[:, 0]), rel=1e-12)
@@ -141,9 +139,7 @@ def test_scores_of_models():
     assert bag_score(several, Z, several.bags_) > -2 * math.log(2)
     line = RandomBagRegressor(epsilon=None, bag_size=2, random_state=0).fit(Z, Z[:, 0])
     assert bag_score(line, Z, line.bags_) > -0.1
-    with pytest.raises(
-        ValueError, match=r"model knows the classes \['no', 'yes'\], bags count \['a', 'yes'\]"
-    ):
+    with pytest.raises(ValueError, match=r"model knows the classes \['no', 'yes'\], bags count \['a', 'yes'\]"):
         bag_score(model, rows, replace(bags, classes=("a", "yes")))
     with pytest.raises(ValueError, match="predict_proba for bags of classes, got CuratedBagGAMRegressor"):
         bag_score(regressor, rows, bags)

@@ -47,9 +47,7 @@ def test_bins_are_quantiles_of_the_features_or_given():
     assert counts[-1] == 1 and counts[:-1].min() >= 24
     given_column, _ = learn(values, categorical=False, edges=[10, 20])
     assert given_column == BinnedColumn("v", (10.0, 20.0))
-    np.testing.assert_array_equal(
-        given_column.encode(np.array([9.9, 10.0, 20.0, -np.inf, np.nan])), [0, 1, 2, 0, 3]
-    )
+    np.testing.assert_array_equal(given_column.encode(np.array([9.9, 10.0, 20.0, -np.inf, np.nan])), [0, 1, 2, 0, 3])
     assert given_column.label_of(1) == "[10, 20)" and given_column.label_of(3) == "missing"
     few, few_codes = learn(np.array([1.0, 2.0, 1.0, 7.0]), categorical=False)
     np.testing.assert_array_equal(few_codes, [0, 1, 0, 2])
@@ -151,9 +149,7 @@ def test_pandas_polars_and_arrays_agree():
         np.testing.assert_array_equal(probabilities, reference[1])
     rows = list(zip(data["color"], data["size"], strict=True))
     bags = make_curated_bags(rows, y, "pairs")
-    assert [t["label_sums"] for t in bags.to_dict()["tables"]] == [
-        t["label_sums"] for t in reference[0]["tables"]
-    ]
+    assert [t["label_sums"] for t in bags.to_dict()["tables"]] == [t["label_sums"] for t in reference[0]["tables"]]
 
 
 @settings(max_examples=50, deadline=None)
@@ -185,9 +181,7 @@ def test_a_column_that_is_mostly_zero_keeps_its_other_values():
     assert np.bincount(codes)[1:].max() < 0.15 * np.sum(values > 0)
 
 
-@pytest.mark.parametrize(
-    "values", [np.arange(6) * 5e-324, 1.0 + np.arange(6) * 2.0**-52, [-1e300, 0.0, 1e300]]
-)
+@pytest.mark.parametrize("values", [np.arange(6) * 5e-324, 1.0 + np.arange(6) * 2.0**-52, [-1e300, 0.0, 1e300]])
 def test_neighbouring_numbers_have_buckets_of_their_own(values):
     """The middle of two neighbours may be rounded to the lower one, and both were in one bucket."""
     values = np.asarray(values, dtype=float)

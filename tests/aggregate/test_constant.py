@@ -133,9 +133,7 @@ def case(seed):
 @pytest.mark.filterwarnings("ignore:no interval of the labels exceeds the noise")
 @pytest.mark.filterwarnings("ignore:labels between .* may spread much less")
 @pytest.mark.filterwarnings("ignore:the system of the bag means")
-@pytest.mark.parametrize(
-    "seeds", [range(12), range(12, 24), pytest.param(range(24, 240), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seeds", [range(12), range(12, 24), pytest.param(range(24, 240), marks=pytest.mark.slow)])
 def test_held_out_loss_is_no_worse_than_a_constant_but_for_noise(seeds):
     for seed in seeds:
         worse, explained = case(seed)
@@ -248,9 +246,7 @@ def test_the_filter_of_many_cells_estimates_its_optimism(loss):
         sums = linear[:, :-1] + rng.normal(size=design.n_cells)
         with pytest.MonkeyPatch.context() as patch:
             draws = np.random.default_rng(seed)
-            patch.setattr(
-                "skprivate.aggregate.additive._constant.public_generator", lambda _, draws=draws: draws
-            )
+            patch.setattr("skprivate.aggregate.additive._constant.public_generator", lambda _, draws=draws: draws)
             problem = LabelSums(design, BUILT_IN[loss], sums, noise)
             coef, optimism = filtered_mode(problem, np.zeros_like(linear), prior, 1.0, order)
         found.append(optimism - _optimism(problem, coef, 1 / prior, 1.0))
@@ -265,9 +261,7 @@ def test_labels_of_many_zeros_get_the_range_of_the_others():
         rng = np.random.default_rng(seed)
         X = rng.integers(0, 3, size=(600, 2))
         y = np.where(rng.random(600) < 0.6, 0.0, rng.poisson(12.0, size=600))
-        model = CuratedBagGAMRegressor(
-            epsilon=1.5, loss="poisson", categorical_features="all", random_state=seed
-        )
+        model = CuratedBagGAMRegressor(epsilon=1.5, loss="poisson", categorical_features="all", random_state=seed)
         low, high = model.fit(X, y).bags_.label_bounds
         assert low == 0.0 and 8.0 <= high <= 128.0
 
@@ -413,9 +407,7 @@ def test_random_bags_of_noise_stay_where_labels_can_be(n, d, epsilon):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n + 1000, d))
         y = np.clip(0.3 * X[:, 0] + rng.normal(size=n + 1000), -4.0, 4.0)
-        model = RandomBagRegressor(epsilon=epsilon, label_bounds=(-4.0, 4.0), random_state=seed).fit(
-            X[:n], y[:n]
-        )
+        model = RandomBagRegressor(epsilon=epsilon, label_bounds=(-4.0, 4.0), random_state=seed).fit(X[:n], y[:n])
         # The middle of the interval, with 16 for the square of a quarter of it and as much again for all slopes.
         assert np.mean((model.predict(X[n:]) - y[n:]) ** 2) < np.mean(y[n:] ** 2) + 8.0
 

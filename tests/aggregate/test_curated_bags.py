@@ -71,9 +71,7 @@ def test_learning_needs_the_reports_alone(tmp_path):
         "model = CuratedBagGAMClassifier().fit_bags(X, bags)\n"
         "print(json.dumps(model.predict_proba(X).tolist()))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
     here = CuratedBagGAMClassifier().fit_bags(X, bags)
     np.testing.assert_allclose(json.loads(result.stdout), here.predict_proba(X), rtol=1e-12)
     assert here.privacy_guarantee_ is bags.guarantee
@@ -84,9 +82,7 @@ def test_fit_is_aggregation_and_fit_bags():
     model = CuratedBagGAMClassifier(feature_sets="pairs", min_size=5, **arguments).fit(X, Y)
     bags = make_curated_bags(X, Y, "pairs", min_size=5, **arguments)
     np.testing.assert_array_equal(released_sums(model.bags_), released_sums(bags))
-    np.testing.assert_array_equal(
-        model.predict_proba(X), CuratedBagGAMClassifier().fit_bags(X, bags).predict_proba(X)
-    )
+    np.testing.assert_array_equal(model.predict_proba(X), CuratedBagGAMClassifier().fit_bags(X, bags).predict_proba(X))
 
 
 # Label privacy ---------------------------------------------------------------------------------------------------
@@ -260,9 +256,7 @@ def test_numbers_are_clipped_to_their_bounds_and_their_range_is_found():
     clipped = np.clip(y, -50, 150)
     deviation = math.sqrt(given.tables[0].noise_variance)
     assert given.square_sum == pytest.approx(np.sum(clipped**2), abs=6 * 200 * deviation)
-    exact = make_curated_bags(
-        features, y, "pairs", classes=None, label_bounds=(-50, 150), categorical_features="all"
-    )
+    exact = make_curated_bags(features, y, "pairs", classes=None, label_bounds=(-50, 150), categorical_features="all")
     residual = (released_sums(given) - released_sums(exact)) / deviation
     assert np.sum(residual**2) < chi2.isf(1e-9, residual.size) * 2
 
@@ -273,9 +267,7 @@ def test_numbers_are_clipped_to_their_bounds_and_their_range_is_found():
 def test_errors_of_reports():
     bags = make_curated_bags(X, Y, "pairs", categorical_features="all")
     model = CuratedBagGAMClassifier()
-    with pytest.raises(
-        ValueError, match="'x0' of X has values that no bag has, in 1 rows: 9; bags have 0, 1, 2"
-    ):
+    with pytest.raises(ValueError, match="'x0' of X has values that no bag has, in 1 rows: 9; bags have 0, 1, 2"):
         model.fit_bags(np.vstack([X[:-1], [[9, 9]]]), bags)
     with pytest.raises(ValueError, match="counts disagree"):
         model.fit_bags(X[:-1], bags)
@@ -340,9 +332,7 @@ def test_unknown_values_contribute_nothing():
 
 
 def test_largest_cells_are_readable():
-    model = CuratedBagGAMClassifier(epsilon=None, categorical_features="all", feature_sets="singles").fit(
-        X, Y
-    )
+    model = CuratedBagGAMClassifier(epsilon=None, categorical_features="all", feature_sets="singles").fit(X, Y)
     first = model.largest_cells(2)
     assert {cell[0] for cell in first} == {("x0",)} and {cell[1] for cell in first} == {("0",), ("2",)}
     assert all(cell[3] == 20 for cell in first)

@@ -29,10 +29,7 @@ def crossed(n, seed, sizes=(12, 10)):
 
 def sums_over(design, cells, y):
     return np.concatenate(
-        [
-            np.bincount(c, weights=y, minlength=size)
-            for c, size in zip(cells, np.diff(design.offsets), strict=True)
-        ]
+        [np.bincount(c, weights=y, minlength=size) for c, size in zip(cells, np.diff(design.offsets), strict=True)]
     )[None]
 
 
@@ -56,9 +53,7 @@ def test_posterior_step_is_generalised_least_squares():
     )
     np.testing.assert_allclose(spread[0], np.diag(np.linalg.inv(information))[:-1], rtol=1e-5)
     # Without noise it is ridge regression on individual labels.
-    exact, _ = _posterior(
-        LabelSums(design, BUILT_IN["squared"], sums, np.zeros(design.n_cells)), start, ridge, 1.0
-    )
+    exact, _ = _posterior(LabelSums(design, BUILT_IN["squared"], sums, np.zeros(design.n_cells)), start, ridge, 1.0)
     linear = np.column_stack([sums, [y.sum()]])
     _, gradient = design.value_and_gradient(exact, BUILT_IN["squared"], linear, np.append(ridge, 0.0))
     np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
@@ -74,9 +69,7 @@ def test_variances_are_recovered(noise):
     found = []
     for seed in range(6):
         design, cells, rng = crossed(20_000, seed, (25, 20))
-        effects = [
-            rng.normal(scale=np.sqrt(t), size=s) for t, s in zip(truth, np.diff(design.offsets), strict=True)
-        ]
+        effects = [rng.normal(scale=np.sqrt(t), size=s) for t, s in zip(truth, np.diff(design.offsets), strict=True)]
         score = -0.5 + sum(e[c] for e, c in zip(effects, cells, strict=True))
         y = (rng.random(score.size) < expit(score)).astype(float)
         sums = sums_over(design, cells, y)
@@ -93,9 +86,7 @@ def test_totals_weigh_sets_by_their_noise():
     design, cells, rng = crossed(500, 0)
     y = rng.random(500)
     sums = sums_over(design, cells, y)
-    assert LabelSums(design, BUILT_IN["log"], sums, np.zeros(design.n_cells)).total[0] == pytest.approx(
-        y.sum()
-    )
+    assert LabelSums(design, BUILT_IN["log"], sums, np.zeros(design.n_cells)).total[0] == pytest.approx(y.sum())
     noise = np.full(design.n_cells, 4.0)
     ends = design.offsets
     parts = [sums[0, ends[j] : ends[j + 1]].sum() for j in range(3)]
@@ -188,9 +179,7 @@ def test_rare_cells_are_merged_by_public_numbers():
     values = rng.normal(size=(1, design.n_rows))
     fine = design.scatter(values)[0]
     np.testing.assert_allclose(merged.scatter(values)[0, :-1], np.bincount(cell_of_cell, fine[:-1]))
-    np.testing.assert_allclose(
-        merged.gram(np.ones(design.n_rows)).sum(), design.gram(np.ones(design.n_rows)).sum()
-    )
+    np.testing.assert_allclose(merged.gram(np.ones(design.n_rows)).sum(), design.gram(np.ones(design.n_rows)).sum())
 
 
 def test_many_cells_are_fitted_as_well_as_few(monkeypatch):
@@ -232,9 +221,7 @@ def test_evidence_is_no_worse_than_fixed_penalties(epsilon):
             [
                 log_loss(
                     y_test,
-                    CuratedBagGAMClassifier(
-                        epsilon=epsilon, categorical_features="all", random_state=seed, **arguments
-                    )
+                    CuratedBagGAMClassifier(epsilon=epsilon, categorical_features="all", random_state=seed, **arguments)
                     .fit(X, y)
                     .predict_proba(X_test),
                 )

@@ -35,9 +35,7 @@ def connection():
 
 @pytest.mark.parametrize("epsilon", [None, 0.5])
 @pytest.mark.parametrize("classes", [("no", "yes"), ("no", "yes", "perhaps")])
-@pytest.mark.parametrize(
-    "feature_sets", ["singles", "pairs", 3, [("age", "flag"), ("few",), FEATURES]], ids=str
-)
+@pytest.mark.parametrize("feature_sets", ["singles", "pairs", 3, [("age", "flag"), ("few",), FEATURES]], ids=str)
 def test_the_bags_of_the_same_rows_in_memory(connection, feature_sets, classes, epsilon):
     terms = {"epsilon": epsilon, "classes": classes, "random_state": None if epsilon is None else 4}
     # In memory, exact sums refuse a label outside the classes.
@@ -198,9 +196,7 @@ def test_more_columns_than_a_query_can_tell_apart(feature_sets):
     columns = ", ".join(f"((range * {j + 3}) % 11) % 3 = 1 AS c{j}" for j in range(70))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE wide AS SELECT {columns}, range % 2 AS y FROM range(300)")
-        found = bags_from_sql(
-            connection, "wide", None, "y", feature_sets, classes=(0, 1), epsilon=1.0, random_state=0
-        )
+        found = bags_from_sql(connection, "wide", None, "y", feature_sets, classes=(0, 1), epsilon=1.0, random_state=0)
         rows = connection.execute("SELECT * FROM wide").df()
     assert [table.feature_set for table in found.tables][-1] in [("c69",), ("c1",)]
     if feature_sets == "singles":

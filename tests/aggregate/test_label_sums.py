@@ -63,9 +63,7 @@ def curated(**options):
 
 
 def at_random(**options):
-    return lambda y: make_random_bags(
-        FEATURES, y, bag_size=3, n_bags=9, epsilon=1.0, random_state=3, **options
-    )
+    return lambda y: make_random_bags(FEATURES, y, bag_size=3, n_bags=9, epsilon=1.0, random_state=3, **options)
 
 
 def moves(release, labels, changed):
@@ -89,9 +87,7 @@ NUMBERS = st.one_of(
 CASES = {
     "curated": curated(classes=None, label_bounds=(-2.0, 3.0)),
     "curated, range found": curated(classes=None),
-    "curated, Gaussian": curated(
-        classes=None, label_bounds=(1e15, 1e15 + 1), delta=1e-6, mechanism="gaussian"
-    ),
+    "curated, Gaussian": curated(classes=None, label_bounds=(1e15, 1e15 + 1), delta=1e-6, mechanism="gaussian"),
     "curated, range, discrete Gaussian": curated(classes=None, delta=1e-6, mechanism="discrete_gaussian"),
     "random": at_random(numbers=True, label_bounds=(-2.0, 3.0)),
     "random, three outputs": at_random(numbers=True, label_bounds=(-2.0, 3.0)),
@@ -141,9 +137,7 @@ def test_the_sensitivity_is_attained(case):
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
-@given(
-    st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS), st.integers(0, ROWS - 1), st.integers(-1, 3)
-)
+@given(st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS), st.integers(0, ROWS - 1), st.integers(-1, 3))
 def test_one_class_label_moves_counts_by_at_most_the_sensitivity(labels, row, other):
     labels = np.array(labels)
     changed = labels.copy()
@@ -285,9 +279,7 @@ def test_bounds_that_cannot_be_used_cost_nothing():
     X, y = np.zeros((50, 1)), np.arange(50.0)
     for bounds in ((-1.5e308, 1.5e308), (0, 10**400), (0.0, 1e-200)):
         for run in (
-            lambda b: make_curated_bags(
-                X, y, [(0,)], epsilon=1.0, classes=None, label_bounds=b, ledger=ledger
-            ),
+            lambda b: make_curated_bags(X, y, [(0,)], epsilon=1.0, classes=None, label_bounds=b, ledger=ledger),
             lambda b: make_random_bags(X, y, 5, epsilon=1.0, numbers=True, label_bounds=b, ledger=ledger),
             lambda b: CuratedBagGAMRegressor(label_bounds=b, ledger=ledger).fit(X, y),
             lambda b: RandomBagRegressor(label_bounds=b, ledger=ledger).fit(X, y),
@@ -413,9 +405,7 @@ def test_dtypes_agree(dtype):
         expected = number_contributions(values.astype(np.float64), low, high)
         found = number_contributions(values.astype(dtype), low, high)
         assert np.max(np.abs(found - expected)) <= 1
-    large = number_contributions(
-        np.array([2**64 - 1, 2**64 - 1001], dtype=np.uint64), 2**64 - 1001, 2**64 - 1
-    )
+    large = number_contributions(np.array([2**64 - 1, 2**64 - 1001], dtype=np.uint64), 2**64 - 1001, 2**64 - 1)
     np.testing.assert_array_equal(large, [LABEL_STEPS // 2, -LABEL_STEPS // 2])
 
 
@@ -432,9 +422,7 @@ def test_sums_over_bags_are_exact_in_blocks(monkeypatch, block):
     steps = rng.integers(-(2**30), 2**30 + 1, 100)
     found = sums_module.add_integers(bag, steps.astype(float), 4)
     assert found.dtype == np.int64
-    assert found.tolist() == [
-        sum(int(s) for s, b in zip(steps, bag, strict=True) if b == k) for k in range(4)
-    ]
+    assert found.tolist() == [sum(int(s) for s, b in zip(steps, bag, strict=True) if b == k) for k in range(4)]
 
 
 def test_the_largest_block_is_exact():
@@ -485,9 +473,7 @@ def test_sums_of_numbers_are_unbiased_with_the_stated_variance(mechanism):
 def test_the_sum_of_squares_is_unbiased():
     y = np.linspace(95, 105, ROWS)
     found = [
-        make_curated_bags(
-            FEATURES, y, [(0,)], epsilon=50.0, classes=None, label_bounds=(80, 130), random_state=s
-        )
+        make_curated_bags(FEATURES, y, [(0,)], epsilon=50.0, classes=None, label_bounds=(80, 130), random_state=s)
         for s in range(200)
     ]
     # Σ(y − 105)² has noise of scale 2·25²/50, Σy² adds 2·105·(two sums of scale 2·50/50, averaged).
@@ -512,9 +498,7 @@ def test_mechanisms_are_frozen_and_know_their_price():
         mechanism.noise = None
     with open_release(epsilon=1.0, unit="label", adjacency="replace-one", plan=mechanism.events) as release:
         mechanism.run(given[0], release)
-    assert sorted(map(str, dict(release.close().events))) == sorted(
-        str(event) for event, _ in mechanism.events
-    )
+    assert sorted(map(str, dict(release.close().events))) == sorted(str(event) for event, _ in mechanism.events)
 
 
 @every(
@@ -544,9 +528,7 @@ def test_complex_labels_and_times_are_refused_before_the_charge(labels, got, doo
         ],
     }
     for call in calls[door]:
-        with pytest.raises(
-            (TypeError, ValueError), match=rf"y must hold .* class labels .* got (.*, )?{got}"
-        ):
+        with pytest.raises((TypeError, ValueError), match=rf"y must hold .* class labels .* got (.*, )?{got}"):
             call()
     assert ledger.spent == (0.0, 0.0)
 

@@ -91,9 +91,7 @@ def test_grouping_and_merging_are_exact(table, span, monkeypatch):
     expected = np.logaddexp(0, scores).sum() - np.sum(linear * coef) + 0.5 * np.sum(coef**2)
     assert value == pytest.approx(expected, rel=1e-12)
     mean = 1 / (1 + np.exp(-scores))
-    np.testing.assert_allclose(
-        gradient[0], np.append(mean @ one_hot, mean.sum()) - linear[0] + coef[0], atol=1e-9
-    )
+    np.testing.assert_allclose(gradient[0], np.append(mean @ one_hot, mean.sum()) - linear[0] + coef[0], atol=1e-9)
 
 
 def targets_for(loss, score, rng):
@@ -168,9 +166,7 @@ def test_fit_equals_scikit_learn_on_individual_labels(table, loss):
     n = len(X)
     linear = np.column_stack([targets @ one_hot, targets.sum(axis=1)])
     ridge = 2.5
-    fit = fit_tables(
-        design, BUILT_IN[loss], linear, np.append(np.full(design.n_cells, ridge), 0.0), tol=1e-10
-    )
+    fit = fit_tables(design, BUILT_IN[loss], linear, np.append(np.full(design.n_cells, ridge), 0.0), tol=1e-10)
     if loss == "squared":
         model = Ridge(alpha=ridge).fit(one_hot, targets[0])
     elif loss == "poisson":
@@ -179,9 +175,7 @@ def test_fit_equals_scikit_learn_on_individual_labels(table, loss):
         )
     else:
         labels = targets[0] if loss == "log" else np.argmax(targets, axis=0)
-        model = LogisticRegression(C=1 / ridge, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(
-            one_hot, labels
-        )
+        model = LogisticRegression(C=1 / ridge, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(one_hot, labels)
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     shift = 0.0
     if loss == "multinomial":
@@ -189,21 +183,17 @@ def test_fit_equals_scikit_learn_on_individual_labels(table, loss):
         shift = fit.coef[:, -1].mean() - intercept.mean()
     scale = np.abs(coef).max()
     np.testing.assert_allclose(fit.coef[:, :-1], coef, atol=1e-6 * scale)
-    np.testing.assert_allclose(
-        fit.coef[:, -1] - shift, intercept, atol=1e-6 * max(scale, np.abs(intercept).max())
-    )
+    np.testing.assert_allclose(fit.coef[:, -1] - shift, intercept, atol=1e-6 * max(scale, np.abs(intercept).max()))
 
 
 def test_estimators_fit_the_individual_labels(table):
     X, score, rng = table
     y = (rng.random(len(X)) < 1 / (1 + np.exp(-score))).astype(int)
     _, one_hot = design_of(X, [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
-    model = CuratedBagGAMClassifier(
-        epsilon=None, penalty=3.0, min_size=1, categorical_features="all", tol=1e-10
-    ).fit(X, y)
-    reference = LogisticRegression(C=1 / 3.0, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(
-        one_hot, y
+    model = CuratedBagGAMClassifier(epsilon=None, penalty=3.0, min_size=1, categorical_features="all", tol=1e-10).fit(
+        X, y
     )
+    reference = LogisticRegression(C=1 / 3.0, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(one_hot, y)
     np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(one_hot), atol=1e-7)
     np.testing.assert_allclose(np.concatenate(model.tables_)[:, 0], reference.coef_[0], atol=1e-6)
     assert model.contributions(X).shape == (600, 6)
@@ -252,21 +242,14 @@ def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     codes = [column.astype(np.int32) for column in X.T]
     indexes = [index_cells(codes, [5, 5, 5], s)[0] for s in sets]
     torch.manual_seed(0)
-    modules = make_submodels(
-        indexes, targets.shape[0], "mlp", {**CURATED_DEFAULTS, "shared_embeddings": shared}
-    )
+    modules = make_submodels(indexes, targets.shape[0], "mlp", {**CURATED_DEFAULTS, "shared_embeddings": shared})
     parameters = list(modules.parameters())
     intercept = torch.full((targets.shape[0],), 0.1, dtype=torch.double, requires_grad=True)
     # Aggregates only: outputs once per bag.
     outputs = torch.cat(
-        [
-            module(torch.as_tensor(i.keys.astype(np.int64) + 1))
-            for module, i in zip(modules, indexes, strict=True)
-        ]
+        [module(torch.as_tensor(i.keys.astype(np.int64) + 1)) for module, i in zip(modules, indexes, strict=True)]
     )
-    loss_of_bags = aggregate_loss(
-        design, BUILT_IN[loss], outputs, intercept, targets @ one_hot, targets.sum(axis=1)
-    )
+    loss_of_bags = aggregate_loss(design, BUILT_IN[loss], outputs, intercept, targets @ one_hot, targets.sum(axis=1))
     from_bags = torch.autograd.grad(loss_of_bags, [*parameters, intercept])
     # Individual labels: outputs once per row, autograd through everything.
     rows = [torch.as_tensor(X[:, s].astype(np.int64) + 1) for s in map(list, sets)]

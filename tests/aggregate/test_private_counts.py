@@ -103,15 +103,11 @@ def test_half_of_the_sensitivity_is_seen(monkeypatch):
     whole = module.GroupCounts._sensitivity
     monkeypatch.setattr(module.GroupCounts, "_sensitivity", lambda *options: 0.5 * whole(*options))
     X = frame(400, 400)
-    both = pd.concat(
-        [without(X, 3), pd.DataFrame({"place": ["a", "b"], "kind": 0, "delay": 180.0, "who": 3})]
-    )
+    both = pd.concat([without(X, 3), pd.DataFrame({"place": ["a", "b"], "kind": 0, "delay": 180.0, "who": 3})])
 
     def run(rows):
         return plain(
-            private_counts(
-                rows, "place", user_ids="who", max_groups=2, adjacency="add-remove", **BUDGET
-            ).table
+            private_counts(rows, "place", user_ids="who", max_groups=2, adjacency="add-remove", **BUDGET).table
         )
 
     assert "times its sensitivity" in replay(run, both, [without(X, 3)]).failures[0]
@@ -137,11 +133,7 @@ def test_which_groups_of_a_user_count_depends_on_nobody_else():
     def kept(found):
         chosen = bounded(found, 2, 5)
         names = found.tags[:, 0]
-        return {
-            (int(names[u]), found.keys[g])
-            for u, g, c in zip(found.unit, found.group, chosen, strict=True)
-            if c
-        }
+        return {(int(names[u]), found.keys[g]) for u, g, c in zip(found.unit, found.group, chosen, strict=True) if c}
 
     assert kept(fewer) == {pair for pair in kept(groups) if pair[0] != 7}
     assert max(np.bincount([user for user, _ in kept(groups)])) == 2
@@ -150,9 +142,7 @@ def test_which_groups_of_a_user_count_depends_on_nobody_else():
 @pytest.mark.parametrize("kind", [pa.decimal128(38, 0), None])
 def test_which_of_two_long_decimals_counts_depends_on_nobody_else(kind):
     """Beyond 28 digits and as objects, the choice is that of the value, and not of the row that comes first."""
-    first, last = (
-        Decimal(f"1234567890123456789012345678901234567{digit}") for digit in ("1", "2" if kind else "1.0")
-    )
+    first, last = (Decimal(f"1234567890123456789012345678901234567{digit}") for digit in ("1", "2" if kind else "1.0"))
 
     def kept(before):
         values, who = [*before, first, last], [*range(9, 9 + len(before)), 1, 1]
@@ -213,17 +203,11 @@ def test_intervals_cover_as_they_say():
     truth, means = X.groupby("place").size(), X.groupby("place")["delay"].mean()
     covered, averaged = [], []
     for seed in range(10):
-        counts = private_counts(
-            X, "place", values={"delay": (0, 20)}, epsilon=0.5, delta=1e-6, random_state=seed
-        )
+        counts = private_counts(X, "place", values={"delay": (0, 20)}, epsilon=0.5, delta=1e-6, random_state=seed)
         table = counts.table[~counts.table["near_threshold"]].set_index("place")
         assert len(table) > 50
-        covered += list(
-            (table["count_low"] <= truth[table.index]) & (truth[table.index] <= table["count_high"])
-        )
-        inside = (table["delay_mean_low"] <= means[table.index]) & (
-            means[table.index] <= table["delay_mean_high"]
-        )
+        covered += list((table["count_low"] <= truth[table.index]) & (truth[table.index] <= table["count_high"]))
+        inside = (table["delay_mean_low"] <= means[table.index]) & (means[table.index] <= table["delay_mean_high"])
         averaged += list(inside)
     assert 0.93 < np.mean(covered) < 0.98 and 0.92 < np.mean(averaged) < 0.99
 
@@ -313,9 +297,7 @@ def test_given_groups_are_converted_to_the_type_of_their_column(column, keys):
 
 def test_max_groups_is_found_and_what_it_leaves_out_is_released():
     rng = np.random.default_rng(1)
-    X = pd.DataFrame(
-        {"who": np.repeat(np.arange(4000), 12), "place": rng.integers(0, 40, 48_000).astype(str)}
-    )
+    X = pd.DataFrame({"who": np.repeat(np.arange(4000), 12), "place": rng.integers(0, 40, 48_000).astype(str)})
     found = private_counts(X, "place", user_ids="who", **BUDGET)
     assert 8 <= found.max_groups <= 24 and found.lost < 0.05
     few = private_counts(X, "place", user_ids="who", max_groups=9, epsilon=1.0, delta=1e-6, random_state=0)

@@ -90,9 +90,7 @@ def test_networks_see_more_than_lines(torch, circle, loss):
 @pytest.mark.parametrize("epsilon", [None, 2.0])
 def test_nothing_but_released_sums_is_learned_from(torch, circle, epsilon):
     X, y, X_test, _ = circle
-    model = RandomBagClassifier(
-        epsilon=epsilon, bag_size=4, submodel="mlp", submodel_options=FEW, random_state=0
-    )
+    model = RandomBagClassifier(epsilon=epsilon, bag_size=4, submodel="mlp", submodel_options=FEW, random_state=0)
     fitted = clone(model).fit(X, y)
     assert fitted.bags_.noise_variance > 0 or epsilon is None
     released = json.loads(json.dumps(fitted.bags_.to_dict()))
@@ -161,9 +159,7 @@ def test_modules_that_cannot_learn_cost_nothing_and_fit_nothing(torch):
         (of_one, "more than 1 value per channel", {"batch_size": 1}),
     ]:
         ledger = PrivacyLedger(epsilon=1.0, unit="label")
-        model = RandomBagClassifier(
-            buckets=False, bag_size=1, submodel=module, submodel_options=options, ledger=ledger
-        )
+        model = RandomBagClassifier(buckets=False, bag_size=1, submodel=module, submodel_options=options, ledger=ledger)
         with pytest.raises(ValueError, match=f"submodel must be or make a module from rows.*{match}"):
             model.fit(X, y)
         assert not ledger.entries()
@@ -254,9 +250,7 @@ def test_a_penalty_is_the_weight_decay(torch, circle):
     by_name = RandomBagClassifier(submodel_options={**FEW, "weight_decay": 3.0}, **options).fit(X, y)
     found = by_alpha.decision_function(X_test)
     np.testing.assert_array_equal(found, by_name.decision_function(X_test))
-    assert np.any(
-        found != RandomBagClassifier(submodel_options=FEW, **options).fit(X, y).decision_function(X_test)
-    )
+    assert np.any(found != RandomBagClassifier(submodel_options=FEW, **options).fit(X, y).decision_function(X_test))
 
 
 def test_several_classes_and_labels(torch, circle):

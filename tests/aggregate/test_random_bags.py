@@ -57,9 +57,7 @@ def all_bags(y, m):
     """Every bag of m out of N rows once: expectations over the draw are exact averages."""
     bags = np.array(list(itertools.combinations(range(len(y)), m)))
     structure = BagSums(bags.ravel(), np.full(len(bags), m), len(y))
-    return RandomBags(
-        structure.members, structure.sizes, structure.add(y[structure.members])[:, None], len(y)
-    )
+    return RandomBags(structure.members, structure.sizes, structure.add(y[structure.members])[:, None], len(y))
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 5])
@@ -170,8 +168,7 @@ def test_gradients_of_the_likelihoods(kind):
 
     _, gradient = evaluate(scores)
     numeric = [
-        np.sum(evaluate(scores + step)[0] - evaluate(scores - step)[0]) / 2e-5
-        for step in 1e-5 * np.eye(scores.size)
+        np.sum(evaluate(scores + step)[0] - evaluate(scores - step)[0]) / 2e-5 for step in 1e-5 * np.eye(scores.size)
     ]
     np.testing.assert_allclose(gradient, numeric, atol=1e-7)
 
@@ -266,9 +263,7 @@ def test_learning_needs_the_aggregates_alone(classes, tmp_path):
         "model = RandomBagClassifier().fit_bags(X, json.load(open(sys.argv[1] + '/bags.json')))\n"
         "print(json.dumps(model.coef_.tolist()))\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
     here = RandomBagClassifier().fit_bags(X, bags)
     np.testing.assert_allclose(json.loads(result.stdout), here.coef_, rtol=1e-9)
     assert here.privacy_guarantee_.epsilon == pytest.approx(3.0)
@@ -301,9 +296,7 @@ def test_noise_covers_the_largest_number_of_bags_of_a_row(disjoint):
                 make_random_bags(y, y, epsilon=1.0, **{**arguments, "random_state": s}).label_sums
                 - make_random_bags(y, y, **{**arguments, "random_state": s}).label_sums
             ).ravel()
-            / math.sqrt(
-                make_random_bags(y, y, epsilon=1.0, **{**arguments, "random_state": s}).noise_variance
-            )
+            / math.sqrt(make_random_bags(y, y, epsilon=1.0, **{**arguments, "random_state": s}).noise_variance)
             for s in range(60)
         ]
     )

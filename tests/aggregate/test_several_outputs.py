@@ -71,12 +71,7 @@ def test_multilabel_conventions_are_those_of_scikit_learn(rows):
     X, labels, _, _ = rows
     model = CuratedBagGAMClassifier(3.0, random_state=0, **KNOWN).fit(pd.DataFrame(X), pd.DataFrame(labels))
     assert [list(own) for own in model.classes_] == [[0, 1]] * 3
-    assert (
-        model.predict(X).shape
-        == model.predict_proba(X).shape
-        == model.decision_function(X).shape
-        == (1200, 3)
-    )
+    assert model.predict(X).shape == model.predict_proba(X).shape == model.decision_function(X).shape == (1200, 3)
     assert set(np.unique(model.predict(X))) <= {0, 1} and 0.0 < model.score(X, labels) < 1.0
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -141,9 +136,7 @@ def test_squares_reach_their_sensitivity(monkeypatch):
     seen = []
     monkeypatch.setattr(
         "skprivate.aggregate.tables._labels.LabelNoise.draw",
-        lambda self, sums, release: (
-            seen.append((self.sensitivity, np.asarray(sums))) or np.asarray(sums, float)
-        ),
+        lambda self, sums, release: seen.append((self.sensitivity, np.asarray(sums))) or np.asarray(sums, float),
     )
     for label in (0.0, 1.0):
         make_curated_bags(
@@ -185,8 +178,7 @@ def test_each_column_has_an_interval_of_its_own(rows):
     given = CuratedBagGAMRegressor(4.0, label_bounds=[(-5, 5), (-4000, 8000)], random_state=0, **KNOWN)
     assert given.fit(X, numbers).bags_.label_bounds == ((-5.0, 5.0), (-4000.0, 8000.0))
     alone = [
-        CuratedBagGAMRegressor(4.0, random_state=0, **KNOWN).fit(X, column).score(X, column)
-        for column in numbers.T
+        CuratedBagGAMRegressor(4.0, random_state=0, **KNOWN).fit(X, column).score(X, column) for column in numbers.T
     ]
     assert given.score(X, numbers) > np.mean(alone) - 0.1
 
@@ -224,8 +216,7 @@ def test_entries_of_an_indicator_matrix_that_are_neither_count_as_0(rows):
     X, labels, _, _ = rows
     odd = np.where(labels == 1, 1.0, -7.5)
     first, second = (
-        CuratedBagGAMClassifier(2.0, random_state=0, **KNOWN).fit(X, y).predict_proba(X)
-        for y in (labels, odd)
+        CuratedBagGAMClassifier(2.0, random_state=0, **KNOWN).fit(X, y).predict_proba(X) for y in (labels, odd)
     )
     np.testing.assert_array_equal(first, second)
 
@@ -265,9 +256,9 @@ def test_group_by_tables_of_several_labels(rows):
     names = {"count": "n", "sums": ["a", "b"]}
     exact = CuratedBags.from_frames(tables, **names, classes=[(0, 1), (0, 1)])
     found = CuratedBagGAMClassifier().fit_bags(frame[["x0", "x1"]], exact)
-    fitted = CuratedBagGAMClassifier(
-        None, feature_sets="singles", categorical_features="all", min_size=1
-    ).fit(X, labels[:, :2])
+    fitted = CuratedBagGAMClassifier(None, feature_sets="singles", categorical_features="all", min_size=1).fit(
+        X, labels[:, :2]
+    )
     np.testing.assert_allclose(found.predict_proba(frame[["x0", "x1"]]), fitted.predict_proba(X), rtol=1e-9)
     # Of numbers without bounds on each label nothing can be released.
     noisy = release_frames(tables, **names, classes=[(0, 1), (0, 1)], epsilon=1.0, random_state=0)
@@ -278,9 +269,7 @@ def test_group_by_tables_of_several_labels(rows):
     assert counted.tables[0].noise_variance == noisy.tables[0].noise_variance
     assert counted.label_bounds == ((0.0, 1.0), (0.0, 1.0)) and noisy.classes == ((0, 1), (0, 1))
     with pytest.raises(ValueError, match="whole numbers between 0 and the group's count"):
-        CuratedBags.from_frames(
-            [table.assign(a=table.n + 1) for table in tables], **names, classes=[(0, 1), (0, 1)]
-        )
+        CuratedBags.from_frames([table.assign(a=table.n + 1) for table in tables], **names, classes=[(0, 1), (0, 1)])
 
 
 def test_scores_against_sums_of_several_labels(rows):
@@ -351,9 +340,7 @@ def test_own_losses_from_noisy_sums_and_reports(rows, loss):
         noisy = CuratedBagGAMRegressor(20.0, random_state=0, **fit).fit(X, y)
         far = np.mean((noisy.predict(X) - exact) ** 2) / np.mean((exact - exact.mean(axis=0)) ** 2)
         assert far < 0.25
-    sums = make_curated_bags(
-        X, loss.statistics(y), KNOWN["feature_sets"], classes=None, categorical_features="all"
-    )
+    sums = make_curated_bags(X, loss.statistics(y), KNOWN["feature_sets"], classes=None, categorical_features="all")
     again = CuratedBagGAMRegressor(**{**fit, "submodel": "crosses"}).fit_bags(X, sums).predict(X)
     crosses = CuratedBagGAMRegressor(None, min_size=1, **{**fit, "submodel": "crosses"}).fit(X, y).predict(X)
     np.testing.assert_allclose(again, crosses, atol=1e-6)

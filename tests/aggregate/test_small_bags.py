@@ -44,10 +44,7 @@ def test_rows_without_a_cell_in_the_design():
         located = [index.locate(codes) for index in indexes]
         assert any(np.any(cells < 0) for cells in located)
         one_hot = np.concatenate(
-            [
-                (cells[:, np.newaxis] == np.arange(index.n_cells))
-                for index, cells in zip(indexes, located, strict=True)
-            ],
+            [(cells[:, np.newaxis] == np.arange(index.n_cells)) for index, cells in zip(indexes, located, strict=True)],
             axis=1,
         ).astype(float)
         np.testing.assert_array_equal(design.counts, one_hot.sum(axis=0))

@@ -57,8 +57,7 @@ def crossed():
     X = rng.integers(0, 25, size=(20_000, 4))
     hidden = rng.normal(size=(4, 25, 2))
     score = sum(
-        0.5 * np.sum(hidden[c, X[:, c]] * hidden[d, X[:, d]], axis=1)
-        for c, d in itertools.combinations(range(4), 2)
+        0.5 * np.sum(hidden[c, X[:, c]] * hidden[d, X[:, d]], axis=1) for c, d in itertools.combinations(range(4), 2)
     )
     y = (rng.random(20_000) < 1 / (1 + np.exp(-score))).astype(int)
     return X[:12_000], y[:12_000], X[12_000:], y[12_000:]
@@ -179,9 +178,7 @@ def test_options_of_factors_are_checked_before_the_charge():
     ledger = PrivacyLedger(epsilon=1.0, unit="label")
     X, y = np.arange(40.0)[:, None], np.arange(40) % 2
     for options in ({"weight_decays": ()}, {"weight_decays": (-1.0,)}, {"hidden": (3,)}, {"embedding": 0}):
-        model = CuratedBagGAMClassifier(
-            delta=0.0, submodel="factors", submodel_options=options, ledger=ledger
-        )
+        model = CuratedBagGAMClassifier(delta=0.0, submodel="factors", submodel_options=options, ledger=ledger)
         with pytest.raises(ValueError, match="submodel_options"):
             model.fit(X, y)
     assert ledger.spent == (0.0, 0.0)

@@ -184,9 +184,7 @@ def test_attribute_inference_refuses_regressors_in_words():
     rng = np.random.default_rng(0)
     X, y = np.column_stack([rng.integers(0, 2, 60), rng.normal(size=60)]), rng.normal(size=60)
     attack = AttributeInferenceAttack(imputer=DecisionTreeClassifier())
-    with pytest.raises(
-        ValueError, match="y must hold class labels, got continuous numbers.*for a regressor, attack"
-    ):
+    with pytest.raises(ValueError, match="y must hold class labels, got continuous numbers.*for a regressor, attack"):
         attack.fit(X, y)
     assert not hasattr(attack, "imputer_")
     model = DecisionTreeRegressor().fit(X, y)
@@ -225,9 +223,7 @@ def test_one_column_of_probabilities_is_that_of_the_second_class(attack):
     expected = attack.membership_scores(model, X, labels)
     for flat in (False, True):
         np.testing.assert_allclose(attack.membership_scores(Columns(model, [1], flat), X, labels), expected)
-    with pytest.raises(
-        ValueError, match="predict_proba of the model must have one column for each of its 2 classes"
-    ):
+    with pytest.raises(ValueError, match="predict_proba of the model must have one column for each of its 2 classes"):
         attack.membership_scores(Columns(model, [0, 1, 1]), X, labels)
 
 

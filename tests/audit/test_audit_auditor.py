@@ -64,9 +64,7 @@ def test_gaussian_mixture_in_closed_form():
 
 def test_barron_constant_by_fft():
     for mu in (0.1, 1.0):
-        assert barron_constant(lambda t, mu=mu: np.tanh(mu * t), -40 / mu, 40 / mu) == pytest.approx(
-            mu, rel=1e-3
-        )
+        assert barron_constant(lambda t, mu=mu: np.tanh(mu * t), -40 / mu, 40 / mu) == pytest.approx(mu, rel=1e-3)
     shifted = barron_constant(lambda t: np.tanh(t + 0.7), -40, 40)
     assert shifted == pytest.approx(1.0, rel=1e-3)  # an unequal prior shifts η and changes nothing
     # derivative of a Gaussian bump: the transform of its derivative changes sign only through the factor ω
@@ -313,9 +311,7 @@ def test_errors_of_data():
     t, s = gaussian_mixture(200, 0.1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="constant"):
         FiniteAdversaryAuditor().fit(t, np.ones(200))
-    with pytest.raises(
-        ValueError, match=r"prior must be None where S takes more than two values \(3\); got 0.5"
-    ):
+    with pytest.raises(ValueError, match=r"prior must be None where S takes more than two values \(3\); got 0.5"):
         FiniteAdversaryAuditor(prior=0.5).fit(t, np.arange(200) % 3)
     with pytest.raises(ValueError, match="scalar"):
         FiniteAdversaryAuditor(assumption="monotone").fit(np.hstack([t, t]), s)

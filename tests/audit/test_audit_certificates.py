@@ -254,9 +254,7 @@ def test_bound_on_half_spaces_in_space(q):
     points, r = rng.normal(size=(12, q)), rng.normal(size=12)
     r -= r.mean()
     best = 0.0
-    for chosen in itertools.combinations(
-        range(12), q
-    ):  # planes through q points, each of them on either side
+    for chosen in itertools.combinations(range(12), q):  # planes through q points, each of them on either side
         normal = np.linalg.svd(np.diff(points[list(chosen)], axis=0))[2][-1]
         side = (points - points[chosen[0]]) @ normal > 0
         side[list(chosen)] = False
@@ -486,9 +484,7 @@ def test_certificate_never_exceeds_the_truth_large(n):
     for law in SCALAR_LAWS.values():
         for _ in range(15):
             t, s = law.sample(n, rng)
-            auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=law.variation).fit(
-                t[:, None], s
-            )
+            auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=law.variation).fit(t[:, None], s)
             failures += auditor.loss_lower_bound_ > law.mse + 1e-9
             runs += 1
     assert failures <= allowed(runs, 0.05)

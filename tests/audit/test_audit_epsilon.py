@@ -128,9 +128,7 @@ def test_false_alarms_in_many_null_runs(parameters):
     runs, alarms = 400, 0
     for run in range(runs):
         member = coins(200, rng)
-        bound = epsilon_lower_bound(
-            rng.normal(size=200), member, confidence=0.95, random_state=run, **parameters
-        )
+        bound = epsilon_lower_bound(rng.normal(size=200), member, confidence=0.95, random_state=run, **parameters)
         alarms += bound > 0
     assert alarms <= binom.isf(1e-6, runs, 0.05)
 
@@ -154,9 +152,7 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
     for _ in range(runs):
         member, scores = coins(400, rng), rng.normal(size=400)
         alarms += (
-            epsilon_lower_bound(
-                scores, member, confidence=0.8, calibration=(scores, member), method="clopper-pearson"
-            )
+            epsilon_lower_bound(scores, member, confidence=0.8, calibration=(scores, member), method="clopper-pearson")
             > 0
         )
     assert alarms > binom.isf(1e-6, runs, 0.2)
@@ -254,9 +250,7 @@ def test_unfair_coins_still_show_a_leak():
 def test_power_on_a_known_mechanism():
     rng = np.random.default_rng(15)
     member = coins(4000, rng)
-    bound = epsilon_lower_bound(
-        rng.laplace(size=4000) + 2 * member, member, method="clopper-pearson", random_state=0
-    )
+    bound = epsilon_lower_bound(rng.laplace(size=4000) + 2 * member, member, method="clopper-pearson", random_state=0)
     assert 1.5 < bound < 2.0
     scores = randomized_response(member, 2.0, rng)
     for method in ("one-run", "one-run-fdp"):

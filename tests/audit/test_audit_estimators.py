@@ -53,9 +53,7 @@ class LaplaceSum(BaseEstimator):
         if user_ids is not None:
             values = np.array([np.clip(values[user_ids == u].sum(), 0.0, 1.0) for u in np.unique(user_ids)])
         self.total_ = on_grid(values.sum() + rng.laplace(scale=self.noise / self.epsilon))
-        self.privacy_guarantee_ = PrivacyGuarantee(
-            self.epsilon, 0.0, PrivacyUnit(self.unit), Adjacency(self.adjacency)
-        )
+        self.privacy_guarantee_ = PrivacyGuarantee(self.epsilon, 0.0, PrivacyUnit(self.unit), Adjacency(self.adjacency))
         return self
 
     def predict(self, X):
@@ -107,8 +105,7 @@ def test_sound_and_broken_in_every_unit(claim, params):
 def test_false_alarms_are_nominal():
     X, y = data()
     alarms = sum(
-        black_box(LaplaceSum(), X, y, n_runs=40, confidence=0.8, random_state=seed).violated
-        for seed in range(25)
+        black_box(LaplaceSum(), X, y, n_runs=40, confidence=0.8, random_state=seed).violated for seed in range(25)
     )
     assert alarms <= 17  # binomial(25, .2) exceeds it with probability below 1e-6
 
@@ -226,9 +223,7 @@ def test_groups_are_as_many_units_apart_as_they_say(unit, adjacency):
             changed = np.flatnonzero((one.X != other.X).any(axis=1) | (one.y != other.y))
         else:
             assert adjacency == "add-remove" and unit != "label"
-            changed = {"row": np.arange(21, 24), "private row": np.arange(6, 9), "user": np.arange(15, 24)}[
-                unit
-            ]
+            changed = {"row": np.arange(21, 24), "private row": np.arange(6, 9), "user": np.arange(15, 24)}[unit]
             np.testing.assert_array_equal(one.X, np.delete(X, changed, axis=0))
             np.testing.assert_array_equal(np.delete(other.X, changed, axis=0), one.X)
         units = np.unique(users[changed]) if unit == "user" else changed
@@ -270,9 +265,7 @@ def test_no_distance_widens_a_claim_that_knows_none(distance):
 
 def test_a_metric_claim_is_audited_at_a_stated_distance():
     X, y = data()
-    with pytest.raises(
-        ValueError, match="distance must be given with neighbours under adjacency 'metric'.* got None"
-    ):
+    with pytest.raises(ValueError, match="distance must be given with neighbours under adjacency 'metric'.* got None"):
         black_box(LaplaceSum(), X, y, neighbours=(X[::-1], y), adjacency="metric")
     with pytest.raises(ValueError, match="neighbours must be given under adjacency 'metric'"):
         black_box(LaplaceSum(), X, y, adjacency="metric")
@@ -294,9 +287,7 @@ def test_neighbours_differ_in_one_unit(unit, adjacency):
     params = {"user_ids": np.repeat(np.arange(4), 3), "private": np.arange(12) < 5, "other": 7}
     for one, other in opposite_pairs(Inputs(X, y, params), unit, adjacency):
         if adjacency == "add-remove" and unit != "label":
-            kept = np.isin(
-                np.arange(12), [11] if unit == "row" else [4] if unit == "private row" else [9, 10, 11]
-            )
+            kept = np.isin(np.arange(12), [11] if unit == "row" else [4] if unit == "private row" else [9, 10, 11])
             np.testing.assert_array_equal(one.X, X[~kept])
             np.testing.assert_array_equal(one.params["user_ids"], params["user_ids"][~kept])
             one, other = Inputs(X[~kept], y[~kept], {}), other.take(np.flatnonzero(~kept))

@@ -37,9 +37,7 @@ def test_summary_is_the_own_probability_and_the_largest():
     assert_array_equal(output_summary(P, [1, 2, 2], classes=[0, 1, 2], n_top=2), expected)
     assert_array_equal(output_summary(P, ["b", "c", "c"], classes=["a", "b", "c"], n_top=2), expected)
     # columns in any order; a label that the model never saw has probability 0
-    assert_array_equal(
-        output_summary(P, ["b", "c", "?"], classes=["c", "b", "a"], n_top=0)[:, 0], [0.7, 0.5, 0.0]
-    )
+    assert_array_equal(output_summary(P, ["b", "c", "?"], classes=["c", "b", "a"], n_top=0)[:, 0], [0.7, 0.5, 0.0])
     assert output_summary(P, [0, 1, 2], n_top=9).shape == (3, 4)
     assert_array_equal(output_summary(P, [10, 20, 30], n_top=0)[:, 0], [0.2, 0.25, 1.0])
 
@@ -121,9 +119,7 @@ def test_recorded_outputs_stand_for_the_model(digits):
     p = model.predict_proba(X)
     threshold = LossThresholdAttack().fit(X, y)
     assert_array_equal(threshold.membership_scores(p, X, y), threshold.membership_scores(model, X, y))
-    rmia = RMIAAttack(LogisticRegression(max_iter=20, tol=1.0), n_references=2, random_state=0).fit(
-        X[:200], y[:200]
-    )
+    rmia = RMIAAttack(LogisticRegression(max_iter=20, tol=1.0), n_references=2, random_state=0).fit(X[:200], y[:200])
     assert_array_equal(
         rmia.membership_scores(p[:200], X[:200], y[:200]), rmia.membership_scores(model, X[:200], y[:200])
     )

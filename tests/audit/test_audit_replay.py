@@ -129,9 +129,7 @@ def test_faults_of_the_statistic_are_found_by_replay(kind, fault):
 
 
 def test_wrong_norm_is_found_where_it_is_wrong():
-    assert audit(Counts(kind="discrete_laplace", fault="norm")).evidence.largest_share == pytest.approx(
-        math.sqrt(2)
-    )
+    assert audit(Counts(kind="discrete_laplace", fault="norm")).evidence.largest_share == pytest.approx(math.sqrt(2))
     assert audit(Counts(kind="discrete_laplace", fault="norm")).violated
     assert not audit(Counts(kind="discrete_gaussian", fault="norm")).violated
 
@@ -191,9 +189,7 @@ def test_what_another_fit_states_refutes_no_claim_that_was_made_for_one_on_other
     nearly = replace(few, epsilon=0.95 * few.epsilon)
     found = mean_audit(guarantee=nearly)
     assert not found.violated and found.epsilon_lower_bound < nearly.epsilon
-    assert mean_audit(
-        guarantee=nearly, epsilon=nearly.epsilon, delta=nearly.delta
-    ).violated  # it is a claim here
+    assert mean_audit(guarantee=nearly, epsilon=nearly.epsilon, delta=nearly.delta).violated  # it is a claim here
 
 
 @pytest.mark.slow
@@ -451,11 +447,7 @@ class Searches(BaseEstimator):
     def fit(self, X, y=None):
         from skprivate.privacy import LaplaceEvent, gaussian_noise_multiplier
 
-        law = (
-            Repetitions("poisson", 3.0)
-            if self.eta is None
-            else Repetitions("negative-binomial", 3.0, self.eta)
-        )
+        law = Repetitions("poisson", 3.0) if self.eta is None else Repetitions("negative-binomial", 3.0, self.eta)
 
         def plans(epsilon, delta):
             if delta == 0:
@@ -467,9 +459,7 @@ class Searches(BaseEstimator):
 
         def evaluate(candidate, branch):
             if self.delta == 0:
-                return float(
-                    branch.laplace(counts[candidate], sensitivity=1, epsilon=search.each_epsilon)
-                ), None
+                return float(branch.laplace(counts[candidate], sensitivity=1, epsilon=search.each_epsilon)), None
             ((event, _),) = search.plans[0]
             return float(
                 branch.gaussian(counts[candidate], sensitivity=1.0, noise_multiplier=event.noise_multiplier)

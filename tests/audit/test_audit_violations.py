@@ -175,9 +175,7 @@ class Coins(RowNoise):
 @pytest.mark.slow
 def test_a_jump_of_a_randomiser_is_found_by_halving():
     claim = {"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l1", "settings": [{}]}
-    report = find_violation(
-        RowNoise(10.0, steps=4), np.zeros((2, 1)), max_seconds=30, random_state=0, **claim
-    )
+    report = find_violation(RowNoise(10.0, steps=4), np.zeros((2, 1)), max_seconds=30, random_state=0, **claim)
     assert report.violated
     assert report.pair.distance < 0.25
     assert not find_violation(Coins(), np.zeros((2, 1)), max_pairs=40, random_state=0, **claim).violated
@@ -422,9 +420,7 @@ def test_false_alarms_with_recorded_outputs(level):
         flips = rng.random((2, 150)) < 1 / (1 + np.e)
         left = [iter((s ^ flips[s]).astype(float)) for s in (0, 1)]
         options = {"pairs": [((0,), (1,))], "max_pairs": 1, "random_state": run, "confidence": 1 - level}
-        found = find_violation(
-            lambda s, left=left, rng=rng: [next(left[s]), rng.integers(3)], epsilon=1.0, **options
-        )
+        found = find_violation(lambda s, left=left, rng=rng: [next(left[s]), rng.integers(3)], epsilon=1.0, **options)
         alarms += found.violated
     assert alarms <= binom.isf(1e-7, n, level)
 
@@ -470,12 +466,8 @@ class PooledChoice(_Draws):
     """The same, by the number of candidates that share a count."""
 
     def draw(self, release, place):
-        scores, sizes = np.unique(
-            np.bincount(np.minimum((place * 3).astype(int), 2), minlength=3), return_counts=True
-        )
-        category, _ = release.select(
-            scores, sensitivity=self.share, epsilon=self.epsilon, multiplicity=sizes.tolist()
-        )
+        scores, sizes = np.unique(np.bincount(np.minimum((place * 3).astype(int), 2), minlength=3), return_counts=True)
+        category, _ = release.select(scores, sensitivity=self.share, epsilon=self.epsilon, multiplicity=sizes.tolist())
         return float(category >= 0)  # which pool it is in would tell of others
 
 

@@ -12,9 +12,7 @@ class ScalarLaw:
         self.eta, self.variation, self.monotone = eta, variation, monotone
         self.mse = 1.0 - 0.5 * quad(lambda t: eta(np.array(t)) ** 2, -1, 1, limit=400, points=[0.0, 0.3])[0]
         p = lambda t: 0.5 * (1.0 + eta(np.array(t)))  # noqa: E731
-        self.entropy = (
-            0.5 * quad(lambda t: entr(p(t)) + entr(1 - p(t)), -1, 1, limit=400, points=[0.0, 0.3])[0]
-        )
+        self.entropy = 0.5 * quad(lambda t: entr(p(t)) + entr(1 - p(t)), -1, 1, limit=400, points=[0.0, 0.3])[0]
 
     def sample(self, n, rng):
         t = rng.uniform(-1, 1, size=n)

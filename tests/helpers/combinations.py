@@ -266,9 +266,7 @@ def others_without_ids(d):
 
 @line("`UserLevelSelector` among models fitted on public rows, without `user_ids`", Works("row"))
 def selector_without_ids(d):
-    models = [
-        (name, FrozenEstimator(LinearRegression().fit(d.X, d.y * k))) for name, k in (("a", 1), ("b", 2))
-    ]
+    models = [(name, FrozenEstimator(LinearRegression().fit(d.X, d.y * k))) for name, k in (("a", 1), ("b", 2))]
     return UserLevelSelector(models).fit(d.X, d.y)
 
 
@@ -309,9 +307,7 @@ def ppm_label_named(d):
     return PPMHalfspaceClassifier(private_label="bad").fit(d.X, d.names)
 
 
-@line(
-    "the same without `private_label`", Refused(ValueError, "private_label must say whose rows are private")
-)
+@line("the same without `private_label`", Refused(ValueError, "private_label must say whose rows are private"))
 def ppm_label_missing(d):
     return PPMHalfspaceClassifier().fit(d.X, d.names)
 
@@ -325,9 +321,7 @@ def ppm_label_by_custom(d):
     return PPMHalfspaceClassifier().fit(d.X, d.labels)
 
 
-@line(
-    "three classes in `PPMHalfspaceClassifier`", Refused(ValueError, "merge the others first, y = (y == 2)")
-)
+@line("three classes in `PPMHalfspaceClassifier`", Refused(ValueError, "merge the others first, y = (y == 2)"))
 def ppm_three_classes(d):
     return PPMHalfspaceClassifier(private_label=2).fit(d.X, d.three)
 
@@ -351,9 +345,7 @@ def seeded(d):
     return regressor(random_state=0).fit(d.X, d.y)
 
 
-@line(
-    "the same inside `forbid_simulated_noise()`", Refused(SimulatedNoiseError, "simulated noise is forbidden")
-)
+@line("the same inside `forbid_simulated_noise()`", Refused(SimulatedNoiseError, "simulated noise is forbidden"))
 def seeded_forbidden(d):
     with forbid_simulated_noise():
         return regressor(random_state=0).fit(d.X, d.y)
@@ -396,9 +388,7 @@ def public_scaler(d):
     return make_pipeline(PublicScaler.from_bounds(0, 1), regressor()).fit(d.X, d.y)
 
 
-@line(
-    "`PrivateImputer`, `PrivateStandardScaler`, private model", Works("row", note="the three budgets compose")
-)
+@line("`PrivateImputer`, `PrivateStandardScaler`, private model", Works("row", note="the three budgets compose"))
 def private_steps(d):
     model = make_pipeline(PrivateImputer(0.5), PrivateStandardScaler(0.5), regressor(1.0))
     return model.fit(d.gaps, d.y)
@@ -423,9 +413,7 @@ def private_steps_of_some_users(d):
     return model.fit(d.X, d.y, userlevelsgdregressor__user_ids=d.users)
 
 
-@line(
-    "`OneHotEncoder()` of scikit-learn on private categories", Unguarded("learns the categories that occur")
-)
+@line("`OneHotEncoder()` of scikit-learn on private categories", Unguarded("learns the categories that occur"))
 def leaking_encoder(d):
     return make_pipeline(OneHotEncoder(sparse_output=False), regressor()).fit(d.names[:, None], d.y)
 
@@ -725,15 +713,11 @@ def best_estimator(d):
 
 @line("`HalvingGridSearchCV`", Unguarded("scores on private rows choose the parameters"))
 def halving(d):
-    search = HalvingGridSearchCV(
-        regressor(), {"epsilon": [0.5, 1.0]}, cv=2, min_resources=100, random_state=0
-    )
+    search = HalvingGridSearchCV(regressor(), {"epsilon": [0.5, 1.0]}, cv=2, min_resources=100, random_state=0)
     return search.fit(d.X, d.y)
 
 
-@line(
-    "a search that costs more than its ledger has", Refused(BudgetExceededError, "Nothing was drawn or spent")
-)
+@line("a search that costs more than its ledger has", Refused(BudgetExceededError, "Nothing was drawn or spent"))
 def search_over_budget(d):
     ledger = PrivacyLedger(epsilon=1.2, delta=1e-4, unit="row")
     search = GridSearchCV(regressor(ledger=ledger), {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise")
@@ -751,9 +735,7 @@ def cross_validation(d):
     assert len(ledger.entries()) == 4
 
 
-@line(
-    '`cross_validate(…, cv=UserKFold(2), params={"user_ids": ids})` with routing', Plain("users stay whole")
-)
+@line('`cross_validate(…, cv=UserKFold(2), params={"user_ids": ids})` with routing', Plain("users stay whole"))
 def users_in_folds(d):
     with routing():
         folds = cross_validate(
@@ -787,9 +769,7 @@ def audit_of_plain(d):
     return audit_estimator(LogisticRegression(), d.X, d.labels)
 
 
-@line(
-    "`FiniteAdversaryAuditor` on output frames with names", Plain("a report about outputs; nothing is drawn")
-)
+@line("`FiniteAdversaryAuditor` on output frames with names", Plain("a report about outputs; nothing is drawn"))
 def auditor(d):
     FiniteAdversaryAuditor().fit(d.frame[["age"]], d.labels)
 
@@ -963,9 +943,7 @@ def synthesizer_of_distances(d):
     return MetricPrivateSynthesizer(metric="wasserstein", bounds=(0, 1)).fit(d.X)
 
 
-@line(
-    "`bounds=[(0, 1), (0, 5)]` for two columns", Refused(ValueError, "looks like a list of pairs (low, high)")
-)
+@line("`bounds=[(0, 1), (0, 5)]` for two columns", Refused(ValueError, "looks like a list of pairs (low, high)"))
 def pairs(d):
     return MetricPrivateSynthesizer(bounds=[(0, 1), (0, 5)]).fit(d.X[:, :2])
 
@@ -1160,9 +1138,7 @@ def page() -> str:
     """The page as it should be."""
     parts = [HEAD]
     for title in _TOPICS:
-        parts.append(
-            f"## {title}\n\n| what is tried | what happens | guarantee, or message |\n|---|---|---|\n"
-        )
+        parts.append(f"## {title}\n\n| what is tried | what happens | guarantee, or message |\n|---|---|---|\n")
         for one in LINES:
             if one.topic == title:
                 happens, what = one.outcome.cells()

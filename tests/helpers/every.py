@@ -26,9 +26,7 @@ def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Any]
                 try:
                     test(**given, **dict(zip(taken, case, strict=True)))
                 except BaseException as error:
-                    error.add_note(
-                        f"with {', '.join(f'{k} = {v!r}' for k, v in zip(taken, case, strict=True))}"
-                    )
+                    error.add_note(f"with {', '.join(f'{k} = {v!r}' for k, v in zip(taken, case, strict=True))}")
                     raise
 
         signature = inspect.signature(test)

@@ -65,8 +65,7 @@ def exact_delta(events, epsilon, law=None):
             total += weight * (mp.exp(place / 2) - mp.exp(epsilon - place / 2))
         elif order > 0 and (low := max(epsilon, place)) < top:
             total += weight * (
-                _integral(place, order, half, low, top)
-                - mp.exp(epsilon) * _integral(place, order, -half, low, top)
+                _integral(place, order, half, low, top) - mp.exp(epsilon) * _integral(place, order, -half, low, top)
             )
     return total
 

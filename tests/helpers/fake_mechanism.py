@@ -46,9 +46,7 @@ class Summary(Mechanism):
         return privacy.exact_sum(contributions)
 
     def direction(self, release, total):
-        return release.gaussian(
-            total, sensitivity=self.factor * 2**30, noise_multiplier=5.0, step=CONTRIBUTION_STEP
-        )
+        return release.gaussian(total, sensitivity=self.factor * 2**30, noise_multiplier=5.0, step=CONTRIBUTION_STEP)
 
     def orthants(self, data):
         return np.bincount((data > 0) @ [1, 2], minlength=4)
@@ -154,14 +152,10 @@ FAULTS = {
     "integer sensitivity one too small": _fault(
         "OneLess", counts=lambda self, r, c: r.discrete_laplace(c, sensitivity=self.factor - 1, epsilon=0.5)
     ),
-    "no clipping": _fault(
-        "NoClip", contributions=lambda self, data: np.trunc(np.clip(data.T, -8, 8) * 2.0**30)
-    ),
+    "no clipping": _fault("NoClip", contributions=lambda self, data: np.trunc(np.clip(data.T, -8, 8) * 2.0**30)),
     "rounds to nearest without a margin": _fault(
         "Nearest",
-        contributions=lambda self, data: np.rint(
-            (data / np.maximum(np.hypot(*data.T), 1.0)[:, None]).T * 2.0**30
-        ),
+        contributions=lambda self, data: np.rint((data / np.maximum(np.hypot(*data.T), 1.0)[:, None]).T * 2.0**30),
     ),
     "squares underflow": _fault("Underflow", contributions=_float_norms),
     "uses a row twice": _fault(
@@ -170,9 +164,7 @@ FAULTS = {
     ),
     "uses a row twice where it is large": _fault(
         "TwiceLarge",
-        contributions=lambda self, data: Summary.contributions(
-            self, np.append(data, data[data[:, 0] > 1e8], axis=0)
-        ),
+        contributions=lambda self, data: Summary.contributions(self, np.append(data, data[data[:, 0] > 1e8], axis=0)),
     ),
     "scale of the data": _fault("Scaled", contributions=lambda self, data: _scale(data)),
     "centres by the mean": _fault(
@@ -241,9 +233,7 @@ ADD_REMOVE_FAULTS = {
     "other arithmetic for more rows": _fault("Switch", contributions=_switch),
     "divides by the number of rows": _fault(
         "Divides",
-        direction=lambda self, r, total: Summary.direction(
-            self, r, np.asarray(total) // (1 + abs(int(total[0])) % 2)
-        ),
+        direction=lambda self, r, total: Summary.direction(self, r, np.asarray(total) // (1 + abs(int(total[0])) % 2)),
     ),
     "returns the number of rows": _fault("Size", run=lambda self, x, r: (*Summary.run(self, x, r), len(x))),
     "bins by the number of rows": _fault(

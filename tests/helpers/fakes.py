@@ -201,9 +201,7 @@ class PlansFromData(NoisyMean):
         z = gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self._rounds)
         release = self._open([(GaussianEvent(z, 1), self._rounds)])
         for _ in range(self._rounds):
-            self.mean_ = release.gaussian(
-                np.clip(y, -1, 1).mean(), sensitivity=2 / len(y), noise_multiplier=z
-            )
+            self.mean_ = release.gaussian(np.clip(y, -1, 1).mean(), sensitivity=2 / len(y), noise_multiplier=z)
         del self._rounds
         self.privacy_guarantee_ = release.close()
         return self
@@ -323,16 +321,12 @@ class KeepsDataAsPublic(BaseEstimator):
 
 class HalvesSensitivity(NoisyMean):
     def _draw(self, release, total, z):
-        return release.gaussian(
-            total, sensitivity=2 ** (BITS - 1), noise_multiplier=z, step=2.0 ** (1 - BITS)
-        )
+        return release.gaussian(total, sensitivity=2 ** (BITS - 1), noise_multiplier=z, step=2.0 ** (1 - BITS))
 
 
 class SumsFloats(NoisyMean):
     def _draw(self, release, total, z):
-        return (
-            release.gaussian(float(total) * 2.0 ** (1 - BITS) / 3, sensitivity=2 / 3, noise_multiplier=z) * 3
-        )
+        return release.gaussian(float(total) * 2.0 ** (1 - BITS) / 3, sensitivity=2 / 3, noise_multiplier=z) * 3
 
 
 class HalvesNoise(NoisyMean):

@@ -60,9 +60,7 @@ def restrict(sums: NDArray[Any]) -> NDArray[Any]:
 def prolong(values: FloatArray) -> FloatArray:
     """Transpose of `restrict`: twice the linear interpolation to the next finer grid."""
     fine = [np.arange(2 * size - 1) for size in values.shape]
-    result: FloatArray = (
-        values[np.ix_(*(i // 2 for i in fine))] + values[np.ix_(*((i + 1) // 2 for i in fine))]
-    )
+    result: FloatArray = values[np.ix_(*(i // 2 for i in fine))] + values[np.ix_(*((i + 1) // 2 for i in fine))]
     return result
 
 
@@ -148,13 +146,11 @@ class HatMoments(Mechanism):
             sums.append(restrict(sums[-1]))
         side = 1 << (self.levels + self.bits)
         noisy = [
-            release.laplace(exact, sensitivity=self.sensitivity, epsilon=budget, step=2.0**level / side)
-            / self.n_rows
+            release.laplace(exact, sensitivity=self.sensitivity, epsilon=budget, step=2.0**level / side) / self.n_rows
             for level, (exact, budget) in enumerate(zip(reversed(sums), self.budgets, strict=True))
         ]
         scales = [
-            hat_sensitivity(level, self.n_features, self.ground) / budget
-            for level, budget in enumerate(self.budgets)
+            hat_sensitivity(level, self.n_features, self.ground) / budget for level, budget in enumerate(self.budgets)
         ]
         return fit_moments(noisy, scales)
 

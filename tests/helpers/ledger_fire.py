@@ -252,9 +252,7 @@ def judge(data, path, truth):
         assert content(path) == truth, "the ledger says something else"
         reserve(quick, 0.5)
         seals, entries, *_ = content(path)
-        assert seals[: len(truth[0])] == truth[0] and entries[:-1] == truth[1], (
-            "it goes on from something else"
-        )
+        assert seals[: len(truth[0])] == truth[0] and entries[:-1] == truth[1], "it goes on from something else"
     except (ValueError, OSError):
         return "noticed"
     return "harmless"

@@ -70,9 +70,7 @@ def _running(client):
     """How many nannies of the cluster run a worker that the scheduler knows."""
     nannies = client.cluster.workers.values()
     known = len(client.scheduler_info(n_workers=-1)["workers"])
-    return min(
-        known, sum(nanny.process is not None and nanny.process.status.name == "running" for nanny in nannies)
-    )
+    return min(known, sum(nanny.process is not None and nanny.process.status.name == "running" for nanny in nannies))
 
 
 def _until(true, words):

@@ -247,10 +247,7 @@ def _fit_blocks(model: Any, case: Case) -> Any:
     beside = {named[name]: values for name, values in case.rows.items()}
     whole = _beside(case.X, {"target": case.y, **beside})
     size = -(-len(case.X) // 4)
-    parts = [
-        whole[k : k + size] if hasattr(whole, "iloc") else whole.slice(k, size)
-        for k in range(0, 4 * size, size)
-    ]
+    parts = [whole[k : k + size] if hasattr(whole, "iloc") else whole.slice(k, size) for k in range(0, 4 * size, size)]
     return model.fit(Blocks(parts), *["target"] * (case.y is not None), **named)
 
 
@@ -268,17 +265,14 @@ def _beside(X: Any, columns: dict[str, Any]) -> Any:
 
 def _fit_tables(model: Any, case: Case) -> Any:
     """Fit from GROUP BY tables, in which a database has added up the labels."""
-    fetch = {"pandas": "df", "polars": "pl", "pyarrow": "to_arrow_table"}[
-        type(case.X).__module__.partition(".")[0]
-    ]
+    fetch = {"pandas": "df", "polars": "pl", "pyarrow": "to_arrow_table"}[type(case.X).__module__.partition(".")[0]]
     sums, added = "total", "SUM(target) AS total"
     if is_classifier(model):
         sums = {label: f"rows of {label}" for label in model.classes}
         added = ", ".join(f'COUNT(*) FILTER (target = {label!r}) AS "{name}"' for label, name in sums.items())
     with _visits(case) as connection:
         queries = [
-            f'SELECT "{a}", COUNT(*) AS n, {added} FROM visits GROUP BY "{a}" ORDER BY "{a}"'
-            for a in case.schema
+            f'SELECT "{a}", COUNT(*) AS n, {added} FROM visits GROUP BY "{a}" ORDER BY "{a}"' for a in case.schema
         ]
         tables = [getattr(connection.sql(query), fetch)() for query in queries]
     return model.fit_bags(case.X, sp.CuratedBags.from_frames(tables, count="n", sums=sums))
@@ -318,9 +312,7 @@ ROADS: dict[str, Road] = {
     "types": Road(lambda model, schema: make_private_pipeline(model), predicts),
     "additive": Road(lambda model, schema: make_additive_pipeline(model), _linear),
     "columns": Road(_columns, lambda model: True, compares=("X y", "y rows")),
-    "union": Road(
-        lambda model, schema: FeatureUnion([("one", model), ("two", PublicScaler(scale=2.0))]), transforms
-    ),
+    "union": Road(lambda model, schema: FeatureUnion([("one", model), ("two", PublicScaler(scale=2.0))]), transforms),
     "voting": Road(_voting, predicts, compares=("X rows",)),
     "private search": Road(_private_search, lambda model: predicts(model) and not hasattr(model, "bag_size")),
     "grid search": Road(_grid_search, predicts),

@@ -154,11 +154,7 @@ def ties_and_extremes(estimator, rng, n_rows):
     """All rows alike or extreme, and users of one row beside users of many."""
     data = users_of_many_rows(estimator, rng, n_rows)
     X = rng.choice([0.0, 1.0, -1.0, 5e-324, 1.5e-162, 1.6e154, 1e300], size=data.X.shape)
-    y = (
-        data.y
-        if data.y is None or data.y.dtype.kind != "f"
-        else rng.choice([0.0, 1.0, -1e9, 1e300], size=n_rows)
-    )
+    y = data.y if data.y is None or data.y.dtype.kind != "f" else rng.choice([0.0, 1.0, -1e9, 1e300], size=n_rows)
     return dataclasses.replace(data, X=X, y=y)
 
 

@@ -92,14 +92,10 @@ def _user_level_means():
         weight_cap=(1, 3),
     )
     known = modes(kind, _USER_DATA, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
-    pure = modes(
-        kind, _USER_DATA, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,)
-    )
+    pure = modes(kind, _USER_DATA, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
     wild = modes(kind, _USER_DATA, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
     # Eight users are enough for a tail and a farther distance.
-    precise = modes(
-        kind, (*_USER_DATA, far_rows), adjacency=BOTH, aggregation=("mean", "robust"), epsilon=(1e3, 1e5)
-    )
+    precise = modes(kind, (*_USER_DATA, far_rows), adjacency=BOTH, aggregation=("mean", "robust"), epsilon=(1e3, 1e5))
     return plain + known + pure + wild + precise
 
 
@@ -124,9 +120,7 @@ def _user_level_regressors():
         fit_intercept=(True, False),
         alpha=(None, 0.5),
     )
-    known = modes(
-        kind, some_data, adjacency=BOTH, n_users=(8,), solver=("auto", "sgd"), alpha=(None, 0.0, 0.5)
-    )
+    known = modes(kind, some_data, adjacency=BOTH, n_users=(8,), solver=("auto", "sgd"), alpha=(None, 0.0, 0.5))
     chosen = modes(
         kind, _USER_DATA, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0)
     )
@@ -153,9 +147,7 @@ def _user_level_regressors():
         fit_intercept=(True, False),
     )
     # Enough for the target and means of many columns, without or with a norm of all rows.
-    loud = modes(
-        kind, (wide_rows,), fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,)
-    )
+    loud = modes(kind, (wide_rows,), fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,))
     # Steps of hardly any noise, with curvatures.
     quiet = modes(
         kind,
@@ -274,9 +266,7 @@ def _selectors():
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
     votes = modes(kind, data, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
-    differences = modes(
-        kind, data, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses
-    )
+    differences = modes(kind, data, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses)
     means = modes(
         kind,
         data,
@@ -302,9 +292,7 @@ def _selectors():
 def _gam_classifiers():
     kind, noise = sp.CuratedBagGAMClassifier, ("laplace", "gaussian", "discrete_gaussian", "auto")
     sets = ("pairs", "singles", [(0,), (0, 1), (1, 2)])
-    two = modes(
-        kind, (default_data,), fixed={"classes": [0, 1], "n_bins": 4}, mechanism=noise, feature_sets=sets
-    )
+    two = modes(kind, (default_data,), fixed={"classes": [0, 1], "n_bins": 4}, mechanism=noise, feature_sets=sets)
     three = modes(
         kind,
         (three_classes,),
@@ -376,13 +364,9 @@ def _random_bags():
     losses = {"loss": ("likelihood", "log", "squared", "debiased", "easyllp"), **bags}
     ridges = {"prior": ("ridge", "spread"), "bag_size": (3,)}
     return {
-        sp.RandomBagClassifier: modes(
-            sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1]}, **losses
-        )
+        sp.RandomBagClassifier: modes(sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1]}, **losses)
         + modes(sp.RandomBagClassifier, (three_classes,), fixed={"classes": [0, 1, 2]}, **losses)
-        + modes(
-            sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1], "buckets": False}, **ridges
-        ),
+        + modes(sp.RandomBagClassifier, (default_data,), fixed={"classes": [0, 1], "buckets": False}, **ridges),
         sp.RandomBagRegressor: modes(
             sp.RandomBagRegressor,
             (default_data, extreme_labels),
@@ -411,12 +395,8 @@ def _halfspaces():
     }
     few_data = (default_data, tied_rows)
     weighted = modes(kind, few_data, fixed={"classes": [0, 1]}, strategy=("exact", "greedy"), **weights)
-    weighted += modes(
-        kind, few_data, fixed={"classes": [0, 1], "delta": 1e-6}, strategy=("gradient",), **weights
-    )
-    balanced = modes(
-        kind, few_data, strategy=("thinned", "greedy"), class_weight=("balanced",), max_halfspaces=(1, 3)
-    )
+    weighted += modes(kind, few_data, fixed={"classes": [0, 1], "delta": 1e-6}, strategy=("gradient",), **weights)
+    balanced = modes(kind, few_data, strategy=("thinned", "greedy"), class_weight=("balanced",), max_halfspaces=(1, 3))
     calibrated = modes(
         kind,
         data,
@@ -440,9 +420,7 @@ def _halfspaces():
 
 def _whole_tables():
     kind = sp.PrivateTableSynthesizer
-    return modes(
-        kind, (default_data, one_column, far_rows, missing_values), target=(None, 0), epsilon=(0.5, 20.0)
-    )
+    return modes(kind, (default_data, one_column, far_rows, missing_values), target=(None, 0), epsilon=(0.5, 20.0))
 
 
 def _synthesizers():
@@ -496,9 +474,7 @@ def _synthesizers():
 def _privatizers():
     kind, norms, data = sp.MetricPrivatizer, ("l1", "l2", "linf"), (default_data, one_column)
     mechanisms = ("k-norm", "exponential")
-    rows = modes(
-        kind, data, metric=norms, mechanism=mechanisms, bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
-    )
+    rows = modes(kind, data, metric=norms, mechanism=mechanisms, bounds=((0, 1), (-1e6, 1e6)), resolution=(4,))
     rows += modes(kind, data, metric=norms, epsilon=(1e-3, 1.0, 1e3))
     rows += modes(kind, data, metric=norms, epsilon=(1e-3, 1.0, 1e3), bounds=((0, 1),), prior=("uniform",))
     rows += modes(
@@ -596,12 +572,8 @@ def _preprocessors():
     )
     categories = []
     for make in (colours, rows_of_colours):
-        categories += modes(
-            sp.preprocessing.PrivateOneHotEncoder, (make,), max_categories=(1, 4), adjacency=BOTH
-        )
-    splines = modes(
-        sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5, 4), passthrough=(False, True), **ways
-    )
+        categories += modes(sp.preprocessing.PrivateOneHotEncoder, (make,), max_categories=(1, 4), adjacency=BOTH)
+    splines = modes(sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5, 4), passthrough=(False, True), **ways)
     splines += modes(
         sp.preprocessing.PrivateSplineTransformer,
         data,

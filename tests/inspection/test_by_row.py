@@ -142,9 +142,7 @@ SHOWN = [
     (UserLevelSGDClassifier(9.0, max_iter=2, random_state=0).fit(PUBLIC, Y > 0), PUBLIC),
     (OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore").fit(CODES), CODES),
     (
-        OrdinalEncoder(categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1).fit(
-            CODES
-        ),
+        OrdinalEncoder(categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1).fit(CODES),
         CODES,
     ),
     (
@@ -189,9 +187,7 @@ def moved(model, X, n, order, seed, dtype=np.float64):
     among = results(model, laid_out(rows[places], order))
     where = np.argsort(places)[:few]
     return any(
-        part[where[i]].tobytes() != one[k][0].tobytes()
-        for i, one in enumerate(alone)
-        for k, part in enumerate(among)
+        part[where[i]].tobytes() != one[k][0].tobytes() for i, one in enumerate(alone) for k, part in enumerate(among)
     )
 
 
@@ -402,9 +398,7 @@ def test_a_search_says_what_any_of_its_candidates_assumes():
         ("pca", make_pipeline(frozen(PCA(2)), UserLevelSGDRegressor(max_iter=2))),
         ("plain", UserLevelSGDRegressor(max_iter=2)),
     ]
-    search = PrivateSearchCV(
-        candidates, {}, epsilon=5.0, n_iter=1.5, score_bounds=(-1.0, 0.0), random_state=0
-    )
+    search = PrivateSearchCV(candidates, {}, epsilon=5.0, n_iter=1.5, score_bounds=(-1.0, 0.0), random_state=0)
     assert len(said(search.fit(PUBLIC, Y))) == 1
 
 

@@ -98,16 +98,12 @@ def test_notebooks_show_the_guarantee():
     assert "&lt;ε=1, label&gt;" in model._repr_html_()
 
 
-@pytest.mark.parametrize(
-    "model", [UserLevelSGDRegressor(), make_pipeline(PublicScaler(), UserLevelSGDRegressor())]
-)
+@pytest.mark.parametrize("model", [UserLevelSGDRegressor(), make_pipeline(PublicScaler(), UserLevelSGDRegressor())])
 def test_missing_values_are_no_reason_to_leak(model):
     with pytest.raises(ValueError, match="Input X contains NaN") as caught:
         model.fit(np.full((60, 2), np.nan), np.zeros(60))
     text = str(caught.value)
-    assert (
-        "PrivateImputer" in text and "HistGradientBoosting" not in text and "imputer transformer" not in text
-    )
+    assert "PrivateImputer" in text and "HistGradientBoosting" not in text and "imputer transformer" not in text
 
 
 def test_the_refusal_of_a_search_names_the_private_one():

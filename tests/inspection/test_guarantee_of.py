@@ -357,9 +357,7 @@ def trees(draw, depth=2):
     if kind == "voting":
         other, more, leaking = draw(trees(depth=depth - 1))
         return VotingRegressor([("a", model), ("b", other)]), cost + more, leaks + leaking
-    if kind == "bagging" and not isinstance(
-        model, BaggingRegressor
-    ):  # it would pass weights to the inner one
+    if kind == "bagging" and not isinstance(model, BaggingRegressor):  # it would pass weights to the inner one
         return BaggingRegressor(model, n_estimators=2, bootstrap=False), 2 * cost, leaks
     if kind == "bagging":
         return model, cost, leaks
@@ -384,9 +382,7 @@ def test_any_tree_adds_up_or_names_its_leaks(tree):
         assert not report.could_hold
         refused(model, "(StandardScaler)")
     else:
-        assert report.epsilon == pytest.approx(epsilon) and guarantee_of(model).epsilon == pytest.approx(
-            epsilon
-        )
+        assert report.epsilon == pytest.approx(epsilon) and guarantee_of(model).epsilon == pytest.approx(epsilon)
         events = [pair for one in paid_in(model) for pair in one.events]
         assert compose_epsilon(events, 0.0) == pytest.approx(epsilon)
 
@@ -454,17 +450,13 @@ def test_a_plan_by_released_features_is_worth_the_sum_of_the_budgets():
     for model in (Pipeline(steps), PrivatePipeline(steps, epsilon=1.5, delta=2e-3)):
         found = guarantee_of(clone(model).fit(X, y))
         assert found.adaptive and found.epsilon == pytest.approx(1.5) and found.delta == pytest.approx(2e-3)
-        with pytest.raises(
-            ValueError, match=r"known beforehand, got pipeline step 'b'.* behind pipeline step 'a'"
-        ):
+        with pytest.raises(ValueError, match=r"known beforehand, got pipeline step 'b'.* behind pipeline step 'a'"):
             quote(model, X, y, ledger=ledger)
     assert not ledger.entries()
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "estimator", [e for e in ESTIMATORS if isinstance(e, PrivateEstimatorMixin)], ids=repr
-)
+@pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if isinstance(e, PrivateEstimatorMixin)], ids=repr)
 def test_a_part_speaks_of_itself(estimator):
     """Results before it, which it may show, are not in its guarantee: all say so, and a step that it is one."""
     seeded = {"random_state": 0} if "random_state" in estimator.get_params(deep=False) else {}
@@ -698,11 +690,7 @@ def test_steps_that_look_at_no_data(step, assumption):
 @pytest.mark.parametrize("cls", [OneHotEncoder, OrdinalEncoder])
 def test_encoders_with_public_categories(cls):
     one_hot = cls is OneHotEncoder
-    silent = (
-        {"handle_unknown": "ignore"}
-        if one_hot
-        else {"handle_unknown": "use_encoded_value", "unknown_value": -1}
-    )
+    silent = {"handle_unknown": "ignore"} if one_hot else {"handle_unknown": "use_encoded_value", "unknown_value": -1}
     public = {"categories": [["a", "b", "c"]], **silent}
     loud = ("error", "warn", "infrequent_if_exist") if one_hot else ("error",)
     known = {} if one_hot else {"unknown_value": None}
@@ -716,9 +704,7 @@ def test_encoders_with_public_categories(cls):
         ({**public, "max_categories": 2}, "how often"),
     ]:
         columns = ColumnTransformer([("city", cls(**options), [0])], remainder="drop", sparse_threshold=0)
-        model = make_pipeline(columns, PrivateRegressor()).fit(
-            np.array(["a", "b", "c"] * 20)[:, None], TARGET
-        )
+        model = make_pipeline(columns, PrivateRegressor()).fit(np.array(["a", "b", "c"] * 20)[:, None], TARGET)
         if why:
             refused(model, f"columns 'city' ({cls.__name__})", why)
         else:
@@ -808,9 +794,7 @@ def breaking():
     yield VotingRegressor([("a", regressor), ("b", added)]), TARGET, "add-remove"
 
 
-@pytest.mark.parametrize(
-    "model, y, why", [pytest.param(*c, id=f"{type(c[0]).__name__}-{c[2]}") for c in breaking()]
-)
+@pytest.mark.parametrize("model, y, why", [pytest.param(*c, id=f"{type(c[0]).__name__}-{c[2]}") for c in breaking()])
 @pytest.mark.filterwarnings("ignore")
 def test_composites_that_break_a_guarantee(model, y, why):
     model.fit(DRAWN, y)

@@ -78,11 +78,7 @@ def earlier(estimator, y=None):
     """Fit alone, to rows that hold the secrets; what it learnt is not in any later guarantee."""
     estimator.set_params(**({"epsilon": 20.0} if "epsilon" in estimator.get_params() else {}))
     estimator.fit(X, y)
-    learnt = [
-        name
-        for name, value in vars(estimator).items()
-        if name.endswith("_") and isinstance(value, np.ndarray)
-    ]
+    learnt = [name for name, value in vars(estimator).items() if name.endswith("_") and isinstance(value, np.ndarray)]
     for name in learnt:
         if getattr(estimator, name).dtype.kind == "f":
             setattr(estimator, name, np.full_like(getattr(estimator, name), NUMBER))
@@ -126,9 +122,7 @@ def fresh(kind, y):
 
 
 def additive():
-    return PrivatePipeline(
-        [("splines", earlier(PrivateSplineTransformer(bounds=(0, 1)))), ("model", regressor())]
-    )
+    return PrivatePipeline([("splines", earlier(PrivateSplineTransformer(bounds=(0, 1)))), ("model", regressor())])
 
 
 #: A composite with objects that were fitted before among its parameters, and what it is fitted to.
@@ -159,9 +153,7 @@ CASES = {
     RowByRow: lambda: (make_pipeline(RowByRow(earlier(Normalizer())), regressor()), X, Y),
     SelectFromModel: lambda: (make_pipeline(SelectFromModel(regressor(), max_features=1), regressor()), X, Y),
     StackingClassifier: lambda: (
-        StackingClassifier(
-            [("a", frozen(fresh(UserLevelSGDClassifier, LABELS)))], final_estimator=classifier()
-        ),
+        StackingClassifier([("a", frozen(fresh(UserLevelSGDClassifier, LABELS)))], final_estimator=classifier()),
         X,
         LABELS,
     ),
@@ -171,9 +163,7 @@ CASES = {
         Y,
     ),
     TransformedTargetRegressor: lambda: (
-        TransformedTargetRegressor(
-            regressor(), transformer=earlier(PublicScaler(), None), check_inverse=False
-        ),
+        TransformedTargetRegressor(regressor(), transformer=earlier(PublicScaler(), None), check_inverse=False),
         X,
         Y,
     ),
@@ -313,9 +303,7 @@ def test_a_score_that_holds_a_model_is_published_without_what_it_learnt():
     assert secrets_in(search) and secrets_in(to_release(search)) == []
     search.best_estimator_.fit(X, Y)
     for release in (lambda: to_release(search), lambda: guarantee_of(search)):
-        with pytest.raises(
-            NoGuaranteeError, match=r"best_estimator_.*holds a guarantee that no step accounts for"
-        ):
+        with pytest.raises(NoGuaranteeError, match=r"best_estimator_.*holds a guarantee that no step accounts for"):
             release()
 
 
@@ -405,9 +393,7 @@ def test_what_an_earlier_fit_with_other_options_left_behind_stays():
     step.fit(np.array([["a"] * 5 + ["b"]]).T)
     step.set_params(min_frequency=None, categories=[["a", "b"]])
     model = make_pipeline(step, UserLevelSGDRegressor(max_iter=5)).fit(np.array([["a", "b"] * 60]).T, Y)
-    assert hasattr(model[0], "_infrequent_indices") and not hasattr(
-        to_release(model)[0], "_infrequent_indices"
-    )
+    assert hasattr(model[0], "_infrequent_indices") and not hasattr(to_release(model)[0], "_infrequent_indices")
 
 
 def test_scores_of_an_earlier_bag_stay():
@@ -419,9 +405,7 @@ def test_scores_of_an_earlier_bag_stay():
 
 def test_public_models_that_are_frozen_stay_whole():
     public = GridSearchCV(LinearRegression(), {"positive": [True, False]}, cv=2).fit(X, Y)
-    model = VotingRegressor([("a", FrozenEstimator(public)), ("b", UserLevelSGDRegressor(max_iter=5))]).fit(
-        X, Y
-    )
+    model = VotingRegressor([("a", FrozenEstimator(public)), ("b", UserLevelSGDRegressor(max_iter=5))]).fit(X, Y)
     np.testing.assert_array_equal(to_release(model).predict(X), model.predict(X))
     calibrated = CalibratedClassifierCV(FrozenEstimator(LogisticRegression().fit(X, LABELS))).fit(X, LABELS)
     members = [("a", FrozenEstimator(calibrated)), ("b", UserLevelSGDClassifier(max_iter=5))]

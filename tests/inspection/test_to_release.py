@@ -82,9 +82,7 @@ def test_simulated_noise_is_refused_unless_asked_for(seed):
 
 
 def test_one_simulated_member_is_enough_to_refuse():
-    vote = VotingRegressor(
-        [("a", UserLevelSGDRegressor()), ("b", UserLevelSGDRegressor(random_state=1))]
-    ).fit(X, Y)
+    vote = VotingRegressor([("a", UserLevelSGDRegressor()), ("b", UserLevelSGDRegressor(random_state=1))]).fit(X, Y)
     with pytest.raises(ValueError, match="simulated"):
         to_release(vote)
 

@@ -89,14 +89,11 @@ def test_no_retraction_to_the_l1_ball_keeps_distances():
         return max(np.max(np.abs(stay - p).sum(axis=1) - allowed), np.abs(p).sum() - 1)
 
     tries = [
-        minimize(worst, start + np.random.default_rng(i).normal(size=3) * h, method="Nelder-Mead")
-        for i in range(20)
+        minimize(worst, start + np.random.default_rng(i).normal(size=3) * h, method="Nelder-Mead") for i in range(20)
     ]
     assert min(found.fun for found in tries) > 0.01
     nearest = domain(3, "l1").nearest(np.array([start, moved]))
-    np.testing.assert_allclose(
-        np.abs(nearest[1] - nearest[0]).sum(), 4 / 3 * h
-    )  # so it is not used under "l1"
+    np.testing.assert_allclose(np.abs(nearest[1] - nearest[0]).sum(), 4 / 3 * h)  # so it is not used under "l1"
 
 
 def test_float_error_of_a_far_centre_makes_way_for_clipping():
@@ -123,9 +120,7 @@ def test_a_row_enters_by_itself(norm):
 def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
     X = np.random.default_rng(0).normal(size=(300, 3)) * 3
     ball = Ball([1.0, 0.0, -1.0], 2.0, norm)
-    model = clone(MetricPrivatizer(1.0, metric=metric, mechanism=mechanism, bounds=ball, random_state=0)).fit(
-        X
-    )
+    model = clone(MetricPrivatizer(1.0, metric=metric, mechanism=mechanism, bounds=ball, random_state=0)).fit(X)
     with pytest.warns(SimulatedNoiseWarning):
         result = model.transform(X)
     assert np.all(np.linalg.norm(result - ball.center, ord=ORDER[norm], axis=1) <= 2 + 1e-9)
@@ -170,9 +165,7 @@ def test_balls_that_do_not_fit():
     with pytest.raises(ValueError, match="lost beside its center"):
         MetricPrivatizer(bounds=Ball(1e20, 1.0)).fit(np.zeros((1, 3)))
     with pytest.raises(ValueError, match="got a Ball"):
-        MetricPrivatizer(metric="haversine", bounds=Ball(0.0, 1.0), coordinates="latitude-longitude").fit(
-            [[0, 0]]
-        )
+        MetricPrivatizer(metric="haversine", bounds=Ball(0.0, 1.0), coordinates="latitude-longitude").fit([[0, 0]])
     with pytest.raises(ValueError, match="bounds"):
         MetricPrivateSynthesizer(bounds=Ball(0.0, 1.0)).fit(np.ones((5, 2)))
     assert Ball([0, 1], 2) == Ball(np.array([0.0, 1.0]), 2.0)

@@ -52,9 +52,7 @@ def product_distance(first, second, sizes, ground, weight):
     cost = np.zeros((len(c), len(e)))
     for i, j in itertools.product(range(len(c)), range(len(e))):
         differ = np.array(np.unravel_index(c[i], sizes)) != np.array(np.unravel_index(e[j], sizes))
-        cost[i, j] = (
-            np.linalg.norm(x[i] - y[j], ord=NORMS[ground]) if x.shape[1] else 0
-        ) + weight * differ.sum()
+        cost[i, j] = (np.linalg.norm(x[i] - y[j], ord=NORMS[ground]) if x.shape[1] else 0) + weight * differ.sum()
     rows, columns = linear_sum_assignment(cost)
     return cost[rows, columns].mean()
 
@@ -81,8 +79,7 @@ def test_flows_cost_no_more_than_the_distance(ground, sizes, d):
         lengths = np.ones(len(edges)) / numeric
         for axis, star in enumerate(mechanism.stars):
             at = (
-                np.unravel_index(edges[:, 0], sums[0].shape)[axis]
-                != np.unravel_index(edges[:, 1], sums[0].shape)[axis]
+                np.unravel_index(edges[:, 0], sums[0].shape)[axis] != np.unravel_index(edges[:, 1], sums[0].shape)[axis]
             )
             lengths[at] = 1 / float(star)
         change = (sums[1] - sums[0]).ravel().astype(float)
@@ -130,9 +127,7 @@ def test_a_change_of_category_moves_the_mass_of_one_row():
     before = category_sums((rows, groups), 4, 10, (2, 3))
     after = category_sums((rows, np.array([1, 2])), 4, 10, (2, 3))
     alone = hat_sums(rows[:1], 4, 10)
-    assert np.array_equal(before[1, 1] - after[1, 1], alone) and np.array_equal(
-        after[0, 1] - before[0, 1], alone
-    )
+    assert np.array_equal(before[1, 1] - after[1, 1], alone) and np.array_equal(after[0, 1] - before[0, 1], alone)
     assert np.count_nonzero((before - after).any(axis=(2, 3))) == 2
 
 
@@ -174,9 +169,7 @@ def test_noise_along_stars_has_its_law():
     mass = np.array([5, 7, 9])
     noise = []
     for seed in range(3000):
-        release = open_release(
-            epsilon=2.0, unit="data set", adjacency="metric", metric="test", random_state=seed
-        )
+        release = open_release(epsilon=2.0, unit="data set", adjacency="metric", metric="test", random_state=seed)
         noise.append(release.flow_laplace(mass, sensitivity=1, epsilon=2.0, stars=[Fraction(2**41)]) - mass)
     noise = np.array(noise)
     assert not noise.sum(axis=1).any()
@@ -225,9 +218,7 @@ def test_synthetic_rows_follow_numbers_and_categories(ground):
 
 def test_more_budget_leads_to_the_rows():
     frame = people(2000)
-    scores = [
-        MetricPrivateSynthesizer(epsilon, **KEYWORDS).fit(frame).score(frame[:500]) for epsilon in (3e3, 1e6)
-    ]
+    scores = [MetricPrivateSynthesizer(epsilon, **KEYWORDS).fit(frame).score(frame[:500]) for epsilon in (3e3, 1e6)]
     assert scores[0] < scores[-1] and scores[-1] > -0.08
 
 
@@ -253,9 +244,7 @@ def test_a_row_counts_by_the_farthest_that_it_can_go():
         1000.0, metric="wasserstein", categories={0: [0, 1], 1: ["x"]}, category_weight=2.0, random_state=0
     )
     X = np.array([[0, "x"], [1, "x"], [1, "x"]], dtype=object)
-    assert only.fit(X).row_guarantee(100).epsilon == pytest.approx(
-        10.0 * 2
-    )  # where nothing differs, nothing counts
+    assert only.fit(X).row_guarantee(100).epsilon == pytest.approx(10.0 * 2)  # where nothing differs, nothing counts
     assert only.measure_.weights.shape == (2,)
     assert only.measure_.weights == pytest.approx([1 / 3, 2 / 3], abs=0.05)
 
@@ -337,7 +326,5 @@ def test_the_mechanism_keeps_its_contract():
     data = [(rng.random((n, 1)), rng.integers(0, 6, n)), (np.zeros((n, 1)), np.zeros(n, dtype=np.int64))]
     terms = {"unit": "data set", "adjacency": "metric", "metric": "test"}
     check_mechanism(mechanism, data, neighbours=neighbours, **terms)
-    with pytest.raises(
-        AssertionError, match="not private"
-    ):  # as if categories were farther apart than they are
+    with pytest.raises(AssertionError, match="not private"):  # as if categories were farther apart than they are
         check_mechanism(LaplaceFlow(4.0, n, 1, "linf", 2, sizes, 0.6), data, neighbours=neighbours, **terms)

@@ -167,9 +167,7 @@ def test_labels_of_one_class_are_one_answer(mechanism, epsilon):
     assert expected_loss(privatizer(epsilon, HAMMING, mechanism=mechanism).channel_, CLASSES) > 1.1 * least
     assert price(model.channel_, HAMMING) <= epsilon * (1 + 1e-9)
     if mechanism == "optimal":
-        assert (
-            model.least_loss_ == pytest.approx(least, rel=1e-3) and model.least_loss_ <= model.expected_loss_
-        )
+        assert model.least_loss_ == pytest.approx(least, rel=1e-3) and model.least_loss_ <= model.expected_loss_
 
 
 @pytest.mark.slow

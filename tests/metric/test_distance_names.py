@@ -119,10 +119,7 @@ DIFFERENT = {
         tree(TREE, states=list("abc")),
     ],
     "box": lambda: [
-        *(
-            measure(bounds=bounds)
-            for bounds in ((0, 1), (0, 1000), (-1, 1), ([0, 0], [1, 2]), ([0, 0], [2, 1]))
-        ),
+        *(measure(bounds=bounds) for bounds in ((0, 1), (0, 1000), (-1, 1), ([0, 0], [1, 2]), ([0, 0], [2, 1]))),
         *(measure(ground="l1"), measure(NAMED[["u", "v"]]), measure(NAMED[["u"]]), measure(NAMED[["v"]])),
     ],
     "categories": lambda: [
@@ -138,10 +135,7 @@ DIFFERENT = {
         *(after(PublicScaler(), columns) for columns in ([0], [1], [0, 1])),
         *(after(FrozenEstimator(StandardScaler().fit(X))) for X in (ROWS, 2 * ROWS)),
         after(FrozenEstimator(StandardScaler(with_std=False).fit(ROWS))),
-        *(
-            after(FunctionTransformer(function))
-            for function in (lambda X: X, lambda X: 2 * X, np.exp, np.sin)
-        ),
+        *(after(FunctionTransformer(function)) for function in (lambda X: X, lambda X: 2 * X, np.exp, np.sin)),
         *(after(FunctionTransformer(_times(factor))) for factor in (2, 3)),
     ],
 }
@@ -180,9 +174,7 @@ def test_matrices_share_a_name_iff_they_are_equal(one, other):
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)),
     max_leaves=6,
 )
 
@@ -213,9 +205,7 @@ def test_fingerprints_do_not_tell_how_numbers_are_stored(values):
 
 @pytest.mark.parametrize("wrap", [FrozenEstimator, lambda step: RowByRow(FrozenEstimator(step))])
 def test_what_a_step_keeps_in_private_attributes_is_part_of_the_name(wrap):
-    names = {
-        after(wrap(KNNImputer(n_neighbors=1).fit(factor * ROWS))).metric for factor in (1.0, 1000.0, 1000.0)
-    }
+    names = {after(wrap(KNNImputer(n_neighbors=1).fit(factor * ROWS))).metric for factor in (1.0, 1000.0, 1000.0)}
     assert len(names) == 2
 
 
@@ -285,9 +275,7 @@ def test_composites():
         guarantee_of(columns.fit(ROWS))
     codes = MetricPrivatizer(metric="precomputed", distances=LINE)
     X = np.arange(8).reshape(4, 2) % 4
-    twice = FeatureUnion(
-        [("a", codes), ("b", MetricPrivatizer(metric="precomputed", distances=LINE.tolist()))]
-    )
+    twice = FeatureUnion([("a", codes), ("b", MetricPrivatizer(metric="precomputed", distances=LINE.tolist()))])
     assert guarantee_of(twice.fit(X[:, :1])).epsilon == pytest.approx(2.0)
     with pytest.raises(NoGuaranteeError, match="need not be that of the other"):
         guarantee_of(ColumnTransformer([("a", codes, [0]), ("b", codes, [1])]).fit(X))

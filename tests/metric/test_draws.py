@@ -145,9 +145,7 @@ def test_price_of_draws_from_a_net_at_every_distance(norm, d, seed, scale, epsil
     loss = [2 * int(gap) / lattice.scale for gap in np.abs(costs[0] - costs[1]).max(axis=1)]
     most = max(Fraction(1, 2**32) / Fraction(epsilon), Fraction(2.0**scale) * (6 * d * d) / 2**46)
     for row, price in zip(range(len(loss)), loss, strict=True):
-        gaps = [
-            abs(Fraction(a) - Fraction(b)) for a, b in zip(x[row].tolist(), other[row].tolist(), strict=True)
-        ]
+        gaps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(x[row].tolist(), other[row].tolist(), strict=True)]
         if norm == "l2":
             square = sum(gap * gap for gap in gaps)
             bits = 2 ** max(0, 2 * (square.denominator.bit_length() - square.numerator.bit_length()) + 200)
@@ -173,9 +171,9 @@ def test_rows_on_both_sides_of_a_corner_of_the_lattice(norm, d, epsilon):
     below, above = net_costs(rows, points, lower, norm, lattice)
     assert np.abs(below - above).max() >= 1
     rho = 2.0**-49 * d
-    assert 2 * int(np.abs(below - above).max()) / lattice.scale <= Fraction(epsilon) * Fraction(
-        rho
-    ) + Fraction(1, 2**32)
+    assert 2 * int(np.abs(below - above).max()) / lattice.scale <= Fraction(epsilon) * Fraction(rho) + Fraction(
+        1, 2**32
+    )
 
 
 def log(value):

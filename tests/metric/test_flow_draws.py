@@ -39,10 +39,7 @@ def test_noise_on_two_nodes_is_one_laplace_variable(total):
 def test_noise_keeps_the_mass_exactly_and_has_the_covariance_of_a_laplacian():
     mass = np.arange(9).reshape(3, 3) * 2**40
     noise = np.array(
-        [
-            release(10.0, seed).flow_laplace(mass, sensitivity=2**43, epsilon=10.0) - mass
-            for seed in range(3000)
-        ]
+        [release(10.0, seed).flow_laplace(mass, sensitivity=2**43, epsilon=10.0) - mass for seed in range(3000)]
     ).reshape(-1, 9)
     assert noise.dtype == np.int64 and not noise.sum(axis=1).any()
     unit = noise / (2.0**43 / 10.0)

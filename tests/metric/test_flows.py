@@ -98,9 +98,7 @@ def contributions(d, cells, bits):
     return points, np.array(rows)
 
 
-@pytest.mark.parametrize(
-    ("d", "cells", "bits"), [(1, 5, 3), (2, 3, 2), (2, 1, 3), (3, 1, 2), (3, 2, 1), (4, 1, 1)]
-)
+@pytest.mark.parametrize(("d", "cells", "bits"), [(1, 5, 3), (2, 3, 2), (2, 1, 3), (3, 1, 2), (3, 2, 1), (4, 1, 1)])
 def test_a_step_of_a_row_moves_one_step_of_mass_along_one_edge(d, cells, bits):
     # The whole of proposition 1 for one row, exactly: every point of the lattice, every direction.
     points, hats = contributions(d, cells, bits)
@@ -110,9 +108,7 @@ def test_a_step_of_a_row_moves_one_step_of_mass_along_one_edge(d, cells, bits):
     grid = hats.reshape(*((cells << bits) + 1,) * d, *(cells + 1,) * d)
     for axis in range(d):
         change = np.diff(grid, axis=axis).reshape(-1, *(cells + 1,) * d)
-        assert set(np.unique(change)) <= {-1, 0, 1} and np.all(
-            np.abs(change).sum(axis=tuple(range(1, d + 1))) == 2
-        )
+        assert set(np.unique(change)) <= {-1, 0, 1} and np.all(np.abs(change).sum(axis=tuple(range(1, d + 1))) == 2)
         # Seen along the axis alone it is a flow over one edge: the cumulated change is one step at one place.
         flow = -np.cumsum(change, axis=1 + axis).reshape(len(change), -1)
         assert np.all(flow.sum(axis=1) == 1) and np.all(np.abs(flow).sum(axis=1) == 1)
@@ -156,9 +152,7 @@ def drawn_by(mechanism, rows):
 def test_whole_data_sets_move_their_statistics_by_at_most_the_sensitivity(mechanism):
     # On a line transport is explicit: W1 is that of the sorted rows, and the least flow is the cumulated difference.
     # All in integers: rows are snapped by the mechanism's own lattice.
-    side = (
-        mechanism.cells if isinstance(mechanism, LaplaceFlow) else 1 << mechanism.levels
-    ) << mechanism.bits
+    side = (mechanism.cells if isinstance(mechanism, LaplaceFlow) else 1 << mechanism.levels) << mechanism.bits
     rng = public_generator(0)
     attained = False
     pairs = [rng.uniform(size=(2, 6, 1)) for _ in range(8)]
@@ -181,9 +175,7 @@ def test_whole_data_sets_move_their_statistics_by_at_most_the_sensitivity(mechan
 
 
 def test_the_lattice_is_as_fine_as_the_numbers_allow():
-    for n_rows, cells, d, epsilon in itertools.product(
-        (1, 10**3, 10**8), (1, 50, 2**17), (1, 3), (1e-3, 1.0, 1e12)
-    ):
+    for n_rows, cells, d, epsilon in itertools.product((1, 10**3, 10**8), (1, 50, 2**17), (1, 3), (1e-3, 1.0, 1e12)):
         bits = hat_bits(n_rows, cells, d, "linf", epsilon)
         assert 0 <= bits <= 36 and n_rows * cells << bits <= 2**60 and cells << bits <= 2**50
         assert bits == 0 or n_rows * (cells << bits) * d / epsilon <= 2**46
@@ -275,12 +267,8 @@ def test_whole_releases_cost_epsilon(d):
 def test_ample_budgets_reproduce_the_moments():
     rows = public_generator(1).beta(2, 4, size=(200, 2))
     exact = hat_moments(rows, 4)
-    np.testing.assert_allclose(
-        flow_measure(rows, release(1e9), epsilon=1e9, ground="linf", cells=4), exact, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        hat_measure(rows, release(1e9), epsilon=1e9, ground="linf", levels=2), exact, atol=1e-3
-    )
+    np.testing.assert_allclose(flow_measure(rows, release(1e9), epsilon=1e9, ground="linf", cells=4), exact, atol=1e-6)
+    np.testing.assert_allclose(hat_measure(rows, release(1e9), epsilon=1e9, ground="linf", levels=2), exact, atol=1e-3)
     np.testing.assert_allclose(fit_moments([0.5 * restrict(exact), exact], [1.0, 1.0]), exact, atol=1e-3)
 
 

@@ -163,9 +163,7 @@ def test_noise_of_each_level_has_the_planned_variance():
 def test_whole_release_costs_epsilon(d, depth):
     rows = public_generator(0).uniform(size=(500, d))
     mechanism = BinaryHierarchy(0.7, d, depth)
-    opened = open_release(
-        epsilon=0.7, unit="row", adjacency="add-remove", random_state=0, plan=mechanism.events
-    )
+    opened = open_release(epsilon=0.7, unit="row", adjacency="add-remove", random_state=0, plan=mechanism.events)
     weights = mechanism.run((rows, None), opened)[0]
     guarantee = opened.close()
     assert guarantee.epsilon == pytest.approx(0.7, rel=1e-12) and guarantee.epsilon <= 0.7
@@ -220,9 +218,7 @@ def test_interleaving_of_uneven_shapes():
 @pytest.mark.parametrize("epsilon", [0.3, 100.0, 700.0, 711.0, 1000.0, 1399.0, 1401.0, 1e6, 1e12])
 def test_the_variance_of_any_price(epsilon):
     share = math.exp(-epsilon)  # the variance is 2q/(1−q)²
-    assert discrete_laplace_variance(epsilon) == pytest.approx(
-        2 * share / (1 - share) ** 2, rel=1e-12, abs=1e-300
-    )
+    assert discrete_laplace_variance(epsilon) == pytest.approx(2 * share / (1 - share) ** 2, rel=1e-12, abs=1e-300)
 
 
 @pytest.mark.take_turns(9)

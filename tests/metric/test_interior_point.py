@@ -320,10 +320,7 @@ def test_bounds_are_those_of_theorem_12():
 
     def by_theorem(prices, dual):
         rest = [
-            [
-                costs[x, y] - prices[x] - dual[y, :, x].sum() + (factors[x] * dual[y, x]).sum()
-                for x in range(6)
-            ]
+            [costs[x, y] - prices[x] - dual[y, :, x].sum() + (factors[x] * dual[y, x]).sum() for x in range(6)]
             for y in range(6)
         ]
         return prices.sum() + np.min(rest, axis=0).sum()

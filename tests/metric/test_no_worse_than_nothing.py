@@ -73,9 +73,7 @@ def test_an_optimal_channel_is_never_worse_than_an_answer_without_looking(seed, 
     points = rng.normal(size=(n, 2))
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     prior = np.full(n, 1 / n) if even else rng.dirichlet(np.full(n, 0.5))
-    model = MetricPrivatizer(
-        epsilon, metric="precomputed", mechanism="optimal", distances=distances, prior=prior
-    )
+    model = MetricPrivatizer(epsilon, metric="precomputed", mechanism="optimal", distances=distances, prior=prior)
     model.fit([[0]])
     blind = (prior @ distances).min()
     assert model.expected_loss_ <= blind * (1 + 1e-9)

@@ -223,9 +223,7 @@ def test_what_is_said_of_rows_is_made_from_released_numbers(n, found, monkeypatc
     least = PrivateBounds(RANGE_SHARE, 1).least_rows
     assert bool(said) is (found < least or n < least) and 850 < least < 1000
     for text in said:
-        assert text.startswith(
-            f"about {found:.0f} rows are too few: MetricPrivateSynthesizer needs about 888 for"
-        )
+        assert text.startswith(f"about {found:.0f} rows are too few: MetricPrivateSynthesizer needs about 888 for")
         assert "bounds=" in text and (found == n or f"{n} rows" not in text)
 
 

@@ -228,12 +228,8 @@ def test_finite_metrics_of_any_size_keep_their_price(mechanism, epsilon):
 
 def test_fit_does_not_look_at_rows():
     rng = public_generator(2)
-    first = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(
-        rng.random((5, 2))
-    )
-    second = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(
-        rng.random((9, 2))
-    )
+    first = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(rng.random((5, 2)))
+    second = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(rng.random((9, 2)))
     assert pickle.dumps(first) == pickle.dumps(second)
 
 
@@ -257,9 +253,7 @@ def test_frames_and_pipelines():
     assert result.columns.tolist() == ["x", "y"] and result.index.tolist() == [7, 3]
     assert make_pipeline(FunctionTransformer(), MetricPrivatizer()).fit_transform(frame).shape == (2, 2)
     codes = pd.DataFrame({"code": ["A00", "B11"]})
-    result = (
-        MetricPrivatizer(1.0, metric="tree", parents=TREE).set_output(transform="pandas").fit_transform(codes)
-    )
+    result = MetricPrivatizer(1.0, metric="tree", parents=TREE).set_output(transform="pandas").fit_transform(codes)
     assert result.columns.tolist() == ["code"]
 
 
@@ -357,9 +351,7 @@ def test_states_that_are_all_one(mechanism, n_states):
     """A channel that ignores its input, and costs next to nothing."""
     ledger = PrivacyLedger(epsilon=1.0)
     distances = np.zeros((n_states, n_states))
-    privatizer = MetricPrivatizer(
-        1.0, metric="precomputed", mechanism=mechanism, distances=distances, ledger=ledger
-    )
+    privatizer = MetricPrivatizer(1.0, metric="precomputed", mechanism=mechanism, distances=distances, ledger=ledger)
     assert set(privatizer.fit_transform(np.zeros((5, 1), dtype=int)).ravel()) <= set(range(n_states))
     assert (privatizer.channel_ == privatizer.channel_[0]).all()
     assert len(ledger.entries()) == 1

@@ -39,9 +39,7 @@ def read(source):
 
 
 @pytest.mark.parametrize("kind", ["arrow", "polars"])
-@pytest.mark.parametrize(
-    "names", [[name] for name in COLUMNS] + [list(COLUMNS)[:5], list(COLUMNS)[:6]], ids="-".join
-)
+@pytest.mark.parametrize("names", [[name] for name in COLUMNS] + [list(COLUMNS)[:5], list(COLUMNS)[:6]], ids="-".join)
 def test_numbers_of_every_type(names, kind):
     table = pa.table({name: COLUMNS[name] for name in names})
     frame = pl.from_arrow(table) if kind == "polars" else table

@@ -97,9 +97,7 @@ def test_places_in_a_city(epsilon):
     centre = model._map.distances(places.to_numpy(), np.tile((low + high) / 2, (5000, 1))).mean()
     assert kilometres <= 1.01 * centre
     assert kilometres == pytest.approx(model.expected_loss_, rel=0.05)
-    known = MetricPrivatizer(epsilon, **options | {"prior": places.iloc[:50] * 0 + [40.75, -73.98]}).fit(
-        places
-    )
+    known = MetricPrivatizer(epsilon, **options | {"prior": places.iloc[:50] * 0 + [40.75, -73.98]}).fit(places)
     near = known.transform(places * 0 + [40.75, -73.98])
     assert known._map.distances(near, places.to_numpy() * 0 + [40.75, -73.98]).max() < 0.01
 
@@ -109,9 +107,7 @@ def test_places_in_a_city(epsilon):
 def test_numbers_of_any_size(epsilon, size):
     rows = np.array([[0.0, 1.0], [0.5, -1.0]]) * size
     for metric in ORDER:
-        model = MetricPrivatizer(
-            epsilon, metric=metric, bounds=(-size, size), prior="uniform", random_state=0
-        )
+        model = MetricPrivatizer(epsilon, metric=metric, bounds=(-size, size), prior="uniform", random_state=0)
         sent = model.fit(rows).transform(rows)
         assert np.isfinite(sent).all() and np.abs(sent).max() <= size
         assert np.isfinite(model._remap.factors).all() and np.isfinite(model.expected_loss_)

@@ -26,9 +26,9 @@ def test_blocks_are_the_rows_of_one_sample(metric, block_rows):
 
 def test_nodes_keep_their_law():
     """A node's rows are a triangle about it, folded at the ends of the box."""
-    model = MetricPrivateSynthesizer(
-        1e9, metric="wasserstein", bounds=(0, 1), resolution=1, random_state=0
-    ).fit(np.zeros((10, 1)))
+    model = MetricPrivateSynthesizer(1e9, metric="wasserstein", bounds=(0, 1), resolution=1, random_state=0).fit(
+        np.zeros((10, 1))
+    )
     drawn = model.sample(20_000, random_state=1)[:, 0]
     rng = public_generator(7)
     expected = np.abs(rng.random(20_000) - rng.random(20_000))
@@ -37,9 +37,7 @@ def test_nodes_keep_their_law():
 
 def test_blocks_with_categories_have_the_shares_of_the_measure():
     rows = ROWS.assign(kind=np.where(np.arange(2000) % 4 == 0, "x", "y"))
-    model = MetricPrivateSynthesizer(
-        50.0, bounds=(0, 1), categories={"kind": ["x", "y"]}, random_state=0
-    ).fit(rows)
+    model = MetricPrivateSynthesizer(50.0, bounds=(0, 1), categories={"kind": ["x", "y"]}, random_state=0).fit(rows)
     blocks = list(model.sample_blocks(1050, 100, random_state=0))
     assert [len(block) for block in blocks] == [100] * 10 + [50]
     share = float(model.measure_.weights[0].sum() / model.measure_.weights.sum())

@@ -121,10 +121,7 @@ def test_rounding_is_as_small_as_said(name):
         for place, point in zip(places.tolist(), found.tolist(), strict=True):
             phi, lam = (mpmath.radians(mpmath.mpf(x)) for x in place)
             unit = (mpmath.cos(phi) * mpmath.cos(lam), mpmath.cos(phi) * mpmath.sin(lam), mpmath.sin(phi))
-            exact = [
-                mpmath.mpf(EARTH_RADIUS) * sum(a * u for a, u in zip(axis, unit, strict=True))
-                for axis in axes
-            ]
+            exact = [mpmath.mpf(EARTH_RADIUS) * sum(a * u for a, u in zip(axis, unit, strict=True)) for axis in axes]
             gap = mpmath.sqrt(sum((a - mpmath.mpf(b)) ** 2 for a, b in zip(exact, point, strict=True)))
             assert gap <= ROUNDING / 2
 
@@ -143,8 +140,7 @@ def test_each_place_enters_by_itself():
     for each in MAPS.values():
         together = each.to_kilometres(places)
         assert all(
-            np.array_equal(each.to_kilometres(place[None])[0], row)
-            for place, row in zip(places, together, strict=True)
+            np.array_equal(each.to_kilometres(place[None])[0], row) for place, row in zip(places, together, strict=True)
         )
 
 
@@ -161,9 +157,7 @@ def test_how_far_results_lie(name, expected):
 def test_results_stay_in_the_box_and_longitudes_on_its_side():
     for name in ("Fiji", "New York", "North Pole"):
         lower, upper = BOXES[name]
-        model = MetricPrivatizer(
-            1e-4, metric="haversine", coordinates="latitude-longitude", bounds=(lower, upper)
-        )
+        model = MetricPrivatizer(1e-4, metric="haversine", coordinates="latitude-longitude", bounds=(lower, upper))
         moved = model.fit_transform(np.tile([(lower + upper) / 2], (500, 1)))
         assert (moved >= lower).all() and (moved <= upper).all()
     model.set_params(epsilon=100.0, bounds=BOXES["Fiji"]).fit([[0.0, 0.0]])
@@ -225,9 +219,7 @@ def test_places_outside():
 @pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
 def test_degrees_are_not_taken_for_a_plane(metric):
     X = pd.DataFrame({"pickup_longitude": [-74.0], "pickup_latitude": [40.7], "fare": [3.0]})
-    with pytest.warns(
-        DegreesWarning, match="'pickup_longitude', 'pickup_latitude' look like degrees"
-    ) as seen:
+    with pytest.warns(DegreesWarning, match="'pickup_longitude', 'pickup_latitude' look like degrees") as seen:
         MetricPrivatizer(metric=metric).fit(X)
     assert seen[0].filename == __file__
     MetricPrivatizer(metric=metric).fit(X.drop(columns="pickup_latitude"))

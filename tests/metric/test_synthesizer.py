@@ -53,9 +53,7 @@ def test_more_budget_is_more_accurate(keywords):
     scores = [
         np.mean(
             [
-                MetricPrivateSynthesizer(epsilon * scale, bounds=(0, 1), random_state=s, **keywords)
-                .fit(X)
-                .score(X)
+                MetricPrivateSynthesizer(epsilon * scale, bounds=(0, 1), random_state=s, **keywords).fit(X).score(X)
                 for s in range(3)
             ]
         )
@@ -108,9 +106,7 @@ def test_guarantees():
     ],
 )
 def test_refusals_spend_nothing(keywords, message):
-    ledger = PrivacyLedger(
-        epsilon=10.0, unit="data set" if keywords.get("metric") == "wasserstein" else "row"
-    )
+    ledger = PrivacyLedger(epsilon=10.0, unit="data set" if keywords.get("metric") == "wasserstein" else "row")
     model = MetricPrivateSynthesizer(**{"bounds": (0, 1), "ledger": ledger, **keywords})
     with pytest.raises(ValueError, match=message):
         model.fit(rows())
@@ -199,17 +195,13 @@ def test_a_warning_says_where_noise_fills_the_box(ground, d):
 def test_where_the_warning_speaks_a_guess_is_as_good(d):
     """Rows in a corner: W1 in ten fits at the warned and at the needed epsilon, against a uniform guess."""
     X = 0.05 * rows(500, d)
-    guess = distance_to_rows(
-        GridMeasure(np.zeros(d), np.ones(d), np.full((2,) * d, 0.5**d), "nodes"), X, "linf"
-    )
+    guess = distance_to_rows(GridMeasure(np.zeros(d), np.ones(d), np.full((2,) * d, 0.5**d), "nodes"), X, "linf")
     for share, least, most in ((0.05, 0.85, 1.2), (8.0, 0.0, 0.5)):
         epsilon = share * (2.0 if d == 1 else 16.0)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             errors = [
-                -MetricPrivateSynthesizer(epsilon, metric="wasserstein", bounds=(0, 1), random_state=s)
-                .fit(X)
-                .score(X)
+                -MetricPrivateSynthesizer(epsilon, metric="wasserstein", bounds=(0, 1), random_state=s).fit(X).score(X)
                 for s in range(10)
             ]
         assert least < np.mean(errors) / guess < most

@@ -236,9 +236,7 @@ def test_types_that_declare_values_are_categories():
     n = 900
     t, g = np.arange(n) % 2 == 0, np.array(["p", "q", "r"])[np.arange(n) % 3]
     pandas = pd.DataFrame({"f": np.linspace(0, 1, n), "t": t, "g": pd.Categorical(g)})
-    polars = pl.DataFrame(
-        {"f": pandas.f.to_numpy(), "t": t, "g": pl.Series(g, dtype=pl.Enum(["p", "q", "r"]))}
-    )
+    polars = pl.DataFrame({"f": pandas.f.to_numpy(), "t": t, "g": pl.Series(g, dtype=pl.Enum(["p", "q", "r"]))})
     for X, empty in ((pandas, pandas), (polars, polars), (Blocks([pandas[:500], pandas[500:]]), pandas)):
         model = MetricPrivateSynthesizer(20.0, bounds={"f": (0, 1)}, random_state=0).fit(X)
         drawn = model.sample(600, random_state=0)
@@ -271,9 +269,7 @@ def test_types_that_declare_values_are_categories():
     ids=lambda text: f"{type(text).__module__} {getattr(text, 'dtype', getattr(text, 'type', None))}",
 )
 def test_text_without_a_list_names_categories(text, beside):
-    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[
-        type(text).__module__.split(".")[0]
-    ]
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[type(text).__module__.split(".")[0]]
     X = make({"f": [0.5] * 40, **beside, "g": text})
     ledger = PrivacyLedger(epsilon=5.0, unit="row", delta=0)
     with pytest.raises((ValueError, TypeError), match=r"column 'g' .*categories=\{"):

@@ -54,9 +54,7 @@ def mechanism(columns=COLUMNS, target=3, epsilon=1.0):
 
 def rows(n, seed=0):
     rng = public_generator(seed)
-    table = np.column_stack(
-        [rng.normal(40, 5, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)]
-    )
+    table = np.column_stack([rng.normal(40, 5, n), rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)])
     table[rng.random(table.shape) < 0.1] = np.nan
     return table
 
@@ -92,9 +90,7 @@ def test_draws_of_rows_are_planned_and_within_their_sensitivities(target):
 
 def test_draws_of_users_are_planned_and_within_their_sensitivities():
     units = np.array([0, 0, 0, 1, 2, 2, 3, 4, 4, 4, 4, 5])
-    check_mechanism(
-        mechanism(), [(rows(12), units)], neighbours=user_neighbours, unit="user", adjacency="add-remove"
-    )
+    check_mechanism(mechanism(), [(rows(12), units)], neighbours=user_neighbours, unit="user", adjacency="add-remove")
 
 
 def _twice_the_scores(monkeypatch):
@@ -204,9 +200,7 @@ def test_cells_of_tails_that_noise_explains_are_empty():
 
 
 def test_rare_values_are_one_bin():
-    cells = merge_rare(
-        list_cells(5), np.array([900.0, 3.0, 800.0, 2.0, 1.0, 0.0]), 1706.0, 50.0, target=False
-    )
+    cells = merge_rare(list_cells(5), np.array([900.0, 3.0, 800.0, 2.0, 1.0, 0.0]), 1706.0, 50.0, target=False)
     assert cells.bins[0] != cells.bins[2]
     assert len({int(cells.bins[k]) for k in (1, 3, 4, 5)}) == 1
     assert cells.n_bins == 3
@@ -243,9 +237,7 @@ def test_even_draws_are_in_proportion():
     weights = np.array([1.0, 0.0, 3.0])
     found = np.bincount(draw_evenly(weights, 4000, public_generator(0)), minlength=3)
     assert abs(found - np.array([1000, 0, 3000])).max() <= 1
-    cells = draw_cells(
-        np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0)
-    )
+    cells = draw_cells(np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0))
     assert (cells[5000:] == 2).all()
     assert abs((cells[:5000] == 1).mean() - 0.75) < 0.05
 
@@ -260,9 +252,7 @@ def frame(n=3000):
     rng = public_generator(0)
     ward = rng.choice(["east", "west"], n, p=[0.7, 0.3])
     when = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 365 * 24, n), unit="h")
-    table = pd.DataFrame(
-        {"age": rng.integers(18, 90, n), "ward": ward, "temp": np.round(rng.normal(37, 1, n), 1)}
-    )
+    table = pd.DataFrame({"age": rng.integers(18, 90, n), "ward": ward, "temp": np.round(rng.normal(37, 1, n), 1)})
     table["when"], table["ok"] = when, rng.random(n) < np.where(ward == "east", 0.8, 0.2)
     table["gap"] = np.where(rng.random(n) < 0.3, np.nan, rng.gamma(2, 10, n))
     table["n"] = pd.array(np.where(rng.random(n) < 0.3, None, rng.poisson(4, n)), dtype="Int64")
@@ -314,9 +304,9 @@ def test_types_of_dates_decimals_and_zones_come_back():
         {
             "day": days,
             "euro": pl.Series([Decimal(k % 50) / 4 for k in range(n)], dtype=pl.Decimal(10, 2)),
-            "zone": pl.Series(
-                [datetime.datetime(2021, 1, 1 + k % 28, 5) for k in range(n)]
-            ).dt.replace_time_zone("Asia/Tokyo"),
+            "zone": pl.Series([datetime.datetime(2021, 1, 1 + k % 28, 5) for k in range(n)]).dt.replace_time_zone(
+                "Asia/Tokyo"
+            ),
             "small": pl.Series([k % 7 for k in range(n)], dtype=pl.UInt8),
         }
     )
@@ -343,11 +333,7 @@ def test_arrays_come_back():
     assert PrivateTableSynthesizer(random_state=0).fit(X).sample(5).dtype == np.float64
     assert PrivateTableSynthesizer(random_state=0).fit(X[:, :1].astype(int)).sample(5).dtype == np.int64
     mixed = np.column_stack([X[:, 0].astype(object), np.array(frame()["ward"], dtype=object)])
-    S = (
-        PrivateTableSynthesizer(schema={1: ["east", "west"]}, random_state=0)
-        .fit(mixed)
-        .sample(50, random_state=0)
-    )
+    S = PrivateTableSynthesizer(schema={1: ["east", "west"]}, random_state=0).fit(mixed).sample(50, random_state=0)
     assert S.dtype == object and set(S[:, 1]) <= {"east", "west", None}
 
 

@@ -181,13 +181,11 @@ def test_only_what_is_private_is_counted_with_noise():
     for fitted in fits:
         assert fitted.calibration_.edges.tolist() == [0.0]
         inside = fitted.decision_function(X[y == 0]) <= 0
-        for step, n_public in zip(
-            fitted.calibration_.probabilities, [(~inside).sum(), inside.sum()], strict=True
-        ):
+        for step, n_public in zip(fitted.calibration_.probabilities, [(~inside).sum(), inside.sum()], strict=True):
             n_private = (step * (n_public + 1) - 0.5) / (1 - step)
-            assert fitted.calibration_.probabilities[0] == fitted.calibration_.probabilities[
-                1
-            ] or n_private == (pytest.approx(round(n_private), abs=1e-6))
+            assert fitted.calibration_.probabilities[0] == fitted.calibration_.probabilities[1] or n_private == (
+                pytest.approx(round(n_private), abs=1e-6)
+            )
 
 
 @pytest.mark.parametrize("epsilon", [2.0**-20, 1e-9, 1e9])
@@ -212,12 +210,8 @@ def test_probabilities_hold_on_new_rows(strategy):
     """Each bin's share on fresh rows is within 6 standard deviations of both samples (< 1e-8 for each of 50 bins)."""
     for seed in range(5):
         X, y = line(100 if strategy == "exact" else 4000, 4000, seed)
-        new_X, new_y = line(
-            100_000 if strategy == "exact" else 4_000_000 // 100, 4_000_000 // 100, seed + 100
-        )
-        weight = np.where(
-            new_y == 0, (y == 0).mean() / (new_y == 0).mean(), (y == 1).mean() / (new_y == 1).mean()
-        )
+        new_X, new_y = line(100_000 if strategy == "exact" else 4_000_000 // 100, 4_000_000 // 100, seed + 100)
+        weight = np.where(new_y == 0, (y == 0).mean() / (new_y == 0).mean(), (y == 1).mean() / (new_y == 1).mean())
         fitted = model(100.0, 0.5, random_state=seed, strategy=strategy).fit(X, y)
         old, new = fitted.predict_proba(X)[:, 1], fitted.predict_proba(new_X)[:, 1]
         for step in np.unique(old):
@@ -240,6 +234,4 @@ def test_probabilities_of_clients_are_better_than_the_share_of_defaulters():
 
 def test_a_calibration_is_a_step_function():
     calibration = Calibration(np.array([-1.0, 0.0]), np.array([0.9, 0.6, 0.1]))
-    np.testing.assert_array_equal(
-        calibration(np.array([-np.inf, -1.0, -0.5, 0.0, 7.0])), [0.9, 0.6, 0.6, 0.1, 0.1]
-    )
+    np.testing.assert_array_equal(calibration(np.array([-np.inf, -1.0, -0.5, 0.0, 7.0])), [0.9, 0.6, 0.6, 0.1, 0.1])

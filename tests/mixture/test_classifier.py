@@ -102,9 +102,7 @@ def test_private_rows_off_the_public_span_are_free(d):
     X[y == 0, -1] = 4.0
     fitted = model(100.0).fit(X, y)
     assert fitted.affine_.coefficients.shape == (1, d)
-    np.testing.assert_allclose(
-        X[y == 0] @ fitted.affine_.coefficients.T + fitted.affine_.intercepts, 0, atol=1e-9
-    )
+    np.testing.assert_allclose(X[y == 0] @ fitted.affine_.coefficients.T + fitted.affine_.intercepts, 0, atol=1e-9)
     np.testing.assert_array_equal(fitted.predict(X), y)
     assert (fitted.decision_function(X[y == 1]) > 0).all()
 
@@ -258,9 +256,7 @@ def test_the_mask_is_routed():
     X, y = blobs()
     private = y == 1
     with config_context(enable_metadata_routing=True):
-        result = cross_validate(
-            make_pipeline(FunctionTransformer(), model()), X, y, params={"private": private}, cv=3
-        )
+        result = cross_validate(make_pipeline(FunctionTransformer(), model()), X, y, params={"private": private}, cv=3)
     assert np.isfinite(result["test_score"]).all()
     fitted = make_pipeline(FunctionTransformer(), model()).fit(X, y, ppmhalfspaceclassifier__private=private)
     assert fitted.score(X, y) > 0.8
@@ -342,9 +338,7 @@ def test_errors_spend_nothing(tmp_path, parameters, private, y, message):
 
 def test_the_error_over_the_cap_says_what_to_do():
     X, y = blobs(n_public=400)
-    with pytest.raises(
-        ValueError, match=r"1\.29e\+10 hypotheses.*max_candidates=100000000.*'greedy'.*max_halfspaces"
-    ):
+    with pytest.raises(ValueError, match=r"1\.29e\+10 hypotheses.*max_candidates=100000000.*'greedy'.*max_halfspaces"):
         model(strategy="exact").fit(X, y)
     with pytest.raises(ValueError, match="too large: their mean or standard deviation overflows"):
         model().fit(np.abs(np.clip(X, -1, 1)) * 1.7e308, y)

@@ -44,9 +44,7 @@ def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
 @every("max_size", [0, 1, 2, 3])
 @pytest.mark.parametrize("n_cuts", [(), (3,), (2, 0, 4), (1, 2, 3, 2)])
 def test_every_set_appears_once_with_its_errors(monkeypatch, n_cuts, max_size, batch):
-    monkeypatch.setattr(
-        _cuts, "BATCH", batch
-    )  # last directions are joined one by one, by two, or all at once
+    monkeypatch.setattr(_cuts, "BATCH", batch)  # last directions are joined one by one, by two, or all at once
     family, naive = family_and_naive(np.random.default_rng(0), 15, n_cuts, max_size)
     streamed = list(all_errors(family))
     assert dict(streamed) == naive
@@ -142,9 +140,7 @@ def test_columns_of_two_values_are_found():
     kept = without_repetition(cuts, public).n_cuts
     assert [kept[axis] + kept[axis + 4] for axis in range(2)] == [1, 1]
     assert [kept[2:4], kept[6:8]] == [cuts.n_cuts[2:4], cuts.n_cuts[6:8]]
-    assert (
-        without_repetition(quantile_cuts(public[:0], np.eye(4), (0.5,), 1e-9), public[:0]).n_cuts == (0,) * 4
-    )
+    assert without_repetition(quantile_cuts(public[:0], np.eye(4), (0.5,), 1e-9), public[:0]).n_cuts == (0,) * 4
 
 
 def test_fans_hold_every_direction_once():

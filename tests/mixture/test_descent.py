@@ -152,9 +152,7 @@ def test_plans_keep_to_the_budget(epsilon, size_is_public):
         assert 4 <= plan.n_steps <= 64 and 0.5 <= plan.clip <= 4.0
         assert (plan.count_multiplier is None) == size_is_public
     assert sizes == sorted(sizes) and sizes[0] >= 1 and sizes[-1] == 4
-    noise = [
-        plan_descent(shares, 1000, epsilon=e, delta=1e-6, size_is_public=True).loss for e in (0.1, 1, 10)
-    ]
+    noise = [plan_descent(shares, 1000, epsilon=e, delta=1e-6, size_is_public=True).loss for e in (0.1, 1, 10)]
     assert noise == sorted(noise, reverse=True)
     assert plan_descent(np.zeros(0), 10, epsilon=1.0, delta=1e-6, size_is_public=True).n_coordinates == 0
 
@@ -318,9 +316,7 @@ def test_the_mechanism_keeps_its_contract_where_the_number_of_private_rows_is_no
     mechanism = make_descent(problem, 1.0, 1e-6)
     for other in neighbours(problem):
         assert make_descent(other, 1.0, 1e-6).plan == mechanism.plan
-    check_mechanism(
-        mechanism, [problem], neighbours=neighbours, unit="private row", adjacency=Adjacency.ADD_REMOVE
-    )
+    check_mechanism(mechanism, [problem], neighbours=neighbours, unit="private row", adjacency=Adjacency.ADD_REMOVE)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

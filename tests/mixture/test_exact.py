@@ -72,9 +72,7 @@ def family_of(X, y, weights=PLAIN, max_halfspaces=None):
 
 def draw(X, y, release, weights=PLAIN, epsilon=1.0, **keywords):
     family, offset = family_of(X, y, weights)
-    return draw_hypothesis(
-        family, offset, release, epsilon=epsilon, sensitivity=weights.sensitivity, **keywords
-    )
+    return draw_hypothesis(family, offset, release, epsilon=epsilon, sensitivity=weights.sensitivity, **keywords)
 
 
 def fewest_errors_of_a_halfspace(X, y):
@@ -241,9 +239,7 @@ def test_draws_follow_the_exact_probabilities(rule, monotone, rate):
     )
     counts = dict.fromkeys(groups, 0)
     for _ in range(n_draws):
-        chosen = draw_hypothesis(
-            family, offset, release, epsilon=epsilon, sensitivity=1, rule=rule, monotone=monotone
-        )
+        chosen = draw_hypothesis(family, offset, release, epsilon=epsilon, sensitivity=1, rule=rule, monotone=monotone)
         counts[chosen if chosen is None else tuple(sorted(chosen))] += 1
     observed = np.array(list(counts.values()), dtype=float)
     # Pool rare hypotheses of the same number of errors, so that every cell expects enough.

@@ -54,10 +54,7 @@ def test_exact_conditions(coefficients, intercept, text):
 
 def test_the_feature_that_matters_most_comes_first_whatever_its_unit():
     """Grams against tonnes: the larger coefficient may matter less."""
-    assert (
-        _condition(np.array([1e-6, 1.0]), 0.0, np.array([1.0, 0.5]), ">=", ["g", "t"], 3)
-        == "g + 1000000 t >= 0"
-    )
+    assert _condition(np.array([1e-6, 1.0]), 0.0, np.array([1.0, 0.5]), ">=", ["g", "t"], 3) == "g + 1000000 t >= 0"
 
 
 NUMBER = re.compile(r"-?[\d.]+")
@@ -117,9 +114,7 @@ def test_reduced_rows_span_the_same(seed, n_rows, more):
 
 def test_without_a_boundary():
     X = np.arange(20.0)[:, None]
-    model = PPMHalfspaceClassifier(private_label=1, classes=[0, 1], random_state=0).fit(
-        X, np.ones(20, dtype=int)
-    )
+    model = PPMHalfspaceClassifier(private_label=1, classes=[0, 1], random_state=0).fit(X, np.ones(20, dtype=int))
     assert export_text(model) == "1 (private) everywhere"
     model = fitted(X)
     model.halfspaces_ = LinearConstraints(np.zeros((0, 1)), np.zeros(0))

@@ -41,9 +41,7 @@ def random_family(rng, n_rows, n_pairs, max_size, scale=3, **keywords):
 @every("max_size", [0, 1, 2, 3, 4])
 @every("n_rows", [0, 1, 11])
 @pytest.mark.parametrize("most_dense", [0, 2**15])
-def test_every_set_appears_once_with_its_sum(
-    small_blocks, monkeypatch, most_dense, n_pairs, max_size, n_rows
-):
+def test_every_set_appears_once_with_its_sum(small_blocks, monkeypatch, most_dense, n_pairs, max_size, n_rows):
     monkeypatch.setattr(_intersections, "MOST_DENSE", most_dense)
     family, naive = random_family(np.random.default_rng(n_pairs + 10 * max_size), n_rows, n_pairs, max_size)
     streamed = [(tuple(sorted(group)), value) for group, value in all_errors(family)]

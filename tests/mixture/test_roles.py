@@ -120,9 +120,7 @@ SECRET = 8675309.25
         lambda model, mask: model.fit(
             X, np.where(mask, f"secret {SECRET}", "public").astype(object), private=np.ones(5)
         ),
-        lambda model, mask: model.set_params(classes=[0, 1]).fit(
-            X, np.where(mask, int(SECRET), HALVES), private=mask
-        ),
+        lambda model, mask: model.set_params(classes=[0, 1]).fit(X, np.where(mask, int(SECRET), HALVES), private=mask),
         lambda model, mask: model.fit(
             np.where(mask[:, None], [SECRET, 0.0], X), HALVES, private=np.where(mask, SECRET, 0)
         ),

@@ -137,9 +137,7 @@ def test_the_plan_follows_public_numbers_only():
 def test_without_public_rows_the_plan_spends_epsilon_once(epsilon):
     """There is one hypothesis, and nothing to turn."""
     X, y = np.random.default_rng(0).normal(size=(20, 3)), np.ones(20, dtype=int)
-    model = PPMHalfspaceClassifier(
-        epsilon, private_label=1, classes=[0, 1], strategy="greedy", random_state=0
-    )
+    model = PPMHalfspaceClassifier(epsilon, private_label=1, classes=[0, 1], strategy="greedy", random_state=0)
     assert model.fit(X, y).privacy_guarantee_.epsilon == epsilon
     assert [draw.name for draw in model.draws_] == ["joint"] and model.all_private_
 
@@ -155,9 +153,7 @@ def test_caps_limit_the_joint_draw():
         assert plan.joint_size == 1 or count_cut_intersections(candidates.n_cuts, plan.joint_size) <= cap
     assert sizes in ([1, 1, 3], [1, 2, 3])
     assert (
-        plan_search(
-            candidates.n_cuts, problem, max_candidates=10**8, **{**options, "max_halfspaces": 1}
-        ).joint_size
+        plan_search(candidates.n_cuts, problem, max_candidates=10**8, **{**options, "max_halfspaces": 1}).joint_size
         == 1
     )
 
@@ -392,9 +388,7 @@ def test_products_of_rounded_rows_and_halfspaces_are_exact(d, monkeypatch):
     assert max(abs(v) for row in whole for v in row) <= 2**ROW_BITS
     groups = np.array([np.arange(len(rows)) % 2 == 0, np.ones(len(rows), dtype=bool)])
     inside = np.zeros((len(rows), len(normals)), dtype=bool)
-    for k, (weights, intercept) in enumerate(
-        zip(halfspaces.normals * units, halfspaces.intercepts, strict=True)
-    ):
+    for k, (weights, intercept) in enumerate(zip(halfspaces.normals * units, halfspaces.intercepts, strict=True)):
         exact = [Fraction(value) for value in weights]
         step = min(abs(value) for value in exact if value)
         assert max(abs(value) for value in exact) < step * 2**53
@@ -417,9 +411,7 @@ def test_rows_count_where_they_are_predicted_however_far_they_are(size):
     rows = rng.normal(size=(200, 4)) * np.array([size, 1.0, 5.0, 1e-10])
     options = rounded(Halfspaces(rng.normal(size=(300, 4)), rng.normal(size=300)), row_units(public))
     expected = Hypothesis(*options).contain(rows).sum(axis=1)
-    np.testing.assert_array_equal(
-        counts(rows, options, row_units(public), np.ones((1, 200), bool))[0], expected
-    )
+    np.testing.assert_array_equal(counts(rows, options, row_units(public), np.ones((1, 200), bool))[0], expected)
 
 
 @pytest.mark.slow

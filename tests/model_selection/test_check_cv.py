@@ -76,9 +76,7 @@ def test_accepted_if_and_only_if_nobody_moves_anybody_else(cv, accepted, case):
         moved |= training_sets(cv, first, stay) != training_sets(cv, second, stay)
     assert moved is (accepted[case] == "0")
     if moved:
-        with pytest.raises(
-            ValueError, match=f"^cv={type(cv).__name__} is not private for unit='{unit}': it .* Use "
-        ):
+        with pytest.raises(ValueError, match=f"^cv={type(cv).__name__} is not private for unit='{unit}': it .* Use "):
             check_cv(cv, unit=unit, adjacency=adjacency)
     else:
         assert check_cv(cv, unit=unit, adjacency=adjacency) is cv

@@ -167,8 +167,7 @@ def charge(ledger, label, events, **terms):
 
 def contained(releases, n_steps, path=None):
     paid = [
-        (label, "row", "replace-one", [{**e.to_dict(), "count": n} for e, n in events])
-        for label, events in releases
+        (label, "row", "replace-one", [{**e.to_dict(), "count": n} for e, n in events]) for label, events in releases
     ]
     price = fit_cost(paid, [(1.0, 0.0)] * len(paid), (1,) * n_steps)
     ledger = ContainedLedger(path, epsilon=1e9, delta=0.5, composition="basic")

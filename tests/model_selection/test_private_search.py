@@ -93,10 +93,7 @@ class Count(Mechanism):
 
     def run(self, data, release):
         each = self.epsilon / self.times
-        return [
-            int(release.discrete_laplace([len(data)], sensitivity=1, epsilon=each)[0])
-            for _ in range(self.times)
-        ]
+        return [int(release.discrete_laplace([len(data)], sensitivity=1, epsilon=each)[0]) for _ in range(self.times)]
 
 
 class Constant(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -186,9 +183,7 @@ def test_a_refit_is_paid_from_the_same_total():
     assert compose_epsilon(approximate.events, approximate.delta) <= 4.0
 
 
-@pytest.mark.parametrize(
-    ("estimator", "options"), [(PLAIN, {}), (PLAIN, {"refit": 0.5}), (Constant(), {"delta": 0.0})]
-)
+@pytest.mark.parametrize(("estimator", "options"), [(PLAIN, {}), (PLAIN, {"refit": 0.5}), (Constant(), {"delta": 0.0})])
 @pytest.mark.parametrize("random_state", [None, 0])
 def test_it_costs_what_was_quoted_in_one_entry(estimator, options, random_state):
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-5)
@@ -231,9 +226,7 @@ def test_members_share_the_budget_as_often_as_they_are_fitted():
     labels = np.arange(240) % 3
     search = searched(OneVsRestClassifier(PLAIN), {}, data=(X, labels))
     assert len(search.best_estimator_.estimators_) == 3
-    assert 3 * search.best_estimator_.estimators_[0].epsilon == pytest.approx(
-        search.search_plan_.each_epsilon
-    )
+    assert 3 * search.best_estimator_.estimators_[0].epsilon == pytest.approx(search.search_plan_.each_epsilon)
 
 
 def test_candidates_that_stop_costing_the_same_are_asked_themselves():
@@ -288,9 +281,7 @@ def test_users_who_all_fall_into_one_part_are_refused():
     for adjacency in ("replace-one", "add-remove"):
         model = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, adjacency=adjacency)
         ledger = PrivacyLedger(epsilon=9.0)
-        with pytest.raises(
-            ValueError, match=r"two parts: nobody is in the part to fit on.*Nothing was drawn"
-        ) as error:
+        with pytest.raises(ValueError, match=r"two parts: nobody is in the part to fit on.*Nothing was drawn") as error:
             searched(model, validation_fraction=1 - 1e-15, ledger=ledger)
         assert not ledger.entries() and not hasattr(error.value, "__notes__")
     with pytest.raises(ValueError, match="two rows"):
@@ -341,9 +332,7 @@ def test_without_noise_it_is_the_mean_of_the_users_means(adjacency, batch):
         "neg_mean_absolute_error": -np.abs(p.argmax(axis=1) - y),
     }
     for name, rows in expected.items():
-        low, high = (
-            (0.0, 1.0) if name == "accuracy" else (-0.5, 0.0) if name == "neg_log_loss" else (-2.0, 0.0)
-        )
+        low, high = (0.0, 1.0) if name == "accuracy" else (-0.5, 0.0) if name == "neg_log_loss" else (-2.0, 0.0)
         means = [rows[users == user].mean() for user in range(parts.n_held_out)]
         recorder = Recorder()
         score = PrivateScore(name, low, high, adjacency, batch).draw(model, parts, 1.0, recorder)
@@ -406,9 +395,7 @@ def test_a_callable_sees_one_unit_at_a_time_however_it_is_predicted():
         return predicted - y.mean()
 
     model = CuratedBagGAMClassifier(epsilon=1.0, max_iter=5)
-    search = searched(
-        model, {}, user_ids=None, delta=1e-6, scoring=relative, score_bounds=(-1.0, 1.0), random_state=3
-    )
+    search = searched(model, {}, user_ids=None, delta=1e-6, scoring=relative, score_bounds=(-1.0, 1.0), random_state=3)
     assert seen[0] == 2 and set(seen[1:]) == {1}  # made-up rows first
     assert "scoring keeps nothing from one call to the next" in search.privacy_guarantee_.assumptions
     seen.clear()
@@ -452,9 +439,7 @@ def test_a_small_grid_is_the_candidates_and_a_large_one_is_drawn_from():
     assert [c.params for c in draw_candidates(PLAIN, grid, None, 2, 0)] == list(ParameterGrid(grid))
     assert len(draw_candidates(PLAIN, grid, 3, 2, 0)) == 3
     drawn = draw_candidates(PLAIN, {"alpha": uniform(0, 1)}, None, 2, 5)
-    assert [c.params for c in drawn] == [
-        c.params for c in draw_candidates(PLAIN, {"alpha": uniform(0, 1)}, None, 2, 5)
-    ]
+    assert [c.params for c in drawn] == [c.params for c in draw_candidates(PLAIN, {"alpha": uniform(0, 1)}, None, 2, 5)]
     assert len(drawn) == 6 and len({c.params["alpha"] for c in drawn}) == 6
 
 
@@ -540,16 +525,12 @@ def test_draws_beside_the_plan_find_no_budget():
 
 def test_a_failure_leaves_it_unfitted_and_the_price_paid():
     ledger = PrivacyLedger(epsilon=9.0)
-    search = PrivateSearchCV(
-        Constant(fails="in earnest"), {}, epsilon=4.0, n_iter=2, delta=0.0, ledger=ledger
-    )
+    search = PrivateSearchCV(Constant(fails="in earnest"), {}, epsilon=4.0, n_iter=2, delta=0.0, ledger=ledger)
     with pytest.raises(FloatingPointError):
         search.fit(X, Y)
     assert not hasattr(search, "best_estimator_") and not hasattr(search, "privacy_guarantee_")
     assert ledger.spent[0] > 3.9
-    with pytest.raises(
-        FloatingPointError, match="no convergence"
-    ) as failure:  # in the trial nothing is spent
+    with pytest.raises(FloatingPointError, match="no convergence") as failure:  # in the trial nothing is spent
         PrivateSearchCV(Constant(fails="always"), {}, ledger=ledger).fit(X, Y)
     assert "trial of the candidate {}" in failure.value.__notes__[0] and len(ledger.entries()) == 1
 
@@ -580,9 +561,7 @@ def test_members_in_other_processes_are_contained():
 @pytest.mark.slow
 def test_noise_is_secure_throughout_or_simulated_throughout_and_said_once():
     with forbid_simulated_noise():
-        search = searched(
-            UserLevelSGDClassifier(classes=[0, 1], max_iter=2, random_state=3), random_state=None
-        )
+        search = searched(UserLevelSGDClassifier(classes=[0, 1], max_iter=2, random_state=3), random_state=None)
         assert search.privacy_guarantee_.valid_for_release and search.best_estimator_.random_state is None
         with pytest.raises(SimulatedNoiseError):
             searched(random_state=0)
@@ -597,9 +576,7 @@ def test_noise_is_secure_throughout_or_simulated_throughout_and_said_once():
 # What is released ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "model", [PLAIN, make_pipeline(PrivateStandardScaler(0.5), PLAIN), OneVsRestClassifier(PLAIN)]
-)
+@pytest.mark.parametrize("model", [PLAIN, make_pipeline(PrivateStandardScaler(0.5), PLAIN), OneVsRestClassifier(PLAIN)])
 def test_the_best_model_states_the_total_and_keeps_nothing_of_the_inside(model):
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3)
     search = searched(model, {}, ledger=ledger, random_state=None)
@@ -703,9 +680,7 @@ def test_simulated_steps_have_noise_of_their_own():
 
 
 def test_another_public_seed_draws_other_candidates():
-    drawn = [
-        searched(PLAIN, {"alpha": list(range(1, 50))}, n_candidates=3, public_seed=seed) for seed in (0, 0, 1)
-    ]
+    drawn = [searched(PLAIN, {"alpha": list(range(1, 50))}, n_candidates=3, public_seed=seed) for seed in (0, 0, 1)]
     first, again, other = ([one["alpha"] for one in search.candidates_] for search in drawn)
     assert first == again != other
 
@@ -753,9 +728,7 @@ def test_labels_that_the_search_takes_from_the_data_are_assumed_public():
 
 
 def _fitted_pipeline(*first):
-    table = pd.DataFrame(
-        {"a": np.where(X[:, 0] > 0.9, np.nan, X[:, 0]), "b": X[:, 1], "g": np.where(Y, "p", "q")}
-    )
+    table = pd.DataFrame({"a": np.where(X[:, 0] > 0.9, np.nan, X[:, 0]), "b": X[:, 1], "g": np.where(Y, "p", "q")})
     model = make_private_pipeline(
         UserLevelSGDClassifier(classes=[0, 1], max_iter=2), {"a": (0, 1), "b": "number", "g": ["p"]}
     )
@@ -770,9 +743,7 @@ def test_steps_that_go_by_rows_prepare_all_of_them_in_one_call(monkeypatch):
     score = PrivateScore("neg_log_loss", -9.0, 0.0, Adjacency.REPLACE_ONE, False)
     calls = []
     transform = type(model[0]).transform
-    monkeypatch.setattr(
-        type(model[0]), "transform", lambda self, X: calls.append(len(X)) or transform(self, X)
-    )
+    monkeypatch.setattr(type(model[0]), "transform", lambda self, X: calls.append(len(X)) or transform(self, X))
     together = score.of_units(model, parts)
     assert calls == [len(parts.held_out.y)]
     monkeypatch.setattr("skprivate.model_selection._scoring.maps_by_row", lambda steps: False)

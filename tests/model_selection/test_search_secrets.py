@@ -109,14 +109,10 @@ CANDIDATES = {
     "one step": label(),
     "pipeline": make_pipeline(Chatty(verbose=3), label(), verbose=True),
     "columns": make_pipeline(
-        ColumnTransformer(
-            [("a", Chatty(), [0]), ("b", PrivateStandardScaler(0.2), [1])], n_jobs=2, verbose=True
-        ),
+        ColumnTransformer([("a", Chatty(), [0]), ("b", PrivateStandardScaler(0.2), [1])], n_jobs=2, verbose=True),
         label(),
     ),
-    "processes": VotingClassifier(
-        [("a", make_pipeline(Chatty(), label())), ("b", label())], n_jobs=2, verbose=True
-    ),
+    "processes": VotingClassifier([("a", make_pipeline(Chatty(), label())), ("b", label())], n_jobs=2, verbose=True),
     "halfspaces": make_pipeline(Chatty(), PPMHalfspaceClassifier(private_label=1, strategy="greedy")),
 }
 

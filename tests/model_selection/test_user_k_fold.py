@@ -55,9 +55,7 @@ def fold_of_users(cv, ids):
        st.integers(2, 7), keys)  # fmt: skip
 def test_a_users_fold_depends_on_nobody_else(case, n_splits, key):
     ids, shuffled, i = case
-    make = {int: lambda k: 2**66 + k, str: "user {}".format, uuid.UUID: lambda k: uuid.UUID(int=k)}[
-        type(ids[0])
-    ]
+    make = {int: lambda k: 2**66 + k, str: "user {}".format, uuid.UUID: lambda k: uuid.UUID(int=k)}[type(ids[0])]
     others = [make(k) for k in range(7)]  # fewer users than folds are refused
     cv = UserKFold(n_splits, key=key)
     folds = dict(zip(dict.fromkeys(ids + others), fold_of_users(cv, ids + others), strict=True))
@@ -71,19 +69,13 @@ def test_group_k_fold_fails_this():
     ids = np.repeat(np.arange(100), 5)
     more = np.insert(ids, 250, 50)
     folds = [
-        {
-            user: number
-            for number, (_, test) in enumerate(GroupKFold(2).split(g, groups=g))
-            for user in g[test]
-        }
+        {user: number for number, (_, test) in enumerate(GroupKFold(2).split(g, groups=g)) for user in g[test]}
         for g in (ids, more)
     ]
     assert sum(folds[0][user] != folds[1][user] for user in range(100)) > 10
 
 
-@pytest.mark.parametrize(
-    ("splitter", "leaks"), [(UserKFold(2), False), (GroupKFold(2), True)], ids=["ours", "group"]
-)
+@pytest.mark.parametrize(("splitter", "leaks"), [(UserKFold(2), False), (GroupKFold(2), True)], ids=["ours", "group"])
 def test_one_row_more_of_one_user_changes_no_other_users_training_set(splitter, leaks):
     """An attack on the recipe: whoever controls the other users reads off one user's row count.
 
@@ -105,9 +97,7 @@ def test_one_row_more_of_one_user_changes_no_other_users_training_set(splitter, 
         train = next(splitter.split(X, groups=ids))[0]
         means.append(
             [
-                float(
-                    UserLevelMean(epsilon=0.5, random_state=seed).fit(X[train], user_ids=ids[train]).mean_[0]
-                )
+                float(UserLevelMean(epsilon=0.5, random_state=seed).fit(X[train], user_ids=ids[train]).mean_[0])
                 for seed in range(3)
             ]
         )
@@ -181,9 +171,7 @@ def test_folds_within_folds_are_folds_or_an_error_that_names_the_key(outer, inne
 def test_fewer_users_than_folds_are_refused(n_users, n_splits):
     ids = np.arange(300) % n_users
     for name in ("groups", "user_ids"):
-        with pytest.raises(
-            ValueError, match=f"n_splits must be at most the number of users.*got n_splits={n_splits}"
-        ):
+        with pytest.raises(ValueError, match=f"n_splits must be at most the number of users.*got n_splits={n_splits}"):
             next(UserKFold(n_splits).split(np.zeros((300, 1)), **{name: ids}))
 
 
@@ -272,9 +260,7 @@ def test_routing_needs_user_ids_once(kind):
         direct = regressor().fit(X[train], y[train], user_ids=[ids[i] for i in train])
         np.testing.assert_array_equal(estimator.coef_, direct.coef_)
     assert len(ledger.entries()) == 3
-    np.testing.assert_array_equal(
-        [grid.cv_results_[f"split{f}_test_score"][1] for f in range(3)], plain["test_score"]
-    )
+    np.testing.assert_array_equal([grid.cv_results_[f"split{f}_test_score"][1] for f in range(3)], plain["test_score"])
 
 
 def test_without_routing_the_splitter_says_what_it_needs():

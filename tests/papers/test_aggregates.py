@@ -67,9 +67,7 @@ def test_theorem_2_the_risk_of_bags_is_that_of_rows_in_expectation():
     bags = np.array([rng.choice(60, size=5, replace=False) for _ in range(20_000)])
     gaps = []
     for prediction in (np.zeros((60, 1)), 0.7 * y + 0.3 * rng.normal(size=(60, 1))):
-        gaps.append(
-            (debiased_risk(prediction, bags, y[bags].mean(axis=1), n_samples=60), np.var(prediction - y))
-        )
+        gaps.append((debiased_risk(prediction, bags, y[bags].mean(axis=1), n_samples=60), np.var(prediction - y)))
     (zero, zero_rows), (other, other_rows) = gaps
     assert 5 * (zero - other) * 59 / 55 == pytest.approx(zero_rows - other_rows, rel=0.05)
 

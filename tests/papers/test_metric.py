@@ -180,9 +180,7 @@ def test_what_is_no_metric_is_refused(matrix, message):
 def test_trees():
     parents = {"root": None, "a": "root", "b": "root", "a1": "a", "a2": "a"}
     matrix = tree_distances(parents, ["a1", "a2", "b", "a"])
-    np.testing.assert_array_equal(
-        matrix, [[0, 0.5, 1, 0.5], [0.5, 0, 1, 0.5], [1, 1, 0, 1], [0.5, 0.5, 1, 0]]
-    )
+    np.testing.assert_array_equal(matrix, [[0, 0.5, 1, 0.5], [0.5, 0, 1, 0.5], [1, 1, 0, 1], [0.5, 0.5, 1, 0]])
     assert is_ultrametric(matrix)
     forest = tree_distances({"a": None, "b": None, "a1": "a", "a2": "a"}, ["a1", "a2", "b"])
     np.testing.assert_array_equal(forest, [[0, 0.5, 1], [0.5, 0, 1], [1, 1, 0]])

@@ -110,12 +110,8 @@ def test_algorithm_2_has_the_law_of_the_classifier(d):
     y = np.r_[np.zeros(6, int), np.ones(7, int)]
     errors = np.zeros((2, len(y) + 1))
     for seed in range(300):
-        ours = PPMHalfspaceClassifier(
-            0.7, strategy="exact", random_state=seed, classes=[0, 1], private_label=1
-        )
-        for k, model in enumerate(
-            (learn_mixture(X, y, y == 1, epsilon=0.7, random_state=1000 + seed), ours.fit(X, y))
-        ):
+        ours = PPMHalfspaceClassifier(0.7, strategy="exact", random_state=seed, classes=[0, 1], private_label=1)
+        for k, model in enumerate((learn_mixture(X, y, y == 1, epsilon=0.7, random_state=1000 + seed), ours.fit(X, y))):
             errors[k, (model.predict(X) != y).sum()] += 1
     common = errors.sum(axis=0) >= 20
     assert chi2_contingency(errors[:, common]).pvalue > 1e-4

@@ -37,9 +37,7 @@ def descent(n_coef, n_steps=2, *, epsilon=1.0, tau=1.0, bound=1e6, convexity="co
 
 
 def opened(events, **parameters):
-    return open_release(
-        epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", plan=events, **parameters
-    )
+    return open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", plan=events, **parameters)
 
 
 def frozen_run(algorithm, vectors, tape=None):
@@ -118,9 +116,7 @@ def test_a_descent_refuses_ranges_that_it_cannot_number():
         descent(3, tau=1e-12, bound=1e12)
 
 
-@pytest.mark.parametrize(
-    "loss", [SquaredLoss(), HuberLoss(1.35), LogisticLoss()], ids=lambda loss: type(loss).__name__
-)
+@pytest.mark.parametrize("loss", [SquaredLoss(), HuberLoss(1.35), LogisticLoss()], ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("convexity", ["convex", "strongly-convex", "non-convex"])
 def test_one_user_of_a_linear_model_moves_every_sum_by_at_most_its_sensitivity(loss, convexity):
     rng = np.random.default_rng(0)

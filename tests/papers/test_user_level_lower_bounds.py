@@ -44,9 +44,7 @@ def test_enough_users_are_enough_and_hardly_fewer():
     # Without privacy to speak of, sampling alone decides.
     assert user_level_sample_size(0.1, 4, epsilon=1e5) <= 1.05 * 400
     # Twice the deviation and twice the error is the same question.
-    assert user_level_sample_size(0.2, 3, epsilon=1.0, deviation=2.0) == user_level_sample_size(
-        0.1, 3, epsilon=1.0
-    )
+    assert user_level_sample_size(0.2, 3, epsilon=1.0, deviation=2.0) == user_level_sample_size(0.1, 3, epsilon=1.0)
     with pytest.raises(ValueError, match="allow a larger one"):
         user_level_sample_size(1e-7, 3, epsilon=1.0)
 
@@ -75,9 +73,7 @@ def test_lower_bound_by_hand():
     )
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "epsilon", "radius"), [(5, 1, 0.3, 2.0), (400, 9, 0.1, 3.0), (200, 9, 1.0, 9.0)]
-)
+@pytest.mark.parametrize(("n", "m", "epsilon", "radius"), [(5, 1, 0.3, 2.0), (400, 9, 0.1, 3.0), (200, 9, 1.0, 9.0)])
 def test_lower_bound_by_enumeration(n, m, epsilon, radius):
     """The sum over K written out, and the largest of many sizes of the signs."""
     best, k = 0.0, np.arange(n + 1)
@@ -109,9 +105,7 @@ def test_lower_bound_has_the_rates_of_theorem_6():
 def test_lower_bound_of_a_choice_by_linear_programming(n, k, epsilon):
     """Users who are known exactly, each for one of k candidates: the best of all private choices, written out."""
     data = list(itertools.product(range(k), repeat=n))
-    pairs = [
-        (a, b) for a, b in itertools.permutations(range(len(data)), 2) if differ_in_one(data[a], data[b])
-    ]
+    pairs = [(a, b) for a, b in itertools.permutations(range(len(data)), 2) if differ_in_one(data[a], data[b])]
     private = np.zeros((len(pairs) * k, len(data) * k))
     for row, ((a, b), chosen) in enumerate(itertools.product(pairs, range(k))):
         private[row, a * k + chosen], private[row, b * k + chosen] = 1.0, -math.exp(epsilon)

@@ -130,8 +130,7 @@ def test_many_blocks():
     X = blocks_of("210 blocks, some empty", "answer", None, ["few", "flag"])
     found = make_curated_bags(X, "answer", epsilon=1.0, random_state=0)
     assert (
-        found.to_dict()
-        == make_curated_bags(ROWS[["few", "flag"]], ROWS.answer, epsilon=1.0, random_state=0).to_dict()
+        found.to_dict() == make_curated_bags(ROWS[["few", "flag"]], ROWS.answer, epsilon=1.0, random_state=0).to_dict()
     )
 
 
@@ -175,9 +174,7 @@ def test_the_same_linear_model(model, label, keys, backend, tmp_path):
 
 
 @EVERY
-@pytest.mark.parametrize(
-    "terms", [{}, {"numbers": True, "label_bounds": (0, 1)}, {"disjoint": True}], ids=str
-)
+@pytest.mark.parametrize("terms", [{}, {"numbers": True, "label_bounds": (0, 1)}, {"disjoint": True}], ids=str)
 def test_the_same_random_bags(terms, backend, tmp_path):
     terms = {"bag_size": 5, "epsilon": 1.0, "random_state": 3, **terms}
     found = make_random_bags(blocks_of(backend, "sick", tmp_path), "sick", **terms)
@@ -198,8 +195,7 @@ def test_bags_by_identifiers_do_not_depend_on_the_order_of_rows(model):
     rows = ROWS.fillna({"age": 0.0})
     shuffled = rows.iloc[RNG.permutation(N)]
     fits = [
-        model(2.0, bag_size=4, random_state=1).fit(one[NUMBERS], one.sick, row_keys=one.id)
-        for one in (rows, shuffled)
+        model(2.0, bag_size=4, random_state=1).fit(one[NUMBERS], one.sick, row_keys=one.id) for one in (rows, shuffled)
     ]
     fits.append(
         model(2.0, bag_size=4, random_state=1).fit(
@@ -210,9 +206,7 @@ def test_bags_by_identifiers_do_not_depend_on_the_order_of_rows(model):
         assert np.array_equal(one.coef_, fits[0].coef_) and np.array_equal(one.intercept_, fits[0].intercept_)
         assert np.array_equal(one.bags_.label_sums, fits[0].bags_.label_sums)
         # The members are numbers of rows: other numbers, the same rows.
-        assert np.array_equal(
-            order.id.to_numpy()[one.bags_.members], rows.id.to_numpy()[fits[0].bags_.members]
-        )
+        assert np.array_equal(order.id.to_numpy()[one.bags_.members], rows.id.to_numpy()[fits[0].bags_.members])
     by_number = model(2.0, bag_size=4, random_state=1).fit(shuffled[NUMBERS], shuffled.sick)
     assert not np.array_equal(by_number.bags_.label_sums, fits[0].bags_.label_sums)
 
@@ -234,9 +228,7 @@ def test_bags_by_identifiers_are_uniform():
 def test_labels_do_not_move_bags():
     """Membership is a function of identifiers and seed alone."""
     X, keys = ROWS[NUMBERS].fillna(0.0), ROWS.id
-    first, second = (
-        make_random_bags(X, y, 5, row_keys=keys, random_state=1) for y in (ROWS.sick, 1 - ROWS.sick)
-    )
+    first, second = (make_random_bags(X, y, 5, row_keys=keys, random_state=1) for y in (ROWS.sick, 1 - ROWS.sick))
     assert np.array_equal(first.members, second.members)
 
 
@@ -290,9 +282,7 @@ def test_bins_of_any_numbers_in_any_blocks(values, cuts, n_bins, room):
     assert spread.counts.sum() == np.isfinite(values).sum() and spread.keys.size <= most
     while not isinstance(found := spread.edges(n_bins), tuple):
         within = spread.intervals(found)
-        finer = QuantileSketch.merge(
-            [QuantileSketch.from_numbers(part, within).compress(most) for part in parts], most
-        )
+        finer = QuantileSketch.merge([QuantileSketch.from_numbers(part, within).compress(most) for part in parts], most)
         spread = spread.refine(found, finer)
     assert found == column.edges
 
@@ -332,10 +322,7 @@ def test_zeros_of_both_signs_are_one_number():
 def test_integers_that_floats_do_not_tell_apart():
     rows = pd.DataFrame({"v": 2**60 + np.arange(8) % 4, "y": [0, 1] * 4})
     found = make_curated_bags(Blocks([rows[:3], rows[3:]]), "y", "singles", categorical_features="all")
-    assert (
-        found.to_dict()
-        == make_curated_bags(rows[["v"]], rows.y, "singles", categorical_features="all").to_dict()
-    )
+    assert found.to_dict() == make_curated_bags(rows[["v"]], rows.y, "singles", categorical_features="all").to_dict()
     assert found.tables[0].counts.tolist() == [2, 2, 2, 2]
 
 
@@ -371,11 +358,7 @@ def test_refusals_spend_nothing(backend, change, message, tmp_path):
 @pytest.mark.parametrize("change", ["fewer rows", "other blocks"])
 def test_a_source_that_changes_is_noticed(change):
     parts = in_blocks(ROWS[[*NUMBERS, "sick"]].fillna(0.0), 4)
-    other = (
-        parts[:3]
-        if change == "fewer rows"
-        else [parts[0][:-1], pd.concat([parts[0][-1:], parts[1]]), *parts[2:]]
-    )
+    other = parts[:3] if change == "fewer rows" else [parts[0][:-1], pd.concat([parts[0][-1:], parts[1]]), *parts[2:]]
     passes = []
 
     def read():

@@ -41,17 +41,14 @@ def fitted(estimator):
         estimator.set_params(random_state=0)
     data = default_data(estimator, public_generator(0), N_ROWS)
     X = pd.DataFrame(data.X, columns=NAMES)
-    return (
-        estimator.fit(X, **data.metadata) if data.y is None else estimator.fit(X, data.y, **data.metadata)
-    ), X
+    return (estimator.fit(X, **data.metadata) if data.y is None else estimator.fit(X, data.y, **data.metadata)), X
 
 
 CALLS = [
     pytest.param(estimator, name, id=f"{type(estimator).__name__}.{name}")
     for estimator in ESTIMATORS
     for name in ROW_METHODS
-    if hasattr(type(estimator), name)
-    and type(estimator).__name__ not in ("FiniteAdversaryAuditor", "MetricPrivatizer")
+    if hasattr(type(estimator), name) and type(estimator).__name__ not in ("FiniteAdversaryAuditor", "MetricPrivatizer")
 ]
 
 
@@ -107,11 +104,7 @@ def test_the_same_results_to_the_last_bit(estimator, name):
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        e
-        for e in ESTIMATORS
-        if isinstance(e, PrivateEstimatorMixin) and isinstance(e, RegressorMixin | ClassifierMixin)
-    ],
+    [e for e in ESTIMATORS if isinstance(e, PrivateEstimatorMixin) and isinstance(e, RegressorMixin | ClassifierMixin)],
     ids=lambda e: type(e).__name__,
 )
 def test_scores_of_rows_in_blocks(estimator):

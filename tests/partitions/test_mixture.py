@@ -36,9 +36,7 @@ def mixture(n_public, n_private, d, seed=0, constant=False):
     if constant:  # public rows lie on a plane, private ones do not
         X[:, 0] = np.where(y == 1, rng.integers(0, 2, n), 0)
     names = [f"x{j}" for j in range(d)]
-    return pd.DataFrame(X, columns=names).assign(
-        label=y, marked=(rng.random(n) < 0.4) & (rng.random(n) < 0.9)
-    )
+    return pd.DataFrame(X, columns=names).assign(label=y, marked=(rng.random(n) < 0.4) & (rng.random(n) < 0.9))
 
 
 FEW = {"max_candidates": 45_000}
@@ -156,9 +154,7 @@ def test_labels_of_several_kinds_protect_nobody_else(kind):
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
     classifier = PPMHalfspaceClassifier(ledger=ledger, random_state=0)
     with pytest.raises(TypeError, match="y must be all strings or all numbers|y must hold"):
-        classifier.fit(
-            Blocks([table[:50].astype(kind), table[50:].astype("U32" if kind == "S32" else int)]), 2
-        )
+        classifier.fit(Blocks([table[:50].astype(kind), table[50:].astype("U32" if kind == "S32" else int)]), 2)
     assert not ledger.entries()
 
 
@@ -201,17 +197,14 @@ def test_only_public_rows_are_collected():
     X, private = rows.drop(columns=["label", "marked"]).to_numpy(), rows["label"].to_numpy() == 1
     for mask in (private, rows["marked"].to_numpy()):
         blocks = [
-            MixtureRows(x, m, p)
-            for x, m, p in zip(*(np.array_split(a, 4) for a in (X, mask, private)), strict=True)
+            MixtureRows(x, m, p) for x, m, p in zip(*(np.array_split(a, 4) for a in (X, mask, private)), strict=True)
         ]
         points = Blocks(blocks).gather(public_points, np.concatenate)
         assert np.array_equal(points, X[~mask & ~private])
 
 
 @pytest.mark.parametrize("backend", ["7 blocks", "arrow", "Dask"])
-@pytest.mark.parametrize(
-    "fault", ["NaN", "three labels", "one label", "no label", "texts", "mask", "columns"]
-)
+@pytest.mark.parametrize("fault", ["NaN", "three labels", "one label", "no label", "texts", "mask", "columns"])
 def test_bad_rows_are_refused_before_anything_is_spent(fault, backend):
     rows, _ = CASES["moves"]
     rows = rows.copy()

@@ -44,9 +44,7 @@ SETTINGS = {
 
 def arrow_files(rows, folder, n_files):
     for k in range(n_files):
-        pq.write_table(
-            pa.Table.from_pandas(rows.iloc[k::n_files], preserve_index=False), folder / f"{k}.parquet"
-        )
+        pq.write_table(pa.Table.from_pandas(rows.iloc[k::n_files], preserve_index=False), folder / f"{k}.parquet")
     return ds.dataset(folder)
 
 
@@ -85,9 +83,7 @@ def test_the_same_measure_to_the_last_bit(setting, backend, tmp_path):
     assert is_partitioned(X)
     model = fitted(X, **SETTINGS[setting])
     assert_same(model, fitted(ROWS, **SETTINGS[setting]))
-    assert list(
-        model.sample(2).__dataframe__().column_names() if backend == "files" else model.sample(2)
-    ) == [*"abc"]
+    assert list(model.sample(2).__dataframe__().column_names() if backend == "files" else model.sample(2)) == [*"abc"]
 
 
 @pytest.mark.parametrize("backend", EVERY)
@@ -223,9 +219,7 @@ def test_sums_are_exact_beyond_int64():
         "Dask": as_partitions(da.from_array(np.concatenate([big, big]), chunks=(4, 1))),
     }
     for name, rows in parts.items():
-        assert rows.sum(lambda block: np.array([sum(block[:, 0].tolist())], dtype=object))[0] == 8 * 2**62, (
-            name
-        )
+        assert rows.sum(lambda block: np.array([sum(block[:, 0].tolist())], dtype=object))[0] == 8 * 2**62, name
 
 
 @pytest.mark.slow
@@ -256,7 +250,5 @@ def test_nothing_is_spent_on_no_rows_or_on_no_budget(n_rows, epsilon, message):
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
     parameters = {"metric": "wasserstein", "bounds": (0, 1), "ledger": ledger}
     with pytest.raises(ValueError, match=message):
-        MetricPrivateSynthesizer(epsilon, random_state=3, **parameters).fit(
-            Blocks([np.full((n_rows, 2), 0.5)])
-        )
+        MetricPrivateSynthesizer(epsilon, random_state=3, **parameters).fit(Blocks([np.full((n_rows, 2), 0.5)]))
     assert len(ledger.entries()) == 0

@@ -83,10 +83,7 @@ def test_passes_are_told_within_the_release():
     events = told(Blocks(in_blocks(50)))
     passes = [event for event in events if event[1] == "pass over blocks"]
     # Private bounds take two passes, the pilot and the counts one each; the one before the payment is not told.
-    assert (
-        passes
-        == [("begin", "pass over blocks", STEPS_OF_A_PASS), ("end", "pass over blocks", STEPS_OF_A_PASS)] * 4
-    )
+    assert passes == [("begin", "pass over blocks", STEPS_OF_A_PASS), ("end", "pass over blocks", STEPS_OF_A_PASS)] * 4
     begin = events.index(passes[0])
     end = events.index(passes[1])
     assert [event[:2] for event in events[begin + 1 : end]] == [

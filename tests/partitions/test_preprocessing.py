@@ -51,9 +51,7 @@ MODELS = {
     "scaler, many columns' noise": PrivateStandardScaler(3.0, delta=0.01, adjacency="add-remove"),
     "scaler, bounds": PrivateStandardScaler(3.0, bounds=BOUNDS),
     "quantiles": PrivateQuantileTransformer(3.0, n_quantiles=9),
-    "quantiles, bounds": PrivateQuantileTransformer(
-        3.0, n_quantiles=9, bounds=BOUNDS, adjacency="add-remove"
-    ),
+    "quantiles, bounds": PrivateQuantileTransformer(3.0, n_quantiles=9, bounds=BOUNDS, adjacency="add-remove"),
     "bins": PrivateKBinsDiscretizer(3.0, n_bins=[2, 5, 3]),
     "splines": PrivateSplineTransformer(3.0, n_knots=9),
     "splines, bounds": PrivateSplineTransformer(3.0, bounds=BOUNDS, basis="b-spline", adjacency="add-remove"),
@@ -140,9 +138,7 @@ def test_merged_cells_are_those_of_all_rows(parts):
     assert big.weights.tolist() == [3 * 2**60]
 
 
-@pytest.mark.parametrize(
-    ("name", "passes"), [("scaler", 4), ("scaler, bounds", 2), ("bins", 3), ("modes", 2)]
-)
+@pytest.mark.parametrize(("name", "passes"), [("scaler", 4), ("scaler, bounds", 2), ("bins", 3), ("modes", 2)])
 def test_passes_do_not_grow_with_the_columns(name, passes):
     seen = []
 

@@ -47,9 +47,7 @@ BACKENDS = {
 
 def collected(rows, column):
     """A column of all rows, in the order of the source."""
-    return np.concatenate(
-        rows.gather(lambda block: [np.asarray(block[column])], lambda parts: list(chain(*parts)))
-    )
+    return np.concatenate(rows.gather(lambda block: [np.asarray(block[column])], lambda parts: list(chain(*parts))))
 
 
 @pytest.mark.slow
@@ -82,9 +80,7 @@ def test_any_identifiers_in_any_blocks(ids, cuts):
     ends = [0, *sorted(min(c, len(ids)) for c in cuts), len(ids)]
     blocks = Blocks([rows.iloc[a:b] for a, b in pairwise(ends)])
     cv = UserKFold(3)
-    for (train, test), expected in zip(
-        cv.partition(blocks, user_ids="who"), cv.split(rows, user_ids=ids), strict=True
-    ):
+    for (train, test), expected in zip(cv.partition(blocks, user_ids="who"), cv.split(rows, user_ids=ids), strict=True):
         for part, indices in zip((train, test), expected, strict=True):
             assert collected(part, "number").tolist() == indices.tolist()
 
@@ -94,9 +90,7 @@ def test_columns_of_arrays():
     X = da.from_array(rows, chunks=(7, 2))
     with dask.config.set(scheduler="synchronous"):
         parts = list(UserKFold(3).partition(X, user_ids=0))
-        for (_, test), (_, expected) in zip(
-            parts, UserKFold(3).split(rows, user_ids=rows[:, 0]), strict=True
-        ):
+        for (_, test), (_, expected) in zip(parts, UserKFold(3).split(rows, user_ids=rows[:, 0]), strict=True):
             found = test.gather(lambda block: block[:, 1], np.concatenate)
             assert found.tolist() == expected.tolist()
 

@@ -37,9 +37,7 @@ FEATURES = ["a", "b", "c"]
 
 def table(n_rows=900, n_users=90, seed=0):
     rng = public_generator(seed)
-    rows = pd.DataFrame(
-        rng.normal(size=(n_rows, 3)) * [1.0, 10.0, 1000.0] + [0.0, 50.0, 3.0], columns=FEATURES
-    )
+    rows = pd.DataFrame(rng.normal(size=(n_rows, 3)) * [1.0, 10.0, 1000.0] + [0.0, 50.0, 3.0], columns=FEATURES)
     rows["y"] = 3.0 * rows.a - rows.b + rng.normal(size=n_rows)
     rows["label"] = np.where(rows.a + rng.normal(size=n_rows) > 0, "yes", "no")
     rows["grade"] = np.digitize(rows.y, [-55, -45])
@@ -218,13 +216,9 @@ def test_an_array_names_its_columns_by_number():
     rows = ROWS[[*FEATURES, "y"]].to_numpy()
     expected = UserLevelSGDRegressor(60.0, random_state=5).fit(rows[:, :3], rows[:, 3])
     blocks = da.from_array(rows, chunks=(200, 4))
-    assert_same(
-        fit_in_blocks(UserLevelSGDRegressor(60.0, random_state=5), blocks, 3, user_ids=None), expected
-    )
+    assert_same(fit_in_blocks(UserLevelSGDRegressor(60.0, random_state=5), blocks, 3, user_ids=None), expected)
     whole = np.rint(rows).astype(np.int64)
-    expected = UserLevelSGDRegressor(60.0, random_state=5).fit(
-        whole[:, [0, 2]], whole[:, 3], user_ids=whole[:, 1]
-    )
+    expected = UserLevelSGDRegressor(60.0, random_state=5).fit(whole[:, [0, 2]], whole[:, 3], user_ids=whole[:, 1])
     blocks = da.from_array(whole, chunks=(200, 4))
     assert_same(fit_in_blocks(UserLevelSGDRegressor(60.0, random_state=5), blocks, 3, user_ids=1), expected)
 
@@ -239,9 +233,7 @@ def users_in(blocks):
     )
     users, n_users = by_user(rows, named=True)
     found = [
-        (tuple(tag), size)
-        for data in users
-        for tag, size in zip(data.names.tolist(), data.groups.sizes, strict=True)
+        (tuple(tag), size) for data in users for tag, size in zip(data.names.tolist(), data.groups.sizes, strict=True)
     ]
     users.close()
     assert len(found) == n_users == len({tag for tag, _ in found})  # nobody is in two blocks
@@ -281,9 +273,7 @@ def test_users_are_the_same_however_blocks_store_them(kind):
     """As if all identifiers lay in one list."""
     columns = [block["who"] for block in SAME[kind]]
     everybody = [
-        value
-        for ids in columns
-        for value in (ids.to_pylist() if isinstance(ids, pa.ChunkedArray) else ids.to_list())
+        value for ids in columns for value in (ids.to_pylist() if isinstance(ids, pa.ChunkedArray) else ids.to_list())
     ]
     if kind == "instants":
         everybody = [pd.Timestamp(value) for value in everybody]
@@ -310,9 +300,7 @@ def test_users_are_the_same_however_blocks_store_them(kind):
 @pytest.mark.parametrize("backend", ["blocks", "Dask"])
 def test_identifiers_of_other_kinds_are_refused(blocks, error, words, backend, spills):
     if backend == "Dask":
-        rows = dd.from_map(
-            lambda k: blocks[k], range(len(blocks)), meta=blocks[0][:0], enforce_metadata=False
-        )
+        rows = dd.from_map(lambda k: blocks[k], range(len(blocks)), meta=blocks[0][:0], enforce_metadata=False)
     else:
         rows = Blocks(blocks)
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
@@ -477,17 +465,13 @@ def out_of_order(block):
 
 
 @given(
-    blocks=st.lists(
-        st.lists(st.integers(-(2**62), 2**62) | st.integers(-2, 2), max_size=8), min_size=1, max_size=40
-    )
+    blocks=st.lists(st.lists(st.integers(-(2**62), 2**62) | st.integers(-2, 2), max_size=8), min_size=1, max_size=40)
 )
 @settings(deadline=None)
 def test_counts_are_those_of_all_blocks_together(blocks):
     parts = Blocks([np.array(block, dtype=np.int64)[:, None] for block in blocks])
     ((keys, counts),) = parts.count(np.transpose)
-    expected = np.unique(
-        np.concatenate([np.array(block, dtype=np.int64) for block in blocks]), return_counts=True
-    )
+    expected = np.unique(np.concatenate([np.array(block, dtype=np.int64) for block in blocks]), return_counts=True)
     np.testing.assert_array_equal(keys, expected[0])
     np.testing.assert_array_equal(counts, expected[1])
 

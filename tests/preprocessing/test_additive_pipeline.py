@@ -26,7 +26,7 @@ from skprivate.preprocessing._mechanisms import ColumnQuantiles
 from skprivate.preprocessing._private_pipeline import KNOTS_SHARE, model_share
 from skprivate.privacy import Adjacency, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
 from skprivate.user_level import UnscaledFeaturesWarning
-from skprivate.user_level.descent import _linear as _linear_descent
+from skprivate.user_level.descent import _rules
 
 
 def bent(n, d, seed):
@@ -40,9 +40,7 @@ def bent(n, d, seed):
 def test_knots_and_noise_compose_to_the_budget(epsilon, delta):
     for n_columns in (1, 2, 7, 60):
         for n_bins in (4, 16):
-            knots = ColumnQuantiles(
-                (n_bins,) * n_columns, KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE
-            )
+            knots = ColumnQuantiles((n_bins,) * n_columns, KNOTS_SHARE * epsilon, delta / 2, Adjacency.REPLACE_ONE)
             share = model_share(epsilon, delta, knots.events, 1 - KNOTS_SHARE)
             z = gaussian_noise_multiplier(share * epsilon, delta / 2)
             found = compose_epsilon([*knots.events, (GaussianEvent(z), 1)], delta)
@@ -66,9 +64,7 @@ def test_the_whole_is_within_the_budget(epsilon, n_columns, adjacency, n_knots):
     assert check_pipeline(model).could_hold
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "n_knots"), [(1.0, 1e-10, 3), (20.0, 1e-10, 3), (1.0, 1e-15, "auto")]
-)
+@pytest.mark.parametrize(("epsilon", "delta", "n_knots"), [(1.0, 1e-10, 3), (20.0, 1e-10, 3), (1.0, 1e-15, "auto")])
 def test_knots_that_are_paid_without_delta_leave_less_of_it(epsilon, delta, n_knots):
     X, y = bent(1000, 1, 0)
     for kind, target in ((UserLevelSGDRegressor, y), (UserLevelSGDClassifier, y > 1)):
@@ -79,9 +75,7 @@ def test_knots_that_are_paid_without_delta_leave_less_of_it(epsilon, delta, n_kn
         assert guarantee.epsilon <= epsilon and guarantee.delta <= delta
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "adjacency"), [(21.5, 7e-9, "replace-one"), (14.0, 7e-12, "add-remove")]
-)
+@pytest.mark.parametrize(("epsilon", "delta", "adjacency"), [(21.5, 7e-9, "replace-one"), (14.0, 7e-12, "add-remove")])
 def test_the_rounding_of_noise_beside_few_selections_is_within_the_budget_too(epsilon, delta, adjacency):
     """Under such an ε the accountant takes what rounding costs from δ, and has to be content with a coarser bound."""
     X, y = bent(3638, 1, 0)
@@ -285,7 +279,7 @@ def test_a_subclass_from_elsewhere_gets_what_adds_up():
 @pytest.mark.parametrize("seed", [3, 4])
 def test_without_noise_bends_are_penalised_as_sixteen_times_a_line(seed, monkeypatch):
     """Before they are left as far as they are evident."""
-    monkeypatch.setattr(_linear_descent, "shrink_functions", lambda coef, *_: coef)
+    monkeypatch.setattr(_rules, "shrink_functions", lambda coef, *_: coef)
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(4000, 3))
     y = (0.5 * X[:, 0] + rng.logistic(size=len(X)) > 0).astype(int)
@@ -343,11 +337,9 @@ def test_functions_that_have_not_settled_are_no_unscaled_features(seed):
 def test_functions_are_as_fitted_where_a_penalty_is_given(monkeypatch):
     X, y = bent(8000, 2, 0)
     found = []
-    for rule in (_linear_descent.shrink_functions, lambda coef, *_: 0.0 * coef):
-        monkeypatch.setattr(_linear_descent, "shrink_functions", rule)
-        pair = [
-            make_additive_pipeline(UserLevelSGDRegressor(1.0, alpha=a, random_state=0)) for a in (0.01, None)
-        ]
+    for rule in (_rules.shrink_functions, lambda coef, *_: 0.0 * coef):
+        monkeypatch.setattr(_rules, "shrink_functions", rule)
+        pair = [make_additive_pipeline(UserLevelSGDRegressor(1.0, alpha=a, random_state=0)) for a in (0.01, None)]
         found.append([each.fit(X, y)["model"].coef_ for each in pair])
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert found[0][1].any() and not found[1][1].any()

@@ -194,8 +194,6 @@ def test_a_model_from_elsewhere_needs_a_budget_and_nothing_else():
             return self
 
     with pytest.warns(SimulatedNoiseWarning):
-        model = (
-            make_additive_pipeline(Elsewhere(2.0), n_knots=5).set_params(splines__random_state=0).fit(*data())
-        )
+        model = make_additive_pipeline(Elsewhere(2.0), n_knots=5).set_params(splines__random_state=0).fit(*data())
     assert model["model"].seen_[:2] == (2.0 * (1.0 - KNOTS_SHARE), 5e-7)
     assert model["model"].get_params() == {"epsilon": 2.0, "delta": 1e-6}

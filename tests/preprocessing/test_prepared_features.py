@@ -29,9 +29,7 @@ from skprivate.user_level.scaling._standardise import plan_standardisation
     ],
 )
 @pytest.mark.parametrize("epsilon", [30.0, 1e4])  # with a tight and with a wide clip of squares
-def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(
-    kind, adjacency, prepared, epsilon
-):
+def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(kind, adjacency, prepared, epsilon):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
     y = (y > 0).astype(float) if kind is UserLevelSGDClassifier else y
@@ -74,9 +72,7 @@ def test_prepared_features_are_left_as_they_are():
     assert model.feature_scale_[[0, 2]].tolist() == [1.0, 1.0]
     assert (np.abs(model.feature_center_[[1, 3]] - 1e4) < 50).all()
     assert ((model.feature_scale_[[1, 3]] > 25) & (model.feature_scale_[[1, 3]] < 100)).all()
-    assert (
-        np.isinf(model.feature_range_[1][[0, 2]]).all() and np.isfinite(model.feature_range_[1][[1, 3]]).all()
-    )
+    assert np.isinf(model.feature_range_[1][[0, 2]]).all() and np.isfinite(model.feature_range_[1][[1, 3]]).all()
     # Only the two that are not prepared are paid for.
     n_selections = sum(
         count

@@ -84,9 +84,7 @@ LIBRARIES = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_any_library_has_the_same_categories(name):
     values = COLUMNS[name] * 100
-    found = [
-        list(PrivateOneHotEncoder(**FAST).fit(made(values)).categories_[0]) for made in LIBRARIES.values()
-    ]
+    found = [list(PrivateOneHotEncoder(**FAST).fit(made(values)).categories_[0]) for made in LIBRARIES.values()]
     kinds = {value for value in COLUMNS[name] if value is not None}
     assert all(one == sorted(kinds) for one in found), found
 
@@ -225,9 +223,7 @@ def test_columns_that_declare_their_values_need_no_budget_for_finding():
     model = make_private_pipeline(UserLevelSGDRegressor(random_state=0, delta=1e-6), SCHEMA, epsilon=1.0)
     found = model.fit(typed, y).steps[0][1].named_transformers_["found"]
     assert not hasattr(found, "categories_")
-    parts = [
-        step for step in model.steps[0][1].named_transformers_["numbers"] if isinstance(step, PrivateImputer)
-    ]
+    parts = [step for step in model.steps[0][1].named_transformers_["numbers"] if isinstance(step, PrivateImputer)]
     assert parts[0].epsilon == pytest.approx(0.1)
     # On other types the same pipeline finds values.
     assert [len(found) for found in model.fit(X, y).steps[0][1].named_transformers_["found"].categories_] == [

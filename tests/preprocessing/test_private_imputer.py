@@ -30,9 +30,7 @@ def test_texts(seed):
     """The runner-up has 400 rows fewer: chosen with probability below e^-100."""
     values = np.array(["a"] * 1000 + ["b"] * 600 + ["secret"] * 5000, dtype=object)[:, None]
     values[::7] = None
-    model = PrivateImputer(1.0, strategy="most_frequent", categories=["a", "b", "c"], random_state=seed).fit(
-        values
-    )
+    model = PrivateImputer(1.0, strategy="most_frequent", categories=["a", "b", "c"], random_state=seed).fit(values)
     assert model.statistics_.tolist() == ["a"]
     assert None not in model.transform(values)
 
@@ -109,7 +107,5 @@ def test_modes_are_found_among_categories_only():
 def test_one_odd_entry_in_a_list_changes_no_other_vote(odd):
     # The mode is missed with probability below e⁻⁴⁰⁰; where nobody has a category, all are right with 3⁻⁵.
     for seed in SEEDS:
-        imputer = PrivateImputer(
-            epsilon=1.0, strategy="most_frequent", categories=[1, 2, 3], random_state=seed
-        )
+        imputer = PrivateImputer(epsilon=1.0, strategy="most_frequent", categories=[1, 2, 3], random_state=seed)
         assert imputer.fit([[1]] * 1000 + [[odd]]).statistics_.tolist() == [1]

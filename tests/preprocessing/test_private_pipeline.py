@@ -216,9 +216,7 @@ def bag(n=3000):
 
 
 @SIMULATED
-@pytest.mark.parametrize(
-    "model", [CuratedBagGAMClassifier(random_state=0), RandomBagClassifier(random_state=0)]
-)
+@pytest.mark.parametrize("model", [CuratedBagGAMClassifier(random_state=0), RandomBagClassifier(random_state=0)])
 def test_where_labels_are_protected_features_cost_nothing(model):
     X, y = bag()
     found = make_private_pipeline(model, SCHEMA, epsilon=2.0).fit(X, y)
@@ -277,9 +275,7 @@ def test_parts_that_are_not_known_after_a_fit_leave_the_sum_of_budgets():
 
     nested = make_additive_pipeline(PrivateStandardScaler(random_state=1), n_knots=3)
     for step in (Own(random_state=1), nested):
-        model = PrivatePipeline(
-            [("first", step), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0
-        )
+        model = PrivatePipeline([("first", step), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0)
         found = guarantee_of(model.fit(X, y))
         assert found.epsilon <= 1.0 and model["model"].privacy_guarantee_.epsilon <= 0.9
     beside = [("a", PrivateStandardScaler(random_state=1)), ("b", PrivateStandardScaler(random_state=2))]
@@ -294,9 +290,7 @@ def test_what_is_frozen_was_paid_for_before():
     X, y = visits(1500)
     X = X[["age", "weight"]].fillna(50.0)
     earlier = FrozenEstimator(PrivateStandardScaler(0.5, random_state=1).fit(X))
-    model = PrivatePipeline(
-        [("first", earlier), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0
-    )
+    model = PrivatePipeline([("first", earlier), ("model", UserLevelSGDRegressor(random_state=0))], epsilon=1.0)
     model.fit(X, y)
     assert earlier.estimator.epsilon == 0.5 and 0.99 < model["model"].privacy_guarantee_.epsilon <= 1.0
     assert 1.0 < guarantee_of(model).epsilon <= 1.5
@@ -327,9 +321,7 @@ def test_a_published_model_has_no_ledger():
             make_additive_pipeline(UserLevelSGDRegressor(), n_knots=5), SCHEMA, epsilon=2.0, ledger=ledger
         ).fit(X, y)
     copy = to_release(model)
-    assert (
-        copy.ledger is None and b"ledger" not in repr(copy.get_params()).replace("ledger': None", "").encode()
-    )
+    assert copy.ledger is None and b"ledger" not in repr(copy.get_params()).replace("ledger': None", "").encode()
     np.testing.assert_array_equal(copy.predict(X), model.predict(X))
     assert len(ledger.entries()) == 2 and ledger.spent[0] <= 2.0
     steps = [model["columns"].named_transformers_["numbers"][-1], model["model"]]
@@ -345,9 +337,7 @@ def test_a_published_model_has_no_ledger():
 def test_a_grid_over_the_budget_of_the_whole_is_charged(tmp_path, jobs):
     X, y = visits(900)
     users = np.arange(900) % 300
-    ledger = PrivacyLedger(
-        tmp_path / "study.ledger", epsilon=50.0, delta=1e-3, composition="basic", simulation=True
-    )
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=50.0, delta=1e-3, composition="basic", simulation=True)
     model = make_private_pipeline(UserLevelSGDRegressor(random_state=0), SCHEMA, epsilon=1.0, ledger=ledger)
     epsilons = [0.5, 1.0, 2.0]
     grid = GridSearchCV(model, {"epsilon": epsilons}, cv=UserKFold(3), n_jobs=jobs, error_score="raise")
@@ -564,9 +554,7 @@ def test_an_entry_that_is_far_out_is_no_error(value, number):
     np.testing.assert_allclose(PublicNumbers().fit_transform(column), [[number], [np.nan]])
     assert np.isfinite(PublicCalendar().fit_transform(column)).all()
     column[1] = "a"
-    np.testing.assert_array_equal(
-        PublicOneHotEncoder([["a"]]).fit_transform(column), [[0.0, 1.0], [1.0, 0.0]]
-    )
+    np.testing.assert_array_equal(PublicOneHotEncoder([["a"]]).fit_transform(column), [[0.0, 1.0], [1.0, 0.0]])
 
 
 def test_dates_of_years_that_python_does_not_have():
@@ -630,16 +618,12 @@ def test_an_interrupted_fit_leaves_all_steps_of_the_fit_before(monkeypatch):
 
 
 @SIMULATED
-@pytest.mark.parametrize(
-    "nested", [TransformedTargetRegressor, lambda model: PrivatePipeline([("m", model)])]
-)
+@pytest.mark.parametrize("nested", [TransformedTargetRegressor, lambda model: PrivatePipeline([("m", model)])])
 def test_a_last_step_that_has_no_budget_itself_is_refused(nested):
     """What is inside would spend its own budget, beside that of the whole."""
     X, y = visits(300)
     ledger = PrivacyLedger(epsilon=99.0, delta=1e-3)
-    model = regressor(1.0).set_params(
-        model=nested(UserLevelSGDRegressor(epsilon=50.0, ledger=ledger)), delta=1e-6
-    )
+    model = regressor(1.0).set_params(model=nested(UserLevelSGDRegressor(epsilon=50.0, ledger=ledger)), delta=1e-6)
     with pytest.raises(TypeError, match="must have epsilon itself"):
         model.fit(X, y)
     assert not ledger.entries()
@@ -767,9 +751,7 @@ def test_a_hook_that_fits_the_same_pipeline_pays_for_every_draw(monkeypatch):
 
 
 @SIMULATED
-@pytest.mark.parametrize(
-    "fail", [None, "_rehearse", "_take_rest", "_tell_columns", "in a step", "in the model"]
-)
+@pytest.mark.parametrize("fail", [None, "_rehearse", "_take_rest", "_tell_columns", "in a step", "in the model"])
 def test_a_fit_changes_nobody_elses_object(monkeypatch, fail):
     """Another pipeline may have the same steps: it has its own fit and its own budget, whenever this one ends."""
     X, y = numbers()

@@ -78,18 +78,14 @@ def test_bins_hold_equally_many(n_bins, seed):
         assert np.abs(shares - 1 / n_bins).max() < 0.05
 
 
-@pytest.mark.skipif(
-    "quantile_method" not in KBinsDiscretizer().get_params(), reason="scikit-learn 1.7 or newer"
-)
+@pytest.mark.skipif("quantile_method" not in KBinsDiscretizer().get_params(), reason="scikit-learn 1.7 or newer")
 def test_encodings_agree_with_scikit_learn():
     X = np.random.default_rng(0).normal(size=(4000, 2))
     model = PrivateKBinsDiscretizer(1.0, n_bins=[4, 3], random_state=0).fit(X)
     other = KBinsDiscretizer([4, 3], encode="onehot-dense", quantile_method="averaged_inverted_cdf").fit(X)
     other.bin_edges_ = np.array(model.bin_edges_, dtype=object)
     np.testing.assert_array_equal(model.transform(X), other.transform(X))
-    np.testing.assert_array_equal(
-        model.get_feature_names_out(["a", "b"]), other.get_feature_names_out(["a", "b"])
-    )
+    np.testing.assert_array_equal(model.get_feature_names_out(["a", "b"]), other.get_feature_names_out(["a", "b"]))
     sparse = PrivateKBinsDiscretizer(1.0, n_bins=[4, 3], encode="onehot", random_state=0).fit(X)
     np.testing.assert_array_equal(sparse.transform(X).toarray(), model.transform(X))
     ordinal = PrivateKBinsDiscretizer(1.0, n_bins=[4, 3], encode="ordinal", random_state=0).fit(X)

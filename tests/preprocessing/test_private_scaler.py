@@ -120,12 +120,8 @@ def test_noise_has_the_stated_scale(n_columns):
         model = PrivateStandardScaler(5.0, bounds=(-1, 1))
         with run_tape(tape):
             model.fit(X)
-        scale = ColumnMoments(
-            n_columns, 5.0, 1e-6, Adjacency.REPLACE_ONE, 40, ((-1, 1),) * n_columns
-        ).noise_scale
-        made += [
-            result - draw.statistic * draw.step for draw, result in zip(tape.draws, tape.results, strict=True)
-        ]
+        scale = ColumnMoments(n_columns, 5.0, 1e-6, Adjacency.REPLACE_ONE, 40, ((-1, 1),) * n_columns).noise_scale
+        made += [result - draw.statistic * draw.step for draw, result in zip(tape.draws, tape.results, strict=True)]
     assert abs(np.mean(np.square(made)) / scale**2 - 1) < 0.4
 
 
@@ -133,9 +129,7 @@ def test_too_few_rows_are_told_from_public_numbers_alone():
     for X in (np.zeros((50, 3)), np.full((50, 3), 1e9)):
         with pytest.warns(TooFewUnitsWarning, match="50 rows are too few: PrivateStandardScaler needs about"):
             PrivateStandardScaler(random_state=0).fit(X)
-    PrivateStandardScaler(adjacency="add-remove", random_state=0).fit(
-        np.zeros((50, 3))
-    )  # their number is private
+    PrivateStandardScaler(adjacency="add-remove", random_state=0).fit(np.zeros((50, 3)))  # their number is private
 
 
 def test_messages_name_the_column():
@@ -200,9 +194,7 @@ def test_one_ledger_for_the_pipeline():
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 def test_grid_search_and_column_transformer():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=list("abc"))
-    columns = ColumnTransformer(
-        [("scale", PrivateStandardScaler(random_state=0), ["a", "b"])], remainder="passthrough"
-    )
+    columns = ColumnTransformer([("scale", PrivateStandardScaler(random_state=0), ["a", "b"])], remainder="passthrough")
     columns.set_output(transform="pandas")
     assert list(columns.fit_transform(frame).columns) == ["scale__a", "scale__b", "remainder__c"]
     search = GridSearchCV(

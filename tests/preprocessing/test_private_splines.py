@@ -78,9 +78,7 @@ def test_b_splines_are_those_of_scikit_learn(degree):
     ).fit(X)
     grid = np.linspace(-5, 5, 999)[:, None] * [1.0, 300.0, 1e-5]
     np.testing.assert_array_equal(model.transform(grid), other.transform(grid))
-    np.testing.assert_array_equal(
-        model.get_feature_names_out(list("abc")), other.get_feature_names_out(list("abc"))
-    )
+    np.testing.assert_array_equal(model.get_feature_names_out(list("abc")), other.get_feature_names_out(list("abc")))
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
@@ -268,9 +266,7 @@ def test_bounds_are_the_outermost_knots():
     assert "bounds are public" in model.privacy_guarantee_.assumptions
 
 
-@pytest.mark.parametrize(
-    "bounds", [(1e9, 1e9 + 1), (1.7e12, 1.7e12 + 1000), (-1e9 - 1, -1e9), (1e15, 1e15 + 1)]
-)
+@pytest.mark.parametrize("bounds", [(1e9, 1e9 + 1), (1.7e12, 1.7e12 + 1000), (-1e9 - 1, -1e9), (1e15, 1e15 + 1)])
 @pytest.mark.parametrize("basis", ["smooth", "b-spline"])
 def test_bounds_that_are_narrow_beside_their_distance_from_zero(bounds, basis):
     """Years as timestamps: their ends stay apart, and what was paid for is given."""

@@ -23,9 +23,7 @@ def test_as_scikit_learn_with_the_rest_beside_it(values):
     theirs = OneHotEncoder(categories=[known], handle_unknown="ignore", sparse_output=False).fit_transform(X)
     np.testing.assert_array_equal(mine[:, :3], theirs)
     np.testing.assert_array_equal(mine.sum(axis=1), 1)
-    np.testing.assert_array_equal(
-        PublicOneHotEncoder(known, handle_unknown="ignore").fit_transform(X), theirs
-    )
+    np.testing.assert_array_equal(PublicOneHotEncoder(known, handle_unknown="ignore").fit_transform(X), theirs)
     ordinal = OrdinalEncoder(categories=[known], handle_unknown="use_encoded_value", unknown_value=3)
     np.testing.assert_array_equal(PublicOrdinalEncoder(known).fit_transform(X), ordinal.fit_transform(X))
 
@@ -35,9 +33,7 @@ def test_a_row_is_encoded_by_itself(values, i):
     X = np.array(values, dtype=object)[:, None]
     i %= len(values)
     for encoder in (PublicOneHotEncoder(["a", "b"]), PublicOrdinalEncoder(["a", "b"])):
-        np.testing.assert_array_equal(
-            encoder.fit_transform(X)[i], encoder.fit(X[i : i + 1]).transform(X[i : i + 1])[0]
-        )
+        np.testing.assert_array_equal(encoder.fit_transform(X)[i], encoder.fit(X[i : i + 1]).transform(X[i : i + 1])[0])
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, ["unhashable"]])

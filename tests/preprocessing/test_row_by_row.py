@@ -71,9 +71,7 @@ def test_a_row_is_mapped_by_itself(model, n, seed, order, size):
     fitted = clone(model).fit(X)
     one_more = np.vstack([X, size * X[:1]])
     places = rng.permutation(n + 1)
-    for few, many in zip(
-        outcome(fitted, X), outcome(fitted, np.array(one_more[places], order=order)), strict=True
-    ):
+    for few, many in zip(outcome(fitted, X), outcome(fitted, np.array(one_more[places], order=order)), strict=True):
         assert few.tobytes() == many[np.argsort(places)[:n]].tobytes()
 
 
@@ -170,9 +168,7 @@ def test_integers_are_the_same_floats_beside_any_other_row(odd, make):
 
 def test_nothing_is_shown():
     X = np.array([[1.0], [0.0]])
-    encoder = OneHotEncoder(
-        categories=[[1.0, 2.0]], handle_unknown="ignore", drop="first", sparse_output=False
-    )
+    encoder = OneHotEncoder(categories=[[1.0, 2.0]], handle_unknown="ignore", drop="first", sparse_output=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         RowByRow(FunctionTransformer(np.log, check_inverse=True, inverse_func=np.sqrt)).fit_transform(X)

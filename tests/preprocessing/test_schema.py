@@ -36,9 +36,7 @@ NUMBERS = st.one_of(
     st.integers(-1000, 1000).map(np.int64),
     st.floats(-100, 100, width=32).map(np.float32),
 )
-NO_LIMIT = st.sampled_from(
-    [None, float("nan"), float("inf"), np.nan, pd.NA, Decimal("NaN"), Decimal("Infinity")]
-)
+NO_LIMIT = st.sampled_from([None, float("nan"), float("inf"), np.nan, pd.NA, Decimal("NaN"), Decimal("Infinity")])
 #: Sequences as libraries hold them.
 HOLDERS = [
     list,
@@ -66,12 +64,7 @@ def test_two_numbers_are_limits_in_a_tuple_and_an_error_elsewhere(low, high):
             read((low, high))
         return
     expected = (float(low), float(high))
-    assert (
-        read((low, high))
-        == read({"limits": [low, high]})
-        == read({"limits": np.array([low, high])})
-        == expected
-    )
+    assert read((low, high)) == read({"limits": [low, high]}) == read({"limits": np.array([low, high])}) == expected
     for hold in (list, np.array, lambda pair: dict.fromkeys(pair).keys()):
         with pytest.raises(
             ValueError,
@@ -230,16 +223,12 @@ def test_nothing_left_is_refused_at_construction():
 @SIMULATED
 def test_errors_of_a_schema_say_both_halves_and_what_helps():
     X, y = table(200)
-    said = refused(
-        {"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^schema must "
-    )
+    said = refused({"Age": "number", "b": "number"}, X.set_axis(["Age ", "b"], axis=1), y, ValueError, "^schema must ")
     assert "'Age '" in said and "'Age'" in said
     said = refused({"0": "number", 1: "number"}, X.to_numpy(), y, ValueError, "^schema must ")
     assert "what 0 of X" in said and "no '0'" in said
     waits = X.assign(wait=pd.to_timedelta(X["a"].abs(), unit="h"))
-    said = refused(
-        {"a": "number", "b": "number", "wait": "number"}, waits, y, TypeError, "of the type durations"
-    )
+    said = refused({"a": "number", "b": "number", "wait": "number"}, waits, y, TypeError, "of the type durations")
     assert "total_seconds" in said
     X.loc[5, "b"] = np.inf
     for kind in (UserLevelSGDClassifier, CuratedBagGAMClassifier):
@@ -313,9 +302,7 @@ def test_user_ids_may_be_the_name_of_a_column():
     by_name = clone(fitted).fit(X, X["a"], user_ids="person")
     assert (by_name.predict(X) == fitted.fit(X, X["a"], user_ids=X["person"]).predict(X)).all()
     assert by_name[-1].privacy_guarantee_.unit == "user"
-    with pytest.raises(
-        ValueError, match="user_ids must be identifiers, or the name of a column of X, got 'name'"
-    ):
+    with pytest.raises(ValueError, match="user_ids must be identifiers, or the name of a column of X, got 'name'"):
         fitted.fit(X, X["a"], user_ids="name")
     with pytest.raises(TypeError, match=r"Pass the column itself: X\['name'\]"):
         UserLevelSGDRegressor().fit(X, X["a"], user_ids="person")

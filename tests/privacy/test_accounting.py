@@ -58,9 +58,7 @@ def test_one_gaussian_equals_its_integral(sigma):
 
 def test_a_thousand_gaussians_are_one():
     thousand = compose_epsilon([(GaussianEvent(50.0), 1000)], 1e-6)
-    assert thousand == pytest.approx(
-        compose_epsilon([(GaussianEvent(50 / math.sqrt(1000)), 1)], 1e-6), rel=1e-9
-    )
+    assert thousand == pytest.approx(compose_epsilon([(GaussianEvent(50 / math.sqrt(1000)), 1)], 1e-6), rel=1e-9)
     assert gaussian_delta_by_quadrature(50 / math.sqrt(1000), thousand) <= 1e-6 * (1 + 1e-6)
 
 
@@ -148,9 +146,7 @@ def test_mixed_composition_against_nested_expectations():
     for t in np.linspace(0.01, 0.99, 25) * eta:
         q = -math.expm1(t - eta) / (math.exp(t) - math.exp(t - eta))
         p = math.exp(t) * q
-        worst = max(
-            worst, p * gaussian_and_laplace(epsilon - t) + (1 - p) * gaussian_and_laplace(epsilon - t + eta)
-        )
+        worst = max(worst, p * gaussian_and_laplace(epsilon - t) + (1 - p) * gaussian_and_laplace(epsilon - t + eta))
     assert worst <= 1e-5
     assert worst > 0.5e-5  # and not far above the truth
     assert compose_delta(events, epsilon) <= 1e-5 * (1 + 1e-5)  # on another grid
@@ -195,8 +191,7 @@ def test_the_price_of_lattices_falls_as_noise_grows(size):
     others = [(BoundedRangeEvent(0.434), 1), (BoundedRangeEvent(0.6), 1)]
     multipliers = np.geomspace(0.6, 1.5, 100)
     prices, without = (
-        np.array([compose_epsilon([(GaussianEvent(z, n), 1), *others], 1e-12) for z in multipliers])
-        for n in (size, 1)
+        np.array([compose_epsilon([(GaussianEvent(z, n), 1), *others], 1e-12) for z in multipliers]) for n in (size, 1)
     )
     assert (np.diff(prices) < 0.0).all()
     assert (prices >= without).all()

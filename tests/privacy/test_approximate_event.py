@@ -45,9 +45,7 @@ def hockey_stick(p, q, epsilon):
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.floats(0.0, 2.0), st.floats(1e-6, 0.3)).filter(
-            lambda both: both[0] == 0 or both[0] > 1e-3
-        ),
+        st.tuples(st.floats(0.0, 2.0), st.floats(1e-6, 0.3)).filter(lambda both: both[0] == 0 or both[0] > 1e-3),
         min_size=1,
         max_size=4,
     ),
@@ -110,9 +108,7 @@ def test_without_delta_it_is_a_pure_event_and_with_it_has_no_other_price():
     assert within_budget([(EVENT, 1)], 0.5, 1e-5) and not within_budget([(EVENT, 1)], 0.5, 9e-6)
 
 
-@pytest.mark.parametrize(
-    "bad", [(0.5, 1.0), (0.5, -1e-9), (0.5, math.nan), (0.0, 0.0), (-1.0, 0.1), (math.inf, 0.1)]
-)
+@pytest.mark.parametrize("bad", [(0.5, 1.0), (0.5, -1e-9), (0.5, math.nan), (0.0, 0.0), (-1.0, 0.1), (math.inf, 0.1)])
 def test_claims_that_are_none_are_refused(bad):
     with pytest.raises(ValueError, match="epsilon must|delta must"):
         ApproximateEvent(*bad)
@@ -156,9 +152,7 @@ def test_a_ledger_converts_counts_and_reads_it():
 def test_a_ledger_that_counts_in_zcdp_alone_refuses_it():
     ledger = PrivacyLedger(epsilon=3.0, delta=0.1, unit="row", adjacency="add-remove", composition="zcdp")
     with pytest.raises(BudgetExceededError):
-        open_release(
-            epsilon=0.5, delta=1e-5, unit="row", adjacency="add-remove", ledger=ledger, plan=[(EVENT, 1)]
-        )
+        open_release(epsilon=0.5, delta=1e-5, unit="row", adjacency="add-remove", ledger=ledger, plan=[(EVENT, 1)])
     assert ledger.entries() == []
 
 
@@ -208,13 +202,9 @@ def test_risk_is_that_of_the_dominating_pair():
 
 def test_guarantees_compose_no_worse_than_their_sum():
     def guarantee(event):
-        return PrivacyGuarantee(
-            event.epsilon, event.delta, unit="row", adjacency="add-remove", events=((event, 1),)
-        )
+        return PrivacyGuarantee(event.epsilon, event.delta, unit="row", adjacency="add-remove", events=((event, 1),))
 
     whole = guarantee(EVENT).compose(*(guarantee(ApproximateEvent(0.1, 1e-6)) for _ in range(20)))
     assert whole.delta == pytest.approx(3e-5) and 0.5 <= whole.epsilon <= 2.5
-    best = min(
-        at for at in np.linspace(0.5, 2.5, 81) if compose_delta(whole.events, float(at)) <= whole.delta
-    )
+    best = min(at for at in np.linspace(0.5, 2.5, 81) if compose_delta(whole.events, float(at)) <= whole.delta)
     assert whole.epsilon <= best + 1e-9

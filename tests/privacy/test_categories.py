@@ -48,8 +48,7 @@ def test_a_unit_alone_is_seen_as_often_as_the_law_of_the_noise_says(n_columns):
     mechanism = CategoryDiscovery.within(n_columns, 1.0, 1e-5, "add-remove")
     scale = mechanism.noise_multiplier * math.sqrt(n_columns)
     seen = [
-        -math.expm1(n_columns * norm.logcdf((t - 1) / scale))
-        for t in (mechanism.threshold, mechanism.threshold - 1)
+        -math.expm1(n_columns * norm.logcdf((t - 1) / scale)) for t in (mechanism.threshold, mechanism.threshold - 1)
     ]
     assert seen[0] <= mechanism.threshold_delta < seen[1]
 
@@ -129,10 +128,7 @@ NEW = ("str", "nobody else's")
 def test_keeps_the_contract_of_a_mechanism(adjacency):
     mechanism = CategoryDiscovery.within(2, 1.0, 1e-6, adjacency)
     rows = [{("str", "a"): 50, ("str", "b"): 3}, {("number", 1): 50}]
-    more = [
-        {**column, key: column.get(key, 0) + 1}
-        for column, key in zip(rows, (NEW, ("number", 1)), strict=True)
-    ]
+    more = [{**column, key: column.get(key, 0) + 1} for column, key in zip(rows, (NEW, ("number", 1)), strict=True)]
     moved = [{**more[0], ("str", "a"): 49}, {("number", 1): 49, ("number", 7): 1}]
     others = [moved] if adjacency == "replace-one" else [more]
     check_mechanism(mechanism, [rows], neighbours=lambda data: others, unit="row", adjacency=adjacency)

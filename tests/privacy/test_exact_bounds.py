@@ -57,9 +57,7 @@ def test_the_last_bits_before_the_sum(kind):
         law, some = compose([(kind(epsilon), count)]), compose_epsilon([(kind(epsilon), count)])
         for _ in range(4):
             some = math.nextafter(some, 0)
-            assert exact_delta([(kind(epsilon), count)], some, law) <= compose_delta(
-                [(kind(epsilon), count)], some
-            )
+            assert exact_delta([(kind(epsilon), count)], some, law) <= compose_delta([(kind(epsilon), count)], some)
 
 
 def test_delta_is_never_negative():
@@ -69,9 +67,7 @@ def test_delta_is_never_negative():
 def test_a_release_states_no_less_than_a_thousand_draws_cost():
     # The price was 0.6727, the truth for a mechanism that attains it is 0.8304.
     plan = [(PureEvent(0.003), 1000)]
-    release = open_release(
-        epsilon=2.0, delta=1e-20, unit="row", adjacency="add-remove", random_state=0, plan=plan
-    )
+    release = open_release(epsilon=2.0, delta=1e-20, unit="row", adjacency="add-remove", random_state=0, plan=plan)
     guarantee = release.close()
     assert responses(1000, 0.003)(guarantee.epsilon) <= guarantee.delta == 1e-20
 
@@ -381,9 +377,7 @@ def test_merged_gaussians_are_rounded_up(count):
 def test_renyi_moments_beside_pure_events_are_those_of_a_gaussian_not_below(monkeypatch):
     """ρ-zCDP counts as μ² = 2ρ, rounded up, whichever way its root is rounded."""
     seen = []
-    monkeypatch.setattr(
-        _accounting, "chernoff", lambda kinds, mu: (seen.append(mu), (np.ones(1), np.ones(1)))[1]
-    )
+    monkeypatch.setattr(_accounting, "chernoff", lambda kinds, mu: (seen.append(mu), (np.ones(1), np.ones(1)))[1])
     rhos = np.linspace(0.01, 2.0, 60).tolist()
     for rho in rhos:
         _accounting._chernoff.__wrapped__(frozenset({(ZeroConcentratedEvent(rho), 1), (PureEvent(1.0), 1)}))

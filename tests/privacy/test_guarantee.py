@@ -29,9 +29,7 @@ def guarantee(**changes):
 
 def test_reads_as_a_sentence():
     assert str(guarantee()) == "(1, 1e-06)-differential privacy for one user (replace-one)"
-    assert str(guarantee(delta=0.0, valid_for_release=False)).endswith(
-        "[simulated noise: not valid for release]"
-    )
+    assert str(guarantee(delta=0.0, valid_for_release=False)).endswith("[simulated noise: not valid for release]")
     metric = guarantee(adjacency="metric", metric="W1", unit="data set", delta=0.0)
     assert str(metric) == "1-metric privacy for one data set (W1; ε per unit of distance)"
     assert str(guarantee(epsilon=math.inf, delta=0.0)) == "no privacy for a user"
@@ -41,9 +39,7 @@ def test_reads_as_a_sentence():
 
 def test_composes_by_events_and_never_above_the_sum():
     plan = [(GaussianEvent(10.0, 2), 1)]
-    one = open_release(
-        epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0, plan=plan
-    )
+    one = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0, plan=plan)
     one.gaussian([1.0, 2.0], sensitivity=1.0, noise_multiplier=10.0)
     first = one.close()
     both = first.compose(first, first)
@@ -132,9 +128,7 @@ def test_adaptive_draws_compose_by_the_sum_alone():
     """Ten draws of which none was planned: what results may have chosen is not priced as if fixed beforehand."""
 
     def released(plan):
-        release = open_release(
-            epsilon=9.0, delta=1e-6, unit="row", adjacency="add-remove", plan=plan, random_state=0
-        )
+        release = open_release(epsilon=9.0, delta=1e-6, unit="row", adjacency="add-remove", plan=plan, random_state=0)
         for _ in range(40):
             release.laplace(0.0, sensitivity=1.0, epsilon=0.1)
         return release.close()

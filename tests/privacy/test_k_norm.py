@@ -194,9 +194,7 @@ def test_float64_bounds_hold_the_probabilities(monkeypatch):
     checked = []
 
     def spy(low, high, enclosure, source):
-        for lane in (
-            {*range(min(low.size, 60)), int(np.argmin(low)), int(np.argmax(high - low))} if low.size else ()
-        ):
+        for lane in {*range(min(low.size, 60)), int(np.argmin(low)), int(np.argmax(high - low))} if low.size else ():
             ends = [Fraction(end, 2**200) for end in enclosure(lane, 200)]
             assert Fraction(float(low[lane])) * (1 - Fraction(1, 2**49)) <= ends[1]
             assert Fraction(float(high[lane])) * (1 + Fraction(1, 2**49)) + Fraction(1, 2**1000) >= ends[0]
@@ -232,9 +230,7 @@ def test_ties_take_further_digits():
     assert not below(1, 1, lambda bits: (1 << bits - 1, 1 << bits - 1), half)
     third = [2**64 // 3 + 1]  # the next digits of 1/3 are at most this: 0101…
     assert not below(1, 2, lambda bits: (2**bits // 3, 2**bits // 3 + 1), ScriptedSource(further=third))
-    assert below(
-        1, 2, lambda bits: (2**bits // 3, 2**bits // 3 + 1), ScriptedSource(further=[2**64 // 3 - 1])
-    )
+    assert below(1, 2, lambda bits: (2**bits // 3, 2**bits // 3 + 1), ScriptedSource(further=[2**64 // 3 - 1]))
 
 
 @settings(deadline=None)

@@ -52,9 +52,7 @@ def test_one_over_the_number_of_units(options, users, loud):
     if loud:
         unit, n = ("row", 60) if users is None else ("user", 10)
         text = str(found[0].message)
-        assert text.startswith(
-            f"UserLevelMean: delta must be far below 1/n to protect each {unit}, got delta = "
-        )
+        assert text.startswith(f"UserLevelMean: delta must be far below 1/n to protect each {unit}, got delta = ")
         assert f"n = {n}:" in text
         assert found[0].filename == inspect.getfile(said) and found[0].lineno < line
 
@@ -73,9 +71,7 @@ def test_it_comes_before_anything_is_spent():
     assert ledger.entries() == []
 
 
-@pytest.mark.parametrize(
-    "events", [[(PureEvent(0.1), 3)], [(PureEvent(0.01), 90)], [(GaussianEvent(4.0), 1)]]
-)
+@pytest.mark.parametrize("events", [[(PureEvent(0.1), 3)], [(PureEvent(0.01), 90)], [(GaussianEvent(4.0), 1)]])
 def test_a_delta_that_is_not_spent_needs_no_warning(events):
     """What is warned about is what the guarantee will state."""
     from skprivate.privacy import open_release
@@ -111,9 +107,7 @@ class Planned(PrivateEstimatorMixin, BaseEstimator):
         return self
 
 
-@pytest.mark.parametrize(
-    ("events", "loud"), [(((PureEvent(1.0), 1),), False), (((GaussianEvent(4.0), 1),), True)]
-)
+@pytest.mark.parametrize(("events", "loud"), [(((PureEvent(1.0), 1),), False), (((GaussianEvent(4.0), 1),), True)])
 def test_a_pure_plan_is_silent_whatever_its_delta(events, loud):
     model = Planned(events, delta=1e-3)
     assert len(said(model, np.zeros((2000, 1)))) == loud == (model.privacy_guarantee_.delta > 0)
@@ -130,9 +124,7 @@ NEEDED = {
     },
 }
 WITH_DELTA = {
-    name: cls
-    for name, cls in all_estimators()
-    if {"delta", "epsilon"} <= set(inspect.signature(cls).parameters)
+    name: cls for name, cls in all_estimators() if {"delta", "epsilon"} <= set(inspect.signature(cls).parameters)
 }
 
 

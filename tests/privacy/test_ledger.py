@@ -175,16 +175,12 @@ def test_budgets_that_are_none(tmp_path, budget, match):
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "text", ["0.3", "1e-3", "2", "0.30000000000000000001", "0.29999999999999999999", "1e300"]
-)
+@pytest.mark.parametrize("text", ["0.3", "1e-3", "2", "0.30000000000000000001", "0.29999999999999999999", "1e300"])
 def test_decimals_and_fractions_are_budgets(tmp_path, text):
     for k, (kind, delta) in enumerate(((Decimal, Decimal("1e-6")), (Fraction, Fraction(1, 3)))):
         ledger = PrivacyLedger(tmp_path / f"{k}.ledger", epsilon=kind(text), delta=delta)
         for found, stated in ((ledger.epsilon, kind(text)), (ledger.delta, delta)):
-            assert type(found) is float and Fraction(repr(found)) <= Fraction(
-                stated
-            )  # never more than was stated
+            assert type(found) is float and Fraction(repr(found)) <= Fraction(stated)  # never more than was stated
             assert found in (float(stated), math.nextafter(float(stated), 0.0))
         assert PrivacyLedger(tmp_path / f"{k}.ledger", epsilon=kind(text), delta=delta) == ledger
     ledger = PrivacyLedger(epsilon=Decimal("0.3"))
@@ -236,9 +232,7 @@ def test_any_sequence_against_an_exact_model(steps, epsilon, delta):
         return [sum((Fraction(repr(entry[k])) for entry in kept), Fraction()) for k in (0, 1)]
 
     def fits(changed, price):
-        return all(
-            t <= Fraction(repr(b)) for t, b in zip(total(changed, price), (epsilon, delta), strict=True)
-        )
+        return all(t <= Fraction(repr(b)) for t, b in zip(total(changed, price), (epsilon, delta), strict=True))
 
     for action, position, *price in steps:
         known = position < len(model)
@@ -507,9 +501,7 @@ def test_a_fork_does_not_inherit_a_held_lock(tmp_path):
         "    os._exit(7 if ledger.spent == (0.0, 0.0) else 1)\n"
         "status = os.waitstatus_to_exitcode(os.wait()[1]); done.set(); thread.join(); sys.exit(status)\n"
     )
-    handed_on = code.replace(
-        "held, done =", "import pickle; ledger = pickle.loads(pickle.dumps(ledger))\nheld, done ="
-    )
+    handed_on = code.replace("held, done =", "import pickle; ledger = pickle.loads(pickle.dumps(ledger))\nheld, done =")
     handed_on = handed_on.replace("_locks[os.getpid()]", "_making.setdefault(os.getpid(), threading.Lock())")
     for one in (code, handed_on):
         command = [sys.executable, "-W", "ignore", "-c", one, str(tmp_path / "a.ledger")]
@@ -678,7 +670,5 @@ def test_a_ledger_without_delta_is_the_cause_that_its_refusal_names():
     with pytest.raises(BudgetExceededError, match="This ledger was made without delta"):
         UserLevelMean(epsilon=0.5, tau=1.0, ledger=ledger).fit([[0.0]] * 50)
     with pytest.raises(BudgetExceededError) as error:
-        UserLevelMean(epsilon=1.5, delta=1e-6, tau=1.0, ledger=PrivacyLedger(epsilon=1.0, delta=1e-5)).fit(
-            [[0.0]] * 50
-        )
+        UserLevelMean(epsilon=1.5, delta=1e-6, tau=1.0, ledger=PrivacyLedger(epsilon=1.0, delta=1e-5)).fit([[0.0]] * 50)
     assert "without delta" not in str(error.value)

@@ -242,18 +242,14 @@ def test_delta_is_not_traded_against_rho_on_the_way(composition):
     assert np.sum(weight * np.maximum(goes_on, spends)) > 1.1 * share
     ledger = PrivacyLedger(epsilon=budget[0], delta=budget[1], composition=composition)
     reserve(ledger, 5.0, 0.0, rho=first)
-    with pytest.raises(
-        BudgetExceededError, match="Plain sums|must have a ρ" if composition == "zcdp" else "left"
-    ):
+    with pytest.raises(BudgetExceededError, match="Plain sums|must have a ρ" if composition == "zcdp" else "left"):
         reserve(ledger, 1e-9, other)
     reserve(ledger, 5.0, 0.0, rho=second)
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    prices=st.lists(
-        st.tuples(st.floats(0.01, 1.5), st.sampled_from([0.0, 1e-7, 1e-6]), st.booleans()), max_size=25
-    ),
+    prices=st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0.0, 1e-7, 1e-6]), st.booleans()), max_size=25),
     composition=st.sampled_from(["filter", "basic", "zcdp"]),
 )
 def test_what_was_admitted_is_within_one_filter(prices, composition):
@@ -416,9 +412,7 @@ def test_a_changed_record_is_noticed(filled, statement):
     connection.close()
     with pytest.raises(DamagedLedgerError, match="damaged"):
         PrivacyLedger.open(filled)
-    if (
-        "40" in statement or statement == "DELETE FROM journal"
-    ):  # what a handle has read it does not read again
+    if "40" in statement or statement == "DELETE FROM journal":  # what a handle has read it does not read again
         with pytest.raises(DamagedLedgerError):
             reserve(before, 0.1)
 

@@ -71,9 +71,7 @@ def test_a_file_that_may_not_grow_refuses_before_a_bit_is_drawn(tmp_path):
     command = [sys.executable, fire.__file__, str(tmp_path / "a.ledger"), "100000"]
     _check_filled(subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT))
     assert len(PrivacyLedger.open(tmp_path / "a.ledger").entries()) > 10
-    reserve(
-        PrivacyLedger.open(tmp_path / "a.ledger"), 0.01, unit="user", adjacency="replace-one"
-    )  # with room again
+    reserve(PrivacyLedger.open(tmp_path / "a.ledger"), 0.01, unit="user", adjacency="replace-one")  # with room again
 
 
 _READS = """
@@ -251,9 +249,7 @@ def written_before(path, monkeypatch, forged=False):
     for found in rows(path):
         if new and len(new) % 10 == 0:
             totals = ["0" if forged else "1.5", "1E-7", "0", "0"]
-            new.append(
-                record(new[-1], {"kind": "checkpoint", "count": 6, "totals": totals, "reservations": []})
-            )
+            new.append(record(new[-1], {"kind": "checkpoint", "count": 6, "totals": totals, "reservations": []}))
         new.append(record(new[-1] if new else None, json.loads(found.text)))
     change(path, "DELETE FROM journal", *[("INSERT INTO journal VALUES (?, ?, ?)", one) for one in new])
     return truth

@@ -131,9 +131,7 @@ def test_what_a_fit_writes_down(tmp_path):
     """The whole file of a fit whose parameters and rows hold a number that stands nowhere else."""
 
     class Mean(UserLevelMean):
-        def __init__(
-            self, epsilon=1.0, *, delta=1e-6, first=None, radius=1.0, random_state=None, ledger=None
-        ):
+        def __init__(self, epsilon=1.0, *, delta=1e-6, first=None, radius=1.0, random_state=None, ledger=None):
             super().__init__(epsilon, delta=delta, random_state=random_state, ledger=ledger)
             self.first, self.radius = first, radius
 

@@ -64,9 +64,7 @@ def fill(composition, mix, **account):
 
 MIXES = st.lists(st.tuples(st.sampled_from(KINDS), SHARES, UNITS), min_size=1, max_size=7)
 #: Releases for the account's own unit.
-OWN = st.lists(
-    st.tuples(st.sampled_from(KINDS), SHARES, st.just(("user", "add-remove"))), min_size=1, max_size=7
-)
+OWN = st.lists(st.tuples(st.sampled_from(KINDS), SHARES, st.just(("user", "add-remove"))), min_size=1, max_size=7)
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,9 +99,9 @@ def test_composition_of_all_releases_is_never_above_the_sum(mix):
     # Where nothing is known of the events, or draws were chosen on the way, the two are the same sum.
     if any(one.adaptive for one in said) or all(one.delta == 0 for one in said):
         assert together.epsilon == pytest.approx(epsilon, rel=1e-12)
-    assert together.epsilon <= compose_epsilon(
-        count_events(pair for one in said for pair in one.events), 0.0
-    ) * (1 + 1e-12)
+    assert together.epsilon <= compose_epsilon(count_events(pair for one in said for pair in one.events), 0.0) * (
+        1 + 1e-12
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -42,9 +42,7 @@ def worst_loss(neighbours, sees, epsilon):
         total = 0.0
         for parts in sees:
             bits = [any(bit for part, bit in world if part in parts) for world in (one, other)]
-            total += epsilon * (
-                bits[0] != bits[1]
-            )  # some output has that ratio, whatever the other releases say
+            total += epsilon * (bits[0] != bits[1])  # some output has that ratio, whatever the other releases say
         worst = max(worst, total)
     return worst
 
@@ -118,9 +116,7 @@ def test_a_part_pays_for_what_it_is_seen_by(n_parts, releases):
     with ledger.parallel(1.5, n_parts=n_parts, because=REASON) as parts:
         for kind, place, epsilon in releases:
             k = place % n_parts
-            seen = {"only": [k], "without": [j for j in range(n_parts) if j != k], "all": range(n_parts)}[
-                kind
-            ]
+            seen = {"only": [k], "without": [j for j in range(n_parts) if j != k], "all": range(n_parts)}[kind]
             handle = parts._handle(()) if kind == "all" else getattr(parts, kind)(k)
             before = ledger.entries()
             try:
@@ -319,8 +315,7 @@ def test_one_user_more_changes_only_the_fits_that_are_said():
         [own] = [k for k, (_, test) in enumerate(cv.split(rows, groups=ids)) if len(rows) - 1 in test]
         with pytest.warns(UserWarning):
             one, other = (
-                fit_folds(model, some, user_ids=who, ledger=ledger, cv=cv)
-                for some, who in ((X, USERS), (rows, ids))
+                fit_folds(model, some, user_ids=who, ledger=ledger, cv=cv) for some, who in ((X, USERS), (rows, ids))
             )
         assert [k for k in range(4) if np.array_equal(one[k].mean_, other[k].mean_)] == [own]
 

@@ -65,9 +65,7 @@ def reach_of(distances, **draws):
 def test_cells_go_there_and_back(bits):
     grid = Grid(bits)
     rng = np.random.default_rng(bits)
-    numbers = np.concatenate(
-        [np.arange(-5, 6), [grid.last, -grid.last], rng.integers(-grid.last, grid.last, 200)]
-    )
+    numbers = np.concatenate([np.arange(-5, 6), [grid.last, -grid.last], rng.integers(-grid.last, grid.last, 200)])
     values = np.array([grid.value(int(number)) for number in numbers])
     np.testing.assert_array_equal(grid.cells(values), numbers)
     assert np.all(np.diff(values[np.argsort(numbers)]) >= 0)
@@ -293,9 +291,7 @@ def test_a_unit_that_changes_sides_attains_the_sensitivity_of_a_level():
     points, steps = score_changes(x, y)
     # Candidates of the first part end where its multiplicities do.
     low_count = split - (-Grid(8).last * POSITIONS) + 1
-    parts = [
-        [s for p, s in zip(points, steps, strict=True) if (p <= low_count) == side] for side in (True, False)
-    ]
+    parts = [[s for p, s in zip(points, steps, strict=True) if (p <= low_count) == side] for side in (True, False)]
     assert sum(max(map(abs, part)) for part in parts) == x.sensitivity
 
 
@@ -303,9 +299,7 @@ def test_events_are_those_drawn():
     for n_bins in (2, 3, 4, 5, 16, 33):
         plan = [(BoundedRangeEvent(0.25), quantile_levels(n_bins))]
         with release(epsilon=0.25 * quantile_levels(n_bins) * (1 + 1e-9), plan=plan) as opened:
-            edges = quantiles_of(
-                np.arange(100.0), n_bins=n_bins, epsilon=0.25, adjacency="replace-one", release=opened
-            )
+            edges = quantiles_of(np.arange(100.0), n_bins=n_bins, epsilon=0.25, adjacency="replace-one", release=opened)
         assert edges.shape == (n_bins - 1,) and np.all(np.diff(edges) >= 0)
         assert opened.close().events == tuple(plan)
 
@@ -315,9 +309,7 @@ def test_events_are_those_drawn():
 def test_quantiles_with_a_large_budget(n_bins, bounds):
     values = np.random.default_rng(0).permutation(np.arange(1001.0))
     with release() as opened:
-        edges = quantiles_of(
-            values, n_bins=n_bins, epsilon=50.0, adjacency="add-remove", release=opened, bounds=bounds
-        )
+        edges = quantiles_of(values, n_bins=n_bins, epsilon=50.0, adjacency="add-remove", release=opened, bounds=bounds)
     low, high = bounds or (-np.inf, np.inf)
     expected = np.clip(np.arange(1, n_bins) / n_bins * 1001, low, high)
     assert np.all(np.abs(edges - expected) <= 2 + 2.0**-8 * 500)
@@ -379,9 +371,7 @@ def test_a_median_loses_no_more_than_its_price(adjacency):
     data = ([-big] * 4 + [big] * 3, [-big] * 3 + [big] * 4) if adjacency == "replace-one" else ([], [-big])
     law = {}
     for values in data:
-        costs = (
-            expand(median_costs(weigh(FINE.cells(np.array(values)), None, UNIT_WEIGHT), -1, 1)) / UNIT_WEIGHT
-        )
+        costs = expand(median_costs(weigh(FINE.cells(np.array(values)), None, UNIT_WEIGHT), -1, 1)) / UNIT_WEIGHT
         law[len(law)] = np.exp(-costs * 2.0 / (2 if adjacency == "replace-one" else 1))
         law[len(law) - 1] /= law[len(law) - 1].sum()
     loss = np.abs(np.log(law[0] / law[1]))

@@ -56,9 +56,7 @@ def searches(grid):
 
 
 def shown(entries):
-    return sorted(
-        (e.label, e.epsilon, e.delta, e.rho or 0.0, e.unit, e.adjacency, str(e.events)) for e in entries
-    )
+    return sorted((e.label, e.epsilon, e.delta, e.rho or 0.0, e.unit, e.adjacency, str(e.events)) for e in entries)
 
 
 @pytest.mark.take_turns(9)
@@ -90,10 +88,7 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
         quotes.append(quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger))
 
         def score(model, X, y, sign=sign):
-            return (
-                sign * model.get_params()["epsilon"]
-                - 1e8 * sign * model.get_params()["delta"] * dearest_first
-            )
+            return sign * model.get_params()["epsilon"] - 1e8 * sign * model.get_params()["delta"] * dearest_first
 
         search.set_params(scoring=score)
         search.estimator.set_params(ledger=ledger)
@@ -128,18 +123,14 @@ def test_a_grid_without_a_last_fit_costs_what_was_quoted_whatever_its_scores():
 @pytest.mark.slow
 def test_a_search_in_a_pipeline_in_a_cross_validation():
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-2, composition="basic")
-    inner = GridSearchCV(
-        sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0, max_iter=3), {"alpha": [0.1, 1.0]}, cv=2
-    )
+    inner = GridSearchCV(sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0, max_iter=3), {"alpha": [0.1, 1.0]}, cv=2)
     steps = [("scale", PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5)), ("search", inner)]
     outer = GridSearchCV(Pipeline(steps), {"scale__bounds": [(-1, 1), (-2, 2)]}, cv=2, error_score="raise")
     quoted = quote(outer, X, Y, ledger=ledger)
     assert len(quoted.entries) == 5 * (1 + 2 * 2 + 1) and quoted.exact
     outer.set_params(estimator__scale__ledger=ledger, estimator__search__estimator__ledger=ledger).fit(X, Y)
     assert shown(quoted.entries) == shown(ledger.entries()) and quoted.spent == ledger.spent
-    outer.set_params(
-        param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]}
-    )
+    outer.set_params(param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]})
     dear = quote(outer, X, Y, ledger=ledger)
     assert not dear.exact and dear.epsilon == pytest.approx(4 * 6 + 2 * 0.75 + 5 * 2 + 0.5 + 6, rel=1e-4)
 
@@ -149,9 +140,7 @@ def test_a_cross_validation_costs_what_its_search_without_refit_costs():
     model = make_pipeline(
         PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
     )
-    quoted = quote(
-        GridSearchCV(model, [{}], cv=KFold(3), refit=False, error_score="raise"), X, Y, ledger=ledger
-    )
+    quoted = quote(GridSearchCV(model, [{}], cv=KFold(3), refit=False, error_score="raise"), X, Y, ledger=ledger)
     model.set_params(**{f"{name}__ledger": ledger for name, _ in model.steps})
     cross_validate(model, X, Y, cv=KFold(3), error_score="raise")
     assert quoted.exact and quoted.spent == ledger.spent
@@ -175,9 +164,7 @@ def test_a_reserved_search_is_all_or_nothing(tmp_path):
 
 
 def test_a_pipeline_with_private_preprocessing():
-    model = make_pipeline(
-        PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0)
-    )
+    model = make_pipeline(PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0))
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-3)
     quoted = quote(model, X, Y, ledger=ledger)
     assert [entry.label for entry in quoted.entries] == ["PrivateStandardScaler", "UserLevelSGDRegressor"]
@@ -305,9 +292,7 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
 
-    def __init__(
-        self, epsilon=1.0, *, event=LaplaceEvent, adjacency="replace-one", random_state=None, ledger=None
-    ):
+    def __init__(self, epsilon=1.0, *, event=LaplaceEvent, adjacency="replace-one", random_state=None, ledger=None):
         self.epsilon, self.event, self.adjacency = epsilon, event, adjacency
         self.random_state, self.ledger = random_state, ledger
 
@@ -363,17 +348,15 @@ def test_a_reservation_quotes_what_it_has_room_for():
     with ledger.reserve(0.5) as part:
         assert not quote(Sum(), X, ledger=part).admitted
     with ledger.reserve(8.5) as part:
-        assert quote(Sum(), X, ledger=part).admitted and quote(
-            Sum(), X, ledger=part
-        ).spent == ledger.spent == (8.5, 0.0)
+        assert quote(Sum(), X, ledger=part).admitted and quote(Sum(), X, ledger=part).spent == ledger.spent == (
+            8.5,
+            0.0,
+        )
         assert not quote(Sum(), X, ledger=ledger).admitted
     assert not quote(Sum(), X, ledger=part).admitted  # it has ended
     with ledger.parallel(1.5, n_parts=2, because="dealt by an identifier that stays") as parts:
         Sum(ledger=parts.only(0)).fit(X)
-        assert (
-            not quote(Sum(), X, ledger=parts.only(0)).admitted
-            and quote(Sum(), X, ledger=parts.only(1)).admitted
-        )
+        assert not quote(Sum(), X, ledger=parts.only(0)).admitted and quote(Sum(), X, ledger=parts.only(1)).admitted
         assert not quote(Sum(0.5, adjacency="add-remove"), X, ledger=parts.only(1)).admitted  # of all parts
 
 

@@ -105,9 +105,7 @@ def test_no_finite_mechanism_exceeds_the_price(law, data, epsilon):
     assert np.abs(np.log(first / second)).max() <= curve.pure_epsilon + 1e-9
     for share in (0.2, 0.5, 0.9):
         at = share * curve.pure_epsilon
-        assert (
-            max(hockey_stick(first, second, at), hockey_stick(second, first, at)) <= curve.delta(at) + 1e-13
-        )
+        assert max(hockey_stick(first, second, at), hockey_stick(second, first, at)) <= curve.delta(at) + 1e-13
 
 
 @pytest.mark.parametrize("law", LAWS, ids=name)
@@ -261,9 +259,7 @@ def test_the_price_grows_with_everything(plan):
         return search_epsilon([[(event, count * n) for event, n in plan]], law, delta)
 
     def laws(mean):
-        return [Repetitions("negative-binomial", mean, e) for e in (-0.5, 1.0)] + [
-            Repetitions("poisson", mean)
-        ]
+        return [Repetitions("negative-binomial", mean, e) for e in (-0.5, 1.0)] + [Repetitions("poisson", mean)]
 
     for mean in (5.0,):
         prices = [price(law) for law in laws(mean)]

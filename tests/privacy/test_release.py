@@ -81,8 +81,7 @@ def test_selection_has_the_probabilities_it_was_paid_for(rule, random_state):
         expected = weights / weights.sum()
     else:  # P(i) = w_i ∫ ∏_{j≠i} (1 − w_j t) dt
         expected = [
-            w
-            * math.prod(np.polynomial.Polynomial([1, -v]) for j, v in enumerate(weights) if j != i).integ()(1)
+            w * math.prod(np.polynomial.Polynomial([1, -v]) for j, v in enumerate(weights) if j != i).integ()(1)
             for i, w in enumerate(weights)
         ]
     one = release(random_state=random_state, epsilon=1e7)
@@ -225,9 +224,7 @@ def test_metric_privacy_admits_pure_events_only():
     one = open_release(epsilon=2.0, unit="data set", adjacency="metric", metric="W1", random_state=0)
     one.laplace([0.0, 1.0], sensitivity=3.0, epsilon=2.0)
     assert str(one.close()).startswith("2-metric privacy for one data set (W1")
-    two = open_release(
-        epsilon=2.0, delta=1e-6, unit="data set", adjacency="metric", metric="W1", random_state=0
-    )
+    two = open_release(epsilon=2.0, delta=1e-6, unit="data set", adjacency="metric", metric="W1", random_state=0)
     with pytest.raises(ValueError, match="pure events only"):
         two.gaussian([0.0], sensitivity=1.0, noise_multiplier=5.0)
 

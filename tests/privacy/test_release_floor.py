@@ -89,9 +89,7 @@ def test_a_release_does_not_survive_a_fork():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     release.discrete_laplace([0], sensitivity=1, epsilon=1.0)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
@@ -260,9 +258,7 @@ def test_steps_are_powers_of_two_and_scale_the_result():
             release.laplace(total, sensitivity=1.0, epsilon=1.0, step=step)
 
 
-@pytest.mark.parametrize(
-    "sensitivity, epsilon", [(3 * 2**20, 1e-12), (3, 1e-3), (3, 1.0), (2**40, 1e-5), (3, 1e4)]
-)
+@pytest.mark.parametrize("sensitivity, epsilon", [(3 * 2**20, 1e-12), (3, 1e-3), (3, 1.0), (2**40, 1e-5), (3, 1e4)])
 def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity, epsilon):
     """Failure below 1e-6 in all: the level of each test is 1e-7, and a tenth less noise must fail it."""
     release = simulated(epsilon=1e15)
@@ -290,9 +286,7 @@ def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[0, 0]),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[-1, 3]),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[1.5, 1]),
-        lambda r: r.select(
-            [0, 1], sensitivity=1, epsilon=1.0, rule="permute-and-flip", multiplicity=[1, 10**12]
-        ),
+        lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, rule="permute-and-flip", multiplicity=[1, 10**12]),
         lambda r: r.select([0.0, 1.0], sensitivity=5e-324, epsilon=1.0),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, locate=lambda category, member: 0),
         lambda r: r.laplace(0.0, sensitivity=5e-324, epsilon=1.0),

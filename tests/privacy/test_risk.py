@@ -124,9 +124,7 @@ def beside_a_gaussian(events, mu, epsilon):
 
     function = gaussian
     for event in events:
-        function = partial(
-            lambda inner, event, x: mean_over_losses(event, lambda y: inner(x - y)), function, event
-        )
+        function = partial(lambda inner, event, x: mean_over_losses(event, lambda y: inner(x - y)), function, event)
     return function(epsilon)
 
 
@@ -275,9 +273,7 @@ def test_a_bare_guarantee_has_the_risk_of_its_worst_mechanism(epsilon, delta, fp
     assert exact * (1 - 1e-9) <= risk.tpr <= exact + 1e-6 * (1 + exact)
     best = np.maximum(prior * ones, (1 - prior) * others).sum()
     assert best * (1 - 1e-9) <= risk.best_guess <= best + 1e-9
-    assert risk.posterior == pytest.approx(
-        prior * risk.tpr / (prior * risk.tpr + (1 - prior) * fpr), rel=1e-9
-    )
+    assert risk.posterior == pytest.approx(prior * risk.tpr / (prior * risk.tpr + (1 - prior) * fpr), rel=1e-9)
 
 
 @settings(max_examples=60, deadline=None)

@@ -102,12 +102,8 @@ def test_below_exp_of_a_sure_thing():
 def test_the_machine_keeps_the_assumed_precision():
     """The error bounds grant `np.log` and `np.exp` 4 units in the last place."""
     rng = np.random.default_rng(0)
-    x = np.concatenate(
-        [rng.random(1000), 2.0 ** -rng.uniform(0, 63, 1000), 1 - 2.0 ** -rng.uniform(1, 53, 1000)]
-    )
-    gamma = np.concatenate(
-        [rng.uniform(0, 40, 1000), rng.uniform(0, 700, 1000), 2.0 ** -rng.uniform(0, 60, 1000)]
-    )
+    x = np.concatenate([rng.random(1000), 2.0 ** -rng.uniform(0, 63, 1000), 1 - 2.0 ** -rng.uniform(1, 53, 1000)])
+    gamma = np.concatenate([rng.uniform(0, 40, 1000), rng.uniform(0, 700, 1000), 2.0 ** -rng.uniform(0, 60, 1000)])
     for arguments, values, exact in [(x, np.log(x), CONTEXT.ln), (-gamma, np.exp(-gamma), CONTEXT.exp)]:
         for argument, value in zip(arguments.tolist(), values.tolist(), strict=True):
             error = CONTEXT.abs(CONTEXT.subtract(Decimal(value), exact(Decimal(argument))))

@@ -35,9 +35,7 @@ def chi_square(counts, probabilities):
 
 
 def exponential_law(costs, rate, multiplicity=None):
-    weights = [
-        exp(rate * int(c)) * (1 if multiplicity is None else multiplicity[i]) for i, c in enumerate(costs)
-    ]
+    weights = [exp(rate * int(c)) * (1 if multiplicity is None else multiplicity[i]) for i, c in enumerate(costs)]
     return [float(weight / sum(weights)) for weight in weights]
 
 
@@ -59,9 +57,7 @@ def flips_law(costs, rate):
 @settings(deadline=None, max_examples=200)
 @given(
     cost=st.integers(0, 2**62) | st.integers(0, 100),
-    rate=st.fractions(0, 50, max_denominator=10**9)
-    | st.floats(0, 2.0**-40).map(Fraction)
-    | st.just(Fraction(10**400)),
+    rate=st.fractions(0, 50, max_denominator=10**9) | st.floats(0, 2.0**-40).map(Fraction) | st.just(Fraction(10**400)),
     bits=st.integers(20, 52),
 )
 def test_weights_bracket_the_truth(cost, rate, bits):
@@ -142,9 +138,7 @@ def test_masses_by_enumeration(monkeypatch, counts, bits):
 @given(
     costs=st.lists(st.integers(0, 2**62) | st.integers(0, 1000), min_size=1, max_size=5),
     counts=st.lists(st.integers(1, 2**62) | st.integers(1, 2**899), min_size=5, max_size=5),
-    rate=st.fractions(0, 50, max_denominator=10**9)
-    | st.floats(0, 2.0**-40).map(Fraction)
-    | st.just(Fraction(10**400)),
+    rate=st.fractions(0, 50, max_denominator=10**9) | st.floats(0, 2.0**-40).map(Fraction) | st.just(Fraction(10**400)),
 )
 def test_masses_bracket_the_truth(costs, counts, rate):
     cost = np.array(costs) - min(costs)
@@ -263,9 +257,7 @@ def test_exponential_chi_square(multiplicity, random_state):
     for category, member in draws:
         assert 0 <= member < (1 if multiplicity is None else multiplicity[category])
     if multiplicity and multiplicity[0] > 1:
-        place = [
-            member * 8 // multiplicity[category] for category, member in draws if multiplicity[category] > 7
-        ]
+        place = [member * 8 // multiplicity[category] for category, member in draws if multiplicity[category] > 7]
         assert stats.chisquare(np.bincount(place, minlength=8)).pvalue > P_FALSE
 
 
@@ -320,9 +312,7 @@ def test_same_law_as_opendp():
     theirs = np.bincount([noisy_max(scores) for _ in range(8000)], minlength=4)
     source = bit_source(None)
     costs = (2 * (3.0 - np.array(scores))).astype(np.int64)
-    ours = np.bincount(
-        [exponential_select(costs, Fraction(1, 3), source)[0] for _ in range(8000)], minlength=4
-    )
+    ours = np.bincount([exponential_select(costs, Fraction(1, 3), source)[0] for _ in range(8000)], minlength=4)
     assert stats.chi2_contingency([theirs, ours]).pvalue > P_FALSE
 
 

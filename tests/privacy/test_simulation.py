@@ -90,9 +90,7 @@ def fits_inside_of_others():
     yield "bagging", BaggingRegressor(UserLevelSGDRegressor(max_iter=1), n_estimators=3), 3
 
 
-@pytest.mark.parametrize(
-    "model, fits", [pytest.param(*case[1:], id=case[0]) for case in fits_inside_of_others()]
-)
+@pytest.mark.parametrize("model, fits", [pytest.param(*case[1:], id=case[0]) for case in fits_inside_of_others()])
 def test_every_fit_inside_of_others_is_heard_at_the_callers_line(model, fits):
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
@@ -142,9 +140,7 @@ def test_a_file_refuses_seeded_noise(tmp_path, monkeypatch):
     path = tmp_path / "study.ledger"
     ledger = PrivacyLedger(path, epsilon=10.0)
     draw(ledger, None)
-    monkeypatch.setattr(
-        "skprivate.privacy.noise._samplers.integer_noise", None
-    )  # nothing is drawn, or this fails
+    monkeypatch.setattr("skprivate.privacy.noise._samplers.integer_noise", None)  # nothing is drawn, or this fails
     for opened in (ledger, PrivacyLedger.open(path)):
         with pytest.raises(SimulatedNoiseError, match=r"Draw: random_state must be None .*simulation=True"):
             draw(opened, 0)

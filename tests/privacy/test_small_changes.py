@@ -40,9 +40,7 @@ def test_each_number_below_a_width_has_equally_many_accepted_words(width):
     for number in (0, 1, 2, width // 2, width // 2 + 1, width - 2, width - 1):
         first = number * 2**32 // width
         halves = np.arange(max(first - 3, 0), min(first + 2**32 // width + 5, 2**32), dtype=np.uint64)
-        found, accepted = _samplers._multiply_shift(
-            halves << np.uint64(32), np.full(halves.size, width, np.uint64)
-        )
+        found, accepted = _samplers._multiply_shift(halves << np.uint64(32), np.full(halves.size, width, np.uint64))
         assert np.count_nonzero((found == number) & accepted) == 2**32 // width
         assert found.min() >= 0 and found.max() < width
 
@@ -54,9 +52,7 @@ def test_the_first_and_the_last_word_of_a_number(width):
         start = -(-number * 2**32 // width)
         words = [start + k for k in range(-2, 3)] + [start + 2**32 // width + k for k in range(-2, 3)]
         halves = np.array([word for word in words if 0 <= word < 2**32], dtype=np.uint64)
-        found, accepted = _samplers._multiply_shift(
-            halves << np.uint64(32), np.full(halves.size, width, np.uint64)
-        )
+        found, accepted = _samplers._multiply_shift(halves << np.uint64(32), np.full(halves.size, width, np.uint64))
         mine = sorted(int(half) for half in halves[(found == number) & accepted])
         assert mine[-1] - mine[0] + 1 == 2**32 // width
 

@@ -23,17 +23,11 @@ GAUSSIAN = {"noise": "gaussian", "level": 4.0, "size": 4}
 
 
 def opened(options, threshold_delta, **parameters):
-    events = count_events_of(
-        options["noise"], options["level"], size=options["size"], threshold_delta=threshold_delta
-    )
-    return open_release(
-        epsilon=3.0, delta=0.2, unit="user", adjacency="add-remove", plan=events, **parameters
-    )
+    events = count_events_of(options["noise"], options["level"], size=options["size"], threshold_delta=threshold_delta)
+    return open_release(epsilon=3.0, delta=0.2, unit="user", adjacency="add-remove", plan=events, **parameters)
 
 
-def drawn(
-    counts, options=LAPLACE, *, sensitivity=1.0, own=1, most_keys=1, threshold_delta=1e-3, **parameters
-):
+def drawn(counts, options=LAPLACE, *, sensitivity=1.0, own=1, most_keys=1, threshold_delta=1e-3, **parameters):
     with opened(options, threshold_delta, **parameters) as release:
         return release.threshold_counts(
             counts,
@@ -122,9 +116,7 @@ def test_what_passes_is_sorted_and_nothing_else_leaves():
 def test_the_cost_does_not_depend_on_keys():
     for counts in ({}, {"a": 5}, dict.fromkeys(range(300), 7)):
         with opened(GAUSSIAN, 1e-3, random_state=0) as release:
-            release.threshold_counts(
-                counts, sensitivity=1.0, own=1, most_keys=2, threshold_delta=1e-3, **GAUSSIAN
-            )
+            release.threshold_counts(counts, sensitivity=1.0, own=1, most_keys=2, threshold_delta=1e-3, **GAUSSIAN)
         assert dict(release.close().events) == count_events_of("gaussian", 4.0, size=4, threshold_delta=1e-3)
 
 

@@ -76,9 +76,7 @@ def test_scores_against_epsilon():
         UserLevelSGDRegressor(radius=5.0, ledger=ledger),
     )
     how = {"epsilons": [8.0, 0.05], "param_name": "userlevelsgdregressor__epsilon", "cv": 3, "n_repeats": 2}
-    display = PrivacyUtilityDisplay.from_estimator(
-        model, X, y, reference=LinearRegression(), scoring="r2", **how
-    )
+    display = PrivacyUtilityDisplay.from_estimator(model, X, y, reference=LinearRegression(), scoring="r2", **how)
     assert display.scores.shape == (2, 6) and display.score_name == "r2" and not ledger.entries()
     assert np.median(display.scores[0]) > np.median(display.scores[1]) and display.reference > 0.999
     again = PrivacyUtilityDisplay.from_estimator(model, X, y, reference=0.5, **how)

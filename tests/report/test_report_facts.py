@@ -52,9 +52,7 @@ def valid(report):
 
 def fill(ledger, *prices, unit="row", adjacency="add-remove", **how):
     for price in prices:
-        with open_release(
-            epsilon=price, unit=unit, adjacency=adjacency, ledger=ledger, label="Mean", **how
-        ) as release:
+        with open_release(epsilon=price, unit=unit, adjacency=adjacency, ledger=ledger, label="Mean", **how) as release:
             release.laplace(0.25, sensitivity=1.0, epsilon=price)
 
 
@@ -62,9 +60,7 @@ def every_guarantee():
     for unit in PrivacyUnit:
         for adjacency in Adjacency:
             metric = "l2" if adjacency is Adjacency.METRIC else None
-            some = (
-                ((0.0, 0.0), (0.7, 0.0), (900.0, 0.1), (math.inf, 0.0)) if unit == "row" else ((2.0, 1e-6),)
-            )
+            some = ((0.0, 0.0), (0.7, 0.0), (900.0, 0.1), (math.inf, 0.0)) if unit == "row" else ((2.0, 1e-6),)
             for epsilon, delta in some:
                 yield PrivacyGuarantee(epsilon, delta, unit, adjacency, metric=metric)
 
@@ -78,9 +74,7 @@ def test_every_kind_of_guarantee_has_a_valid_report(guarantee):
     assert facts["strength"]["epsilon"] == (None if math.isinf(guarantee.epsilon) else guarantee.epsilon)
     assert report.verdict == (STOP if math.isinf(guarantee.epsilon) else LOOK)  # written by hand
     metric = guarantee.metric is not None
-    assert facts["strength"]["definition"] == (
-        "metric" if metric else "approximate" if guarantee.delta else "pure"
-    )
+    assert facts["strength"]["definition"] == ("metric" if metric else "approximate" if guarantee.delta else "pure")
     for risk in facts["strength"]["risk"]:
         expected = guarantee.risk(0.5, risk["fpr"], distance=risk["distance"])
         assert (risk["tpr"], risk["advantage"]) == (expected.tpr, expected.advantage)
@@ -142,9 +136,7 @@ def test_a_report_shows_units_schema_warnings_and_what_steps_do():
         ("id", "left out", []),
     ]
     assert {str(each.message) for each in seen} == {each["text"] for each in facts["fit_warnings"]}
-    assert facts["steps"][2]["does"] == "fills gaps by private medians" and facts["steps"][2]["columns"] == [
-        "age"
-    ]
+    assert facts["steps"][2]["does"] == "fills gaps by private medians" and facts["steps"][2]["columns"] == ["age"]
     assert facts["strength"]["risk"][0]["best_guess"] == guarantee_of(model).risk(0.5).best_guess
 
 
@@ -179,9 +171,7 @@ def test_limits_are_shown_in_every_form_in_which_they_are_declared(bounds, value
 def test_a_report_shows_what_was_declared_at_the_fit():
     X = pd.DataFrame({"age": [30.0, 40.0] * 500, "ward": ["east", "west"] * 500})
     schema = {"age": (0, 99), "ward": "category"}
-    model = make_private_pipeline(UserLevelSGDClassifier(classes=[0, 1]), schema, epsilon=3.0).fit(
-        X, [0, 1] * 500
-    )
+    model = make_private_pipeline(UserLevelSGDClassifier(classes=[0, 1]), schema, epsilon=3.0).fit(X, [0, 1] * 500)
     facts = valid(privacy_report(model))
     model["columns"].named_transformers_["numbers"][-1].set_params(bounds={0: (5, 6)})
     model["model"].set_params(classes=[5, 6])
@@ -256,9 +246,7 @@ def test_ledgers_that_are_not_for_releases_stop_a_report():
     fill(mixed, 0.5, random_state=0)
     assert privacy_report(mixed).verdict == STOP
     empty = privacy_report(PrivacyLedger(epsilon=1.0))
-    assert (
-        empty.verdict == HOLDS and valid(empty)["protection"] is None and "nothing was released" in str(empty)
-    )
+    assert empty.verdict == HOLDS and valid(empty)["protection"] is None and "nothing was released" in str(empty)
 
 
 def test_details_are_for_the_house(tmp_path):
@@ -282,9 +270,7 @@ def test_audits_stand_beside_the_claim():
     fitted = model.fit(X[:40], user_ids=np.arange(40))
     report = privacy_report(fitted, audit=audit)
     (found,) = valid(report)["audits"]
-    assert (
-        found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_fits"] == audit.evidence.n_runs
-    )
+    assert found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_fits"] == audit.evidence.n_runs
     assert found["same_claim"] and not any("audit" in text for text in report.findings)
     assert f"ε ≥ {rounded_down(audit.epsilon_lower_bound, 4)}" in report.to_html()
     other = privacy_report(UserLevelMean(epsilon=2.0).fit(X, user_ids=USERS), audit=[audit])
@@ -331,17 +317,10 @@ def test_files_are_what_the_methods_return(tmp_path):
 
 
 def test_numbers_are_never_better_than_they_are():
-    assert (
-        small(1.2341e-6) == "1.24·10⁻⁶"
-        and small(1e-6) == "10⁻⁶"
-        and small(0.0) == "0"
-        and small(0.02) == "0.02"
-    )
+    assert small(1.2341e-6) == "1.24·10⁻⁶" and small(1e-6) == "10⁻⁶" and small(0.0) == "0" and small(0.02) == "0.02"
     assert small(1.2349e-6, rounded_down) == "1.23·10⁻⁶"
     assert rounded_down(3.99999, 4) == "3.999" and rounded_down(0.1, 3) == "0.1"
     assert (
         "e^2.001 = 7.4 times"
-        in privacy_report(PrivacyGuarantee(2.0004, 0.0, "row", "add-remove")).to_dict()["strength"][
-            "in_words"
-        ]
+        in privacy_report(PrivacyGuarantee(2.0004, 0.0, "row", "add-remove")).to_dict()["strength"]["in_words"]
     )

@@ -60,9 +60,7 @@ def a_report(text="The second look", n=3, *, budget=4.0, **how):
             theorem=text,
         ) as release:
             release.laplace(0.3, sensitivity=0.1, epsilon=0.25)
-    return privacy_report(
-        release.close(), ledger=ledger, title=text, answers={"bias": text, "contact": "us"}, **how
-    )
+    return privacy_report(release.close(), ledger=ledger, title=text, answers={"bias": text, "contact": "us"}, **how)
 
 
 def test_the_questions_come_in_order():
@@ -102,18 +100,14 @@ def test_texts_are_escaped_everywhere(tmp_path):
     assert [sorted(a) for _, a in dirty.found] == [sorted(a) for _, a in clean.found]
     shown = NASTY.encode("utf-8", "backslashreplace").decode()
     assert "".join(dirty.seen).count(shown) >= 5 + 2 * 3  # heading, texts, and two cells an entry
-    twin = re.search(r'<script type="application/json" id="privacy-report">(.*?)</script>', page, re.DOTALL)[
-        1
-    ]
+    twin = re.search(r'<script type="application/json" id="privacy-report">(.*?)</script>', page, re.DOTALL)[1]
     assert json.loads(twin) == report.to_dict()
     assert (tmp_path / "nasty.html").read_text("utf-8")  # what has no encoding is written all the same
     assert html.escape("<img") in page
 
 
 def test_notebooks_show_the_page_in_a_frame():
-    inside = re.fullmatch(
-        r'<iframe srcdoc="(.*)" style="[^"]*"></iframe>', a_report(NASTY)._repr_html_(), re.DOTALL
-    )
+    inside = re.fullmatch(r'<iframe srcdoc="(.*)" style="[^"]*"></iframe>', a_report(NASTY)._repr_html_(), re.DOTALL)
     assert html.unescape(inside[1]).startswith("<!DOCTYPE html>")
 
 
@@ -143,12 +137,8 @@ def test_in_a_browser_the_page_fits_its_window(tmp_path, width, text):
         "parent.postMessage([innerWidth,d.scrollWidth,document.querySelectorAll('svg').length,"
         "d.scrollHeight].join(' '),'*')})</script>"
     )
-    allowed = page.replace(
-        "style-src 'unsafe-inline'", "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    )
-    (tmp_path / "inner.html").write_text(
-        allowed.replace("</body>", measure + "</body>"), "utf-8", "backslashreplace"
-    )
+    allowed = page.replace("style-src 'unsafe-inline'", "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+    (tmp_path / "inner.html").write_text(allowed.replace("</body>", measure + "</body>"), "utf-8", "backslashreplace")
     outer = (
         "<!DOCTYPE html><body style='margin:0'><script>addEventListener('message',"
         "e=>{document.title=e.data})</script>"
@@ -190,9 +180,7 @@ def test_in_a_browser_the_page_is_drawn(tmp_path, scheme):
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium")
 def test_in_a_browser_no_text_becomes_a_script(tmp_path):
     report = a_report("<script>document.title='broken'</script>")
-    page = report.to_html().replace(
-        "default-src 'none'; style-src 'unsafe-inline'", "default-src * 'unsafe-inline'"
-    )
+    page = report.to_html().replace("default-src 'none'; style-src 'unsafe-inline'", "default-src * 'unsafe-inline'")
     (tmp_path / "report.html").write_text(page, "utf-8")
     assert "<title>broken" not in browse(tmp_path / "report.html", "--virtual-time-budget=1000", "--dump-dom")
 

@@ -37,9 +37,7 @@ GUARANTEE = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", assumptions=("bounds
 
 
 def check(entry):
-    validator = jsonschema.Draft7Validator(
-        REGISTRY_SCHEMA, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER
-    )
+    validator = jsonschema.Draft7Validator(REGISTRY_SCHEMA, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER)
     validator.check_schema(dict(REGISTRY_SCHEMA))
     validator.validate(entry)
     return entry["deployment"]
@@ -65,10 +63,7 @@ def test_an_entry_of_a_model():
     assert loss["privacy_unit"] == "user" and loss["privacy_unit_details"].startswith("replace-one: all rows")
     assert said["dp_variant"]["variant_name"] == "Approximate DP"
     assert said["deployment_model"]["trust_assumptions"] == "we are"
-    assert (
-        "ε = 3" in said["implementation"]["composition"]
-        and "Gaussian" in said["implementation"]["mechanisms"]
-    )
+    assert "ε = 3" in said["implementation"]["composition"] and "Gaussian" in said["implementation"]["mechanisms"]
     assert said["administrative"] == {"status": "Draft", "registry_authors": ["A. Lovelace"], "tier": 2}
 
 
@@ -88,10 +83,7 @@ def test_what_people_write_is_kept():
     assert all(text in texts for text in HUMAN.values()) and "overruled" not in texts
     assert said["dp_variant"]["variant_name"] == "Pure DP"
     metric = PrivacyGuarantee(2.0, 0.0, "row", "metric", metric="l2")
-    assert (
-        check(registry_entry(privacy_report(metric).to_dict(), **BASIC))["dp_variant"]["variant_name"]
-        == "Custom"
-    )
+    assert check(registry_entry(privacy_report(metric).to_dict(), **BASIC))["dp_variant"]["variant_name"] == "Custom"
 
 
 @pytest.mark.parametrize(
@@ -131,9 +123,7 @@ def test_the_schema_is_no_formality():
 
 def test_a_model_card_begins_with_privacy():
     report = a_report(answers={"purpose": "Planning & stocks"})
-    card = model_card(
-        report.to_dict(), name="Doses # 1", description="Means of *two* doses.", license="bsd-3-clause"
-    )
+    card = model_card(report.to_dict(), name="Doses # 1", description="Means of *two* doses.", license="bsd-3-clause")
     headings = [line for line in card.splitlines() if line.startswith("#")]
     assert headings[:2] == ["# Model Card for Doses \\# 1", "## Privacy"]
     second = [line for line in headings if line.startswith("## ")]
@@ -175,9 +165,7 @@ def test_the_script_reads_what_a_report_wrote(form, people, convert, tmp_path):
     (tmp_path / "people.json").write_text(json.dumps(people), encoding="utf-8")
     script = Path(__file__).parents[2] / "tools" / "convert_report.py"
     files = (tmp_path / "report.json", tmp_path / "people.json")
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", script, form, *files], capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-X", "utf8", script, form, *files], capture_output=True, check=True)
     text = done.stdout.decode()
     expected = convert(report.to_dict(), **people)
     assert (text if form == "card" else json.loads(text)) == expected

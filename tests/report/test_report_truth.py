@@ -85,13 +85,9 @@ def test_a_total_that_leaves_the_model_out():
 @pytest.mark.parametrize("n_open", [0, 1, 8])
 def test_what_nobody_has_said_is_a_reason_to_wait(ledger, n_open):
     answers = {name: "said" if k >= n_open else "  " for k, name in enumerate(QUESTIONS)}
-    report = privacy_report(
-        UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), title="Doses", answers=answers
-    )
+    report = privacy_report(UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), title="Doses", answers=answers)
     said = {0: [], 1: ["1 question is open: see section 8."], 8: ["8 questions are open: see section 8."]}
-    expected = (
-        [] if ledger else ["No ledger was given: nothing is known of other releases from the same data."]
-    )
+    expected = [] if ledger else ["No ledger was given: nothing is known of other releases from the same data."]
     assert list(report.findings) == expected + said[n_open]
     assert report.verdict == (LOOK if report.findings else HOLDS)
     assert all(text in report.to_html() for text in report.findings)
@@ -229,9 +225,7 @@ def test_replays_and_searches_are_shown_too():
     broken = replace(replay, evidence=replace(replay.evidence, failures=("half the noise",)))
     report = privacy_report(model, audit=[broken])
     assert report.verdict == STOP and "Wrong: half the noise." in report.to_html()
-    search = find_violation(
-        lambda x: 9.0 * x, pairs=[((0.0,), (1.0,))], epsilon=0.5, max_pairs=1, random_state=0
-    )
+    search = find_violation(lambda x: 9.0 * x, pairs=[((0.0,), (1.0,))], epsilon=0.5, max_pairs=1, random_state=0)
     report = privacy_report(draw(), audit=search)
     assert report.verdict == STOP and valid(report)["audits"][0]["kind"] == "runs"
     assert "a search among 1 pairs of inputs" in report.to_html()
@@ -269,9 +263,7 @@ def test_every_event_has_a_name_and_a_price():
 def test_what_a_unit_leaves_unprotected():
     label = " ".join(not_protected(PrivacyGuarantee(1.0, 0.0, "label", "replace-one")))
     assert "for k labels of one person the bound is kε" in label
-    assert "The number of rows" in " ".join(
-        not_protected(METRIC)
-    )  # a row is exchanged there, and never added
+    assert "The number of rows" in " ".join(not_protected(METRIC))  # a row is exchanged there, and never added
 
 
 @pytest.mark.parametrize("mark", ["\u202e", "\u2067", "\u200f", "\x1b"])

@@ -18,9 +18,7 @@ class RecordingRelease:
         self.draws.append(
             {"kind": "gaussian", "value": value, "sensitivity": sensitivity, "multiplier": noise_multiplier}
         )
-        return (
-            value + self.noise * sensitivity * noise_multiplier * self.rng.normal(size=value.shape)
-        ) * step
+        return (value + self.noise * sensitivity * noise_multiplier * self.rng.normal(size=value.shape)) * step
 
     def laplace(self, value, *, sensitivity, epsilon):
         value = np.asarray(value, dtype=float)
@@ -29,9 +27,7 @@ class RecordingRelease:
 
     def select(self, scores, *, sensitivity, epsilon, monotone=False, multiplicity=None, locate=None):
         scores = np.asarray(scores, dtype=float)
-        self.draws.append(
-            {"kind": "select", "value": scores, "epsilon": epsilon, "multiplicity": multiplicity}
-        )
+        self.draws.append({"kind": "select", "value": scores, "epsilon": epsilon, "multiplicity": multiplicity})
         logits = epsilon * scores / sensitivity * (1.0 if monotone else 0.5)
         if multiplicity is not None:
             logits = logits + np.log(np.asarray(multiplicity, dtype=float))

@@ -121,16 +121,12 @@ def test_an_infinite_distance_is_the_same_beside_whomever():
     values = np.array([1.7e308, -0.0, 5e-324, 3.0])
     with np.errstate(all="ignore"):
         alone = user_magnitudes(values, UserGroups(np.arange(4)), -1.7e308)
-        beside = user_magnitudes(
-            np.append(values, [1.0, 1.0]), UserGroups(np.array([0, 1, 2, 3, 4, 4])), -1.7e308
-        )
+        beside = user_magnitudes(np.append(values, [1.0, 1.0]), UserGroups(np.array([0, 1, 2, 3, 4, 4])), -1.7e308)
     np.testing.assert_array_equal(alone, beside[:4])
 
 
 def test_slopes_of_the_logistic_loss():
-    f = np.concatenate([np.linspace(-40.0, 40.0, 4001), [-1e300, -800.0, 800.0, 1e300, np.inf, -np.inf]])[
-        None
-    ]
+    f = np.concatenate([np.linspace(-40.0, 40.0, 4001), [-1e300, -800.0, 800.0, 1e300, np.inf, -np.inf]])[None]
     for y in (np.ones_like(f), -np.ones_like(f)):
         slope = LogisticLoss().derivative(f, y)
         np.testing.assert_allclose(slope, -y * expit(-y * f), rtol=1e-13, atol=1e-300)
@@ -183,8 +179,7 @@ def test_multiplicities_may_be_arrays(select):
     costs, counts = rng.integers(0, 50, size=40), rng.integers(0, 6, size=40)
     for seed in range(20):
         drawn = [
-            select(costs, 0.1, SeededBitSource(seed), each)
-            for each in (counts, counts.tolist(), counts.astype(object))
+            select(costs, 0.1, SeededBitSource(seed), each) for each in (counts, counts.tolist(), counts.astype(object))
         ]
         assert drawn[0] == drawn[1] == drawn[2]
     for wrong in (np.zeros(40, np.int64), np.where(np.arange(40) == 3, -1, counts), counts[1:]):

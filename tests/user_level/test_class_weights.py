@@ -60,9 +60,7 @@ def test_counts_are_private_and_right(rare, adjacency):
 def test_users_count_by_the_shares_of_their_rows():
     rng = public_generator(0)
     users = np.repeat(np.arange(3000), 4)
-    y = np.where(
-        users < 600, 2, np.arange(12_000) % 4 == 0
-    )  # a fifth of class 2; the others 1 in 4 of class 1
+    y = np.where(users < 600, 2, np.arange(12_000) % 4 == 0)  # a fifth of class 2; the others 1 in 4 of class 1
     X = rng.normal(size=(12_000, 2)) + y[:, None]
     for loss in ("log_loss", "smoothed_hinge"):
         model = UserLevelSGDClassifier(

@@ -59,9 +59,7 @@ def descent(adjacency=REPLACE, n_users=2000, n_coef=5, epsilon=1.0, delta=1e-6, 
     options = {
         "objective": Centre(n_coef),
         "penalty": Penalty(given=0.0),
-        "steps": StepRules(
-            given=options.pop("given_steps", None), least=12, most=50, usual=20, noise=0.1**0.5
-        ),
+        "steps": StepRules(given=options.pop("given_steps", None), least=12, most=50, usual=20, noise=0.1**0.5),
         "clipping": Clipping(select=select, radius=options.pop("clip_radius", 0.0)),
         "bounds": Bounds(radius=options.pop("radius", 2.0), select_scale=scale, shrink=False),
         **options,
@@ -112,9 +110,7 @@ def run_on(mechanism, data, terms, earlier=None):
     st.booleans(),
 )
 def test_everything_planned_fits_the_budget_and_uses_it(epsilon, delta, adjacency, n_users, clip):
-    spent = compose_epsilon(
-        descent(adjacency, n_users, epsilon=epsilon, delta=delta, select_clip=clip).events, delta
-    )
+    spent = compose_epsilon(descent(adjacency, n_users, epsilon=epsilon, delta=delta, select_clip=clip).events, delta)
     assert spent <= epsilon * (1 + 2.0**-40)
     assert spent > 0.995 * epsilon
 
@@ -158,9 +154,7 @@ def mechanisms(terms):
     yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
 
 
-@pytest.mark.parametrize(
-    ("adjacency", "n_users"), [(REPLACE, 3), (REPLACE, 3000), (ADD, 3), (ADD, 3000), (ADD, None)]
-)
+@pytest.mark.parametrize(("adjacency", "n_users"), [(REPLACE, 3), (REPLACE, 3000), (ADD, 3), (ADD, 3000), (ADD, None)])
 @pytest.mark.usefixtures("quasi_newton")
 def test_a_run_draws_exactly_its_plan(adjacency, n_users):
     """Also where the number of users is released: what is drawn must not depend on it."""
@@ -206,9 +200,7 @@ def test_every_draw_of_a_run_has_the_stated_sensitivity(adjacency):
             else:
                 assert abs(change).max() <= 1
                 assert not a.options["monotone"] or (change.min() >= -1 and change.max() <= 0)
-    assert moved > (
-        1.0 if adjacency is REPLACE else 0.99
-    )  # a sensitivity of 1 would be wrong under replacement
+    assert moved > (1.0 if adjacency is REPLACE else 0.99)  # a sensitivity of 1 would be wrong under replacement
 
 
 @pytest.mark.parametrize("seed", range(5))

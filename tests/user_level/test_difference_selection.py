@@ -77,9 +77,7 @@ def test_a_choice_spends_its_budget_and_no_more(n_users):
     mechanism = DifferenceSelection(0.7, 4, n_users)
     adjacency = "add-remove" if n_users is None else "replace-one"
     losses = np.random.default_rng(0).random((2000, 4)) + 0.2 * np.arange(4)
-    with open_release(
-        epsilon=0.7, unit="user", adjacency=adjacency, random_state=0, plan=mechanism.events
-    ) as release:
+    with open_release(epsilon=0.7, unit="user", adjacency=adjacency, random_state=0, plan=mechanism.events) as release:
         assert mechanism.run(losses, release) == 0
     guarantee = release.close()
     assert guarantee.delta == 0

@@ -134,9 +134,7 @@ def test_labels_outside_the_public_set_are_refused():
     X, y = load_iris(return_X_y=True)
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-3, unit="user")
     with pytest.raises(ValueError, match="labels that are not in classes"):
-        UserLevelSGDClassifier(classes=[0, 1], random_state=0, ledger=ledger).fit(
-            X, y, user_ids=np.arange(150)
-        )
+        UserLevelSGDClassifier(classes=[0, 1], random_state=0, ledger=ledger).fit(X, y, user_ids=np.arange(150))
     assert ledger.entries() == []
     with pytest.raises(ValueError, match="'Yes' and 'yes' are two labels: spell them alike first"):
         UserLevelSGDClassifier(classes=["No", "Yes"], ledger=ledger).fit(X[:4], ["No", "Yes", "yes", "no"])
@@ -146,9 +144,7 @@ def test_labels_outside_the_public_set_are_refused():
 def test_grid_search_over_epsilon_with_one_ledger():
     X, y, users, _ = regression(n_users=200, m=5)
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, unit="user")
-    pipeline = make_pipeline(
-        FunctionTransformer(), UserLevelSGDRegressor(ledger=ledger, random_state=0, radius=2.0)
-    )
+    pipeline = make_pipeline(FunctionTransformer(), UserLevelSGDRegressor(ledger=ledger, random_state=0, radius=2.0))
     grid = GridSearchCV(pipeline, {"userlevelsgdregressor__epsilon": [1.0, 4.0]}, cv=UserKFold(3))
     grid.fit(X, y, groups=users, userlevelsgdregressor__user_ids=users)
     assert len(ledger.entries()) == 7

@@ -115,9 +115,7 @@ def test_a_target_far_from_zero_of_few_users(epsilon, least):
     X, y = load_diabetes(return_X_y=True)
     train = np.arange(len(y)) % 4 > 0
     scores = [
-        fitted(UserLevelSGDRegressor(epsilon, random_state=seed), X[train], y[train]).score(
-            X[~train], y[~train]
-        )
+        fitted(UserLevelSGDRegressor(epsilon, random_state=seed), X[train], y[train]).score(X[~train], y[~train])
         for seed in range(12)
     ]
     assert np.median(scores) > least
@@ -226,11 +224,7 @@ def test_features_of_fewer_users_get_scales_together():
     """Selections of all would have cost more than the whole budget."""
     terms = Terms(0.5, 1e-6, Adjacency.REPLACE_ONE, 1200)
     plan = plan_standardisation(terms, n_features=10, centred=True, target=False)
-    share = (
-        sum(event.rho * count for event, count in plan.events)
-        * 2.0
-        * gaussian_noise_multiplier(0.5, 1e-6) ** 2
-    )
+    share = sum(event.rho * count for event, count in plan.events) * 2.0 * gaussian_noise_multiplier(0.5, 1e-6) ** 2
     assert share < 0.3
     rng = public_generator(7)
     Z = rng.normal(size=(3200, 10))
@@ -263,9 +257,7 @@ def test_a_target_that_is_often_one_number_has_a_scale():
     """Any number below the next value was as good a reach: no scale was found, nor a centre kept, and R² was -4.6."""
     rng = public_generator(9)
     X = rng.normal(size=(3000, 4))
-    y = np.where(
-        rng.uniform(size=3000) < 0.47, 40.0, np.round(40.0 + 12.0 * rng.normal(size=3000) + 2.0 * X[:, 0])
-    )
+    y = np.where(rng.uniform(size=3000) < 0.47, 40.0, np.round(40.0 + 12.0 * rng.normal(size=3000) + 2.0 * X[:, 0]))
     for seed in range(6):
         model = fitted(UserLevelSGDRegressor(1.0, random_state=seed), X[:1500], y[:1500])
         assert np.isfinite(model.target_range_).all() and model.score(X[1500:], y[1500:]) > -0.1

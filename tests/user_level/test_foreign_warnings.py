@@ -73,9 +73,7 @@ def test_selector_shows_no_warning_of_candidates(candidates, n_jobs, predict_by,
         found = []
         for odd in (False, True):
             ledger = PrivacyLedger(epsilon=1e-6)
-            model = UserLevelSelector(
-                candidates, loss=loss, predict_by=predict_by, n_jobs=n_jobs, ledger=ledger
-            )
+            model = UserLevelSelector(candidates, loss=loss, predict_by=predict_by, n_jobs=n_jobs, ledger=ledger)
             X = rows(odd)
             table = Blocks([np.c_[X, X][:50], np.c_[X, X][50:]])
 

@@ -27,9 +27,7 @@ def of_features(n_features):
     return (*(None,) * n_features, *bends, None)
 
 
-def estimate(
-    n_coef, *, n_outputs=1, noise=0.0, n_users=4000.0, penalty=0.0, times=(np.inf,), spreads=None, h=1.0
-):
+def estimate(n_coef, *, n_outputs=1, noise=0.0, n_users=4000.0, penalty=0.0, times=(np.inf,), spreads=None, h=1.0):
     return Estimate(np.full(n_outputs, h), noise, n_users, np.full(n_coef, penalty), np.array(times), spreads)
 
 

@@ -31,9 +31,7 @@ def data(X, codes, y, cap=1):
 def parts(total):
     """Score, derivative and square, in units of a contribution of norm 1."""
     score, derivative, square = np.split(np.array(total, dtype=object), [D, D + D * D])
-    return [
-        np.array(each / 2**bits, dtype=float) for each, bits in ((score, 30), (derivative, 36), (square, 36))
-    ]
+    return [np.array(each / 2**bits, dtype=float) for each, bits in ((score, 30), (derivative, 36), (square, 36))]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=["huber", "squared", "logistic"])
@@ -50,8 +48,7 @@ def test_every_user_adds_alone_and_at_most_one(loss, seed, monkeypatch):
     with np.errstate(all="ignore"):
         whole = sums(data(X, codes, y, cap=3))
         alone = [
-            sums(data(X[codes == u], np.zeros((codes == u).sum(), dtype=int), y[codes == u], cap=3))
-            for u in range(7)
+            sums(data(X[codes == u], np.zeros((codes == u).sum(), dtype=int), y[codes == u], cap=3)) for u in range(7)
         ]
     assert np.array_equal(whole, np.sum(alone, axis=0))
     found = [parts(each) for each in alone]

@@ -233,9 +233,7 @@ def test_the_number_of_blas_threads_does_not_matter():
     for threads in (1, 2):
         with threadpool_limits(threads):
             found += [
-                problem_of(loss, X, y, codes, True, 0.1).contribution_sum(
-                    np.linspace(-1, 1, 65 * LOSSES[loss][1]), 0.1
-                )
+                problem_of(loss, X, y, codes, True, 0.1).contribution_sum(np.linspace(-1, 1, 65 * LOSSES[loss][1]), 0.1)
                 for loss in ("squared", "multinomial")
                 for codes in (np.arange(3000), np.arange(3000) // 300)
             ]
@@ -251,10 +249,7 @@ def fits(make, data, neighbour, seeds=3):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewUsersWarning)
         warnings.simplefilter("ignore", UnscaledFeaturesWarning)
-        return [
-            [make(seed).fit(X, y, user_ids=ids).coef_ for seed in range(seeds)]
-            for X, y, ids in (data, neighbour)
-        ]
+        return [[make(seed).fit(X, y, user_ids=ids).coef_ for seed in range(seeds)] for X, y, ids in (data, neighbour)]
 
 
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"epsilon": 0.1}])
@@ -265,9 +260,7 @@ def test_a_second_row_does_not_change_the_arithmetic_of_others(options):
     singles = (m - 2) * K
     data = []
     for extra in (1, 2):
-        ids = np.concatenate(
-            [np.zeros(extra, int), 1 + np.repeat(np.arange(K), m), 1 + K + np.arange(singles)]
-        )
+        ids = np.concatenate([np.zeros(extra, int), 1 + np.repeat(np.arange(K), m), 1 + K + np.arange(singles)])
         features = np.concatenate([np.zeros(extra), np.tile(x, K), np.zeros(singles)])[:, None]
         data.append((features, np.concatenate([np.zeros(extra), np.tile(y, K), np.zeros(singles)]), ids))
     first, second = fits(lambda seed: UserLevelSGDRegressor(random_state=seed, **options), *data)

@@ -77,9 +77,7 @@ def test_squared_error_of_mixed_units_is_at_most_that_of_a_constant(n, d):
 
 
 @pytest.mark.take_turns(9)
-@pytest.mark.parametrize(
-    ("n", "d", "epsilon"), [(500, 8, 0.5), (700, 60, 0.5), (1500, 60, 0.5), (3000, 20, 0.1)]
-)
+@pytest.mark.parametrize(("n", "d", "epsilon"), [(500, 8, 0.5), (700, 60, 0.5), (1500, 60, 0.5), (3000, 20, 0.1)])
 def test_a_rare_class_without_signal_has_its_chance(n, d, epsilon):
     """The intercept stayed where it began: log loss .68 for a constant's .23."""
     excess = []

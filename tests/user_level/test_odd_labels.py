@@ -25,9 +25,7 @@ USERS = np.arange(3)
 
 
 def constants(kind, values):
-    return [
-        (str(v), FrozenEstimator(kind(strategy="constant", constant=v).fit([[0.0]], [v]))) for v in values
-    ]
+    return [(str(v), FrozenEstimator(kind(strategy="constant", constant=v).fit([[0.0]], [v]))) for v in values]
 
 
 def warned(run):
@@ -84,9 +82,7 @@ def test_the_number_of_labels_that_occur_is_not_warned_of():
             X, X[:, 0], user_ids=np.zeros(len(X), int)
         ),
         lambda X: PublicScaler(center=-1e308, scale=1e-3).fit(X).transform(X),
-        lambda X: (
-            PrivateStandardScaler(random_state=0, bounds=(-1, 1), epsilon=1e6).fit(X * 1e-311).transform(X)
-        ),
+        lambda X: PrivateStandardScaler(random_state=0, bounds=(-1, 1), epsilon=1e6).fit(X * 1e-311).transform(X),
     ],
 )
 def test_nobodys_overflow_shows_as_a_warning(run):
@@ -113,9 +109,7 @@ def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
 @pytest.mark.parametrize("y", [[np.float32(0.1), "3"], ["secret", "b"]])
 def test_no_string_makes_strings_of_numbers(y):
     # str(np.float32(0.1)) is "0.1", another number.
-    with pytest.raises(
-        (TypeError, ValueError), match="could not convert a string|all strings or all numbers"
-    ) as error:
+    with pytest.raises((TypeError, ValueError), match="could not convert a string|all strings or all numbers") as error:
         UserLevelSGDRegressor().fit(np.zeros((2, 1)), y)
     assert "secret" not in str(error.value)
 

@@ -19,9 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNois
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    size=st.integers(1, 4), share=st.floats(0.3, 1.0), radius=st.floats(1e-3, 1e3), seed=st.integers(0, 99)
-)
+@given(size=st.integers(1, 4), share=st.floats(0.3, 1.0), radius=st.floats(1e-3, 1e3), seed=st.integers(0, 99))
 def test_every_point_of_the_ball_is_near_a_candidate(size, share, radius, seed):
     found = ball_cover(size, radius, share * radius, 10**5)
     rng = np.random.default_rng(seed)

@@ -28,7 +28,7 @@ from skprivate.user_level.descent._scaled_rows import (
 )
 from skprivate.user_level.descent._second_moments import Gram, Moments
 from skprivate.user_level.scaling._frame import Frame
-from skprivate.user_level.scaling._sample import places
+from skprivate.user_level.scaling._sample import places, sample_rows
 from skprivate.utils.estimator_checks import replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -89,8 +89,7 @@ def test_contributions_have_the_norms_that_are_stated_and_some_reach_them(matrix
             moments, gradient, slope = sums(X[[i]], y[[i]], loss=SquaredLoss(), steps=steps, matrix=matrix)
             mapped = full.T.astype(np.int64).astype(object) @ gradient
             squares = (
-                sum(int(v) ** 2 for v in moments.ravel())
-                / int(largest_moment(FRAME, RADIUS, MOST_TARGET)) ** 2,
+                sum(int(v) ** 2 for v in moments.ravel()) / int(largest_moment(FRAME, RADIUS, MOST_TARGET)) ** 2,
                 sum(int(v) ** 2 for v in mapped) / int(steps) ** 2,
                 int(slope[0]) ** 2 / 2**60,
             )
@@ -276,9 +275,7 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert not isinstance(mechanism(weighted, 5000), PreconditionedDescent)
     X, y, _ = rows(3, 300)
     with pytest.warns(Warning):
-        loud, same = (
-            UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd")
-        )
+        loud, same = (UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd"))
     assert (loud.coef_ == same.coef_).all()
 
 
@@ -333,7 +330,7 @@ def test_a_sample_holds_the_rows_at_its_places():
     X, y, _ = rows(5, 1000)
     own = np.arange(1000)
     data = UserData(X, y, UserGroups(own), own)
-    found = _preconditioned.sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
+    found = sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
     total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
     assert (total == np.rint(X[places(1000, 50, 9)].sum(axis=0) * 2**20)).all()
 

@@ -223,9 +223,7 @@ def test_whoever_has_rows_for_which_a_loss_fails_counts_for_nothing_and_nothing_
     expected = problem_of(X, y, groups, Fails()).contribution_sum(w, 1.0)
     X[6, 0] *= -1.0  # of the fourth user
     others = np.delete(np.arange(40), [6, 7])
-    without = problem_of(X[others], y[others], UserGroups(np.arange(38) // 2), Fails()).contribution_sum(
-        w, 1.0
-    )
+    without = problem_of(X[others], y[others], UserGroups(np.arange(38) // 2), Fails()).contribution_sum(w, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = problem_of(X, y, groups, Fails()).contribution_sum(w, 1.0)
@@ -272,9 +270,7 @@ def test_slopes_whose_squares_underflow_count_for_no_more_than_others(n_outputs,
     y[2] = 1.0
     total = np.zeros(n_outputs, dtype=object)
     for rows in ([0], [1], [2]):
-        problem = problem_of(
-            np.ones((1, 1)), y[rows], UserGroups(np.zeros(1, int)), SquaredLoss(), fit_intercept=False
-        )
+        problem = problem_of(np.ones((1, 1)), y[rows], UserGroups(np.zeros(1, int)), SquaredLoss(), fit_intercept=False)
         own = problem.contribution_sum(np.zeros(n_outputs), radius)
         norm = np.sqrt(float(sum(int(entry) ** 2 for entry in own))) * CONTRIBUTION_STEP
         assert sum(int(entry) ** 2 for entry in own) <= 4**30
@@ -283,9 +279,7 @@ def test_slopes_whose_squares_underflow_count_for_no_more_than_others(n_outputs,
         assert problem.gradient_norms(np.zeros(n_outputs)) == pytest.approx([length], rel=1e-9, abs=0.0)
         total += own.astype(object)
     together = problem_of(np.ones((3, 1)), y, UserGroups(np.arange(3)), SquaredLoss(), fit_intercept=False)
-    np.testing.assert_array_equal(
-        together.contribution_sum(np.zeros(n_outputs), radius).astype(object), total
-    )
+    np.testing.assert_array_equal(together.contribution_sum(np.zeros(n_outputs), radius).astype(object), total)
 
 
 def test_a_row_of_any_size_that_is_weighted_down_keeps_its_norm():

@@ -19,9 +19,9 @@ def rows(n_users, d, seed=0):
 def test_what_is_promised_is_pure_and_within_the_budget(tau, aggregation):
     X, users, centre = rows(8000, 3)
     ledger = PrivacyLedger(epsilon=1.0, unit="user")
-    model = UserLevelMean(
-        delta=0, tau=tau, bound=1e4, aggregation=aggregation, random_state=0, ledger=ledger
-    ).fit(X, user_ids=users)
+    model = UserLevelMean(delta=0, tau=tau, bound=1e4, aggregation=aggregation, random_state=0, ledger=ledger).fit(
+        X, user_ids=users
+    )
     guarantee = model.privacy_guarantee_
     assert guarantee.delta == 0.0
     assert 0.999 < guarantee.epsilon <= 1.0
@@ -33,9 +33,7 @@ def test_what_is_promised_is_pure_and_within_the_budget(tau, aggregation):
 def test_a_given_radius_is_algorithm_2():
     """n·(output − clipped mean) is Laplace of scale 8τd/ε, by Kolmogorov–Smirnov over 300 draws (p > 1e-7)."""
     X = np.random.default_rng(0).uniform(-0.4, 0.4, size=(400, 2))
-    draws = np.array(
-        [UserLevelMean(4.0, delta=0, tau=1.0, bound=8.0, random_state=s).fit(X).mean_ for s in range(300)]
-    )
+    draws = np.array([UserLevelMean(4.0, delta=0, tau=1.0, bound=8.0, random_state=s).fit(X).mean_ for s in range(300)])
     for column, mean in zip(draws.T, X.mean(axis=0), strict=True):
         assert stats.kstest(column - mean, stats.laplace(scale=8 * 1.0 * 2 / (4.0 * 400)).cdf).pvalue > 1e-7
     model = UserLevelMean(4.0, delta=0, tau=1.0, bound=8.0, random_state=0).fit(X)
@@ -73,15 +71,11 @@ def test_coverage_of_the_confidence_radius():
 def test_what_cannot_be_kept_is_refused_before_anything_is_spent():
     ledger = PrivacyLedger(epsilon=1.0, unit="row")
     X = np.zeros((300, 2))
-    with pytest.raises(
-        ValueError, match="needs adjacency='replace-one' and weight_cap=1, got adjacency='add-"
-    ):
+    with pytest.raises(ValueError, match="needs adjacency='replace-one' and weight_cap=1, got adjacency='add-"):
         UserLevelMean(delta=0, adjacency="add-remove", ledger=ledger).fit(X)
     with pytest.raises(ValueError, match="weight_cap=3"):
         UserLevelMean(delta=0, weight_cap=3, ledger=ledger).fit(X)
-    with pytest.raises(
-        ValueError, match=r"n = 300 users at epsilon = 1 are too few .* are needed\. Give tau"
-    ):
+    with pytest.raises(ValueError, match=r"n = 300 users at epsilon = 1 are too few .* are needed\. Give tau"):
         UserLevelMean(delta=0, ledger=ledger).fit(X)
     assert ledger.spent == (0.0, 0.0)
     assert isinstance(

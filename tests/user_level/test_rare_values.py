@@ -47,8 +47,7 @@ def test_every_user_contributes_alone_and_at_most_one(seed, monkeypatch):
     with np.errstate(all="ignore"):
         whole = _mean_squares(data(X, codes), rare, 1.5)
         alone = [
-            _mean_squares(data(X[codes == u], np.zeros((codes == u).sum(), dtype=int)), rare, 1.5)
-            for u in range(7)
+            _mean_squares(data(X[codes == u], np.zeros((codes == u).sum(), dtype=int)), rare, 1.5) for u in range(7)
         ]
     assert np.array_equal(whole, np.sum(alone, axis=0)) and not whole[~rare].any()
     assert all(sum(int(v) ** 2 for v in each) * CONTRIBUTION_STEP**2 <= 1.0 for each in alone)

@@ -81,9 +81,7 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(n_classes):
 
     def fit(rows):
         with pytest.warns():
-            model = UserLevelSGDClassifier(
-                20.0, classes=range(n_classes), standardize=False, alpha=0.0, random_state=0
-            )
+            model = UserLevelSGDClassifier(20.0, classes=range(n_classes), standardize=False, alpha=0.0, random_state=0)
             return model.fit(rows, y)
 
     ends = [np.concatenate([100.0 * end[None], X[1:]]) for end in (*np.eye(2), *-np.eye(2))]

@@ -45,26 +45,20 @@ def test_every_user_contributes_alone_and_at_most_one(seed, monkeypatch):
 
     with np.errstate(all="ignore"):
         whole = sums(X, codes, y)
-        alone = [
-            sums(X[codes == u], np.zeros((codes == u).sum(), dtype=int), y[codes == u]) for u in range(7)
-        ]
+        alone = [sums(X[codes == u], np.zeros((codes == u).sum(), dtype=int), y[codes == u]) for u in range(7)]
     assert np.array_equal(whole, np.sum(alone, axis=0))
     for each in alone:
         for part in (each[:5], each[5:]):
             assert sum(int(v) ** 2 for v in part) * CONTRIBUTION_STEP**2 <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("size", "multiplier", "kept"), [(0.3, 1e-6, 1.0), (0.06, 3.0, 0.937), (0.01, 3.0, 0.0)]
-)
+@pytest.mark.parametrize(("size", "multiplier", "kept"), [(0.3, 1e-6, 1.0), (0.06, 3.0, 0.937), (0.01, 3.0, 0.0)])
 def test_means_shrink_by_what_noise_alone_would_be(size, multiplier, kept):
     n = 2000
     X = np.tile([size, -size], (n, 1))
     rows = InMemory(data(X, np.arange(n)))
     terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n)
-    means = row_means(
-        rows, 2, row_norm=5.0 / 3.0, multiplier=3 * multiplier, n_users=n, terms=terms, release=Exact()
-    )
+    means = row_means(rows, 2, row_norm=5.0 / 3.0, multiplier=3 * multiplier, n_users=n, terms=terms, release=Exact())
     noise = (2.0 * 3 * multiplier * 5.0 / 3.0 / n) ** 2
     factor = max(0.0, 1.0 - noise / size**2)
     np.testing.assert_allclose(means, factor * X[0] * (kept > 0.0), atol=1e-8)

@@ -39,10 +39,7 @@ def test_selector_chooses_the_better_model():
     rng = np.random.default_rng(0)
     X, w, users = rng.normal(size=(2500, 4)), np.linspace(-1.0, 1.0, 4), np.arange(2500) // 5
     y = X @ w + 0.5 * rng.normal(size=2500)
-    models = [
-        (str(k), FrozenEstimator(LinearRegression().fit(X[:200], X[:200] @ (w + k))))
-        for k in (2.0, 0.0, -1.0)
-    ]
+    models = [(str(k), FrozenEstimator(LinearRegression().fit(X[:200], X[:200] @ (w + k)))) for k in (2.0, 0.0, -1.0)]
     for rule in ("differences", "votes", "means"):
         selector = UserLevelSelector(models, rule=rule, tau=5.0, random_state=0).fit(X, y, user_ids=users)
         assert selector.best_name_ == "0.0"
@@ -183,14 +180,10 @@ def test_votes_of_coupled_models_move_by_one_vote(n_rows):
 def test_in_a_batch_the_guarantee_assumes_that_rows_keep_to_themselves():
     models = [(str(c), DummyRegressor(strategy="constant", constant=c).fit([[0.0]], [c])) for c in (0.0, 1.0)]
     X, y = np.zeros((9, 1)), np.repeat([0.0, 1.0, 1.0], 3)
-    by_user, batch = (
-        UserLevelSelector(models, predict_by=how, random_state=0).fit(X, y) for how in ("user", "batch")
-    )
+    by_user, batch = (UserLevelSelector(models, predict_by=how, random_state=0).fit(X, y) for how in ("user", "batch"))
     assert by_user.best_index_ == batch.best_index_
     np.testing.assert_array_equal(*(scores_of(models, X, y, predict_by=how) for how in ("user", "batch")))
-    assert "candidates and loss treat every row by itself, to the last bit" in (
-        batch.privacy_guarantee_.assumptions
-    )
+    assert "candidates and loss treat every row by itself, to the last bit" in (batch.privacy_guarantee_.assumptions)
     assert not any("last bit" in text for text in by_user.privacy_guarantee_.assumptions)
 
 
@@ -199,9 +192,7 @@ def test_the_unit_is_what_was_told_apart():
     X, y = np.zeros((6, 1)), np.zeros(6)
     assert UserLevelSelector(models, random_state=0).fit(X, y).privacy_guarantee_.unit == "row"
     users = np.arange(6) // 2
-    assert (
-        UserLevelSelector(models, random_state=0).fit(X, y, user_ids=users).privacy_guarantee_.unit == "user"
-    )
+    assert UserLevelSelector(models, random_state=0).fit(X, y, user_ids=users).privacy_guarantee_.unit == "user"
 
 
 def test_models_and_losses_see_one_user_at_a_time():
@@ -303,9 +294,7 @@ def test_a_candidate_without_a_loss_is_the_worst():
     losses = np.column_stack([np.full(2000, np.nan), np.full(2000, 0.5)])
     # A seed with which both candidates are evaluated.
     for mechanism in (VoteSelection(1.0, monotone=False), MeanSelection(1.0, 1.0, 1e3, 2)):
-        release = open_release(
-            epsilon=1.0, unit="user", adjacency="replace-one", plan=mechanism.events, random_state=2
-        )
+        release = open_release(epsilon=1.0, unit="user", adjacency="replace-one", plan=mechanism.events, random_state=2)
         assert mechanism.run(losses, release) == 1
 
 

@@ -100,15 +100,11 @@ def test_badly_scaled_features_are_noticed_and_good_ones_are_not(kind):
 
 def test_the_message_says_what_to_do():
     X, y, _, users = rows("far", 0)
-    with pytest.warns(
-        UnscaledFeaturesWarning, match=r"not converge.*PublicScaler\.from_bounds.*PrivateStandardScaler"
-    ):
+    with pytest.warns(UnscaledFeaturesWarning, match=r"not converge.*PublicScaler\.from_bounds.*PrivateStandardScaler"):
         UserLevelSGDRegressor(3.0, standardize=False, random_state=0).fit(X, y, user_ids=users)
     X, y, _, users = rows("plain", 0)
     model = UserLevelSGDRegressor(3.0, standardize=False, random_state=0)
-    with pytest.warns(
-        UnscaledFeaturesWarning, match=r"at their bound .* most targets are 0.* given as radius"
-    ):
+    with pytest.warns(UnscaledFeaturesWarning, match=r"at their bound .* most targets are 0.* given as radius"):
         model.fit(X, (y > 0) * 1.0, user_ids=np.arange(len(y)))
     assert not warned(model.set_params(radius=3.0), X, (y > 0) * 1.0, np.arange(len(y)))
 

@@ -13,9 +13,11 @@ from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import tail_factor
 from skprivate.user_level._regressor import MOST_MOMENTUM_RECORDS
+from skprivate.user_level.descent import _descent, _rules
 from skprivate.user_level.descent import _linear as _linear_descent
 from skprivate.user_level.descent._descent import adaptive_descent, average
 from skprivate.user_level.descent._rules import MOST_MOMENTUM
+from skprivate.user_level.scaling import _frame
 
 FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 
@@ -24,10 +26,8 @@ FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 def seen(monkeypatch):
     """Plan, objective and course of a descent, the matrix of its whitening, and what the rule was told."""
     found = {}
-    problems, descend, whitening, rule = (
-        getattr(_linear_descent, name)
-        for name in ("problems", "adaptive_descent", "whitening", "shrink_functions")
-    )
+    problems, rule = _linear_descent.problems, _rules.shrink_functions
+    descend, whitening = _descent.adaptive_descent, _frame.whitening
 
     def forming(objective, rows):
         found["objective"] = objective
@@ -46,9 +46,9 @@ def seen(monkeypatch):
         return rule(coef, functions, estimate)
 
     monkeypatch.setattr(_linear_descent, "problems", forming)
-    monkeypatch.setattr(_linear_descent, "adaptive_descent", descending)
-    monkeypatch.setattr(_linear_descent, "whitening", whitened)
-    monkeypatch.setattr(_linear_descent, "shrink_functions", told)
+    monkeypatch.setattr(_descent, "adaptive_descent", descending)
+    monkeypatch.setattr(_frame, "whitening", whitened)
+    monkeypatch.setattr(_rules, "shrink_functions", told)
     return found
 
 
@@ -138,9 +138,7 @@ def test_times_are_those_of_the_iterates_that_are_averaged():
 
 def test_clipping_where_most_are_predicted_exactly():
     # A median of next to nothing: what sampling leaves is at least √.1·20, a normal median of .6745 of that.
-    assert tail_factor(0.01, 20.0, 2.0, 0.1) * 0.01 == pytest.approx(
-        2.0 * 0.67449 * math.sqrt(0.1) * 20.0, rel=1e-4
-    )
+    assert tail_factor(0.01, 20.0, 2.0, 0.1) * 0.01 == pytest.approx(2.0 * 0.67449 * math.sqrt(0.1) * 20.0, rel=1e-4)
     assert tail_factor(1.0, 2.44, 3.0, 0.1) == pytest.approx(2.44, rel=0.01)  # normal numbers
 
 

@@ -108,9 +108,7 @@ def test_too_few_users_keep_their_budget():
 def test_a_plan_costs_a_part_of_the_budget_and_decides(adjacency, n_users):
     if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
         return
-    plan = plan_standardisation(
-        Terms(1.0, 1e-6, adjacency, n_users), n_features=10, centred=True, target=True
-    )
+    plan = plan_standardisation(Terms(1.0, 1e-6, adjacency, n_users), n_features=10, centred=True, target=True)
     assert compose_epsilon(plan.events, 1e-6) < 0.6
     assert plan.decides(n_users or 3000) and not plan.decides(50)
 
@@ -255,9 +253,7 @@ def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
     release = recording_release()
     same, frame = plan.run(data, at_least, release)
     assert (
-        not frame.target_found
-        and (frame.scales == 1.0).all()
-        and frame.row_bound == pytest.approx(6.0 * np.sqrt(7.0))
+        not frame.target_found and (frame.scales == 1.0).all() and frame.row_bound == pytest.approx(6.0 * np.sqrt(7.0))
     )
     np.testing.assert_array_equal(same.block.X, bounded_columns(X.T, frame.row_bound).T)
     np.testing.assert_array_equal(same.block.y, y)
@@ -306,10 +302,7 @@ def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
     shares = MOST_BEYOND * np.linspace(*about, rare)
     X[:, 3:] = np.where(rng.uniform(size=(n, rare)) < shares, 1.0, low)
     labels = (
-        X[:, :3].sum(axis=1)
-        + 3.0 * (X[:, 3:].sum(axis=1) - X[:, 3:].sum(axis=1).mean())
-        + rng.logistic(size=n)
-        > 0
+        X[:, :3].sum(axis=1) + 3.0 * (X[:, 3:].sum(axis=1) - X[:, 3:].sum(axis=1).mean()) + rng.logistic(size=n) > 0
     ).astype(int)
     reference = roc_auc_score(labels, LogisticRegression().fit(X, labels).decision_function(X))
     X[:, 0] *= 1000.0  # features are not left as they are

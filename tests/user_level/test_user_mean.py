@@ -197,9 +197,7 @@ def test_predicted_errors_fall_with_every_user(d, epsilon, adjacency):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 5, 20])
-@pytest.mark.parametrize(
-    ("adjacency", "public"), [("replace-one", True), ("add-remove", True), ("add-remove", False)]
-)
+@pytest.mark.parametrize(("adjacency", "public"), [("replace-one", True), ("add-remove", True), ("add-remove", False)])
 def test_four_times_the_users_err_less(d, adjacency, public):
     """Medians of 12 errors; four times the users halve them at least."""
     errors = []
@@ -295,9 +293,7 @@ def test_few_users_of_a_private_number_lose_nothing_to_draws_in_vain():
     for seed in range(20):
         X = np.random.default_rng([seed, 7]).normal(size=(200, 5))
         squares.append(
-            np.sum(
-                (UserLevelMean(0.5, adjacency="add-remove", random_state=seed).fit(X - 1.0).mean_ + 1.0) ** 2
-            )
+            np.sum((UserLevelMean(0.5, adjacency="add-remove", random_state=seed).fit(X - 1.0).mean_ + 1.0) ** 2)
         )
     assert np.median(squares) < 1.0
 
@@ -346,9 +342,7 @@ def test_zeros_of_most_users_do_not_hide_the_others():
     assert abs(model.mean_[0] - X.mean()) < 0.2
 
 
-@pytest.mark.parametrize(
-    ("others", "place", "epsilon", "error"), [(0.3, 20.0, 1.0, 0.3), (0.05, 1.0, 8.0, 0.015)]
-)
+@pytest.mark.parametrize(("others", "place", "epsilon", "error"), [(0.3, 20.0, 1.0, 0.3), (0.05, 1.0, 8.0, 0.015)])
 def test_users_far_from_most_are_found(others, place, epsilon, error):
     """A distance that began near that of most users did not get there: errors of .4, and of all of the mean."""
     errors = []

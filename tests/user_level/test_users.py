@@ -57,9 +57,7 @@ def test_a_subset_keeps_its_rows(ids, data):
     np.testing.assert_array_equal(codes[rows], np.repeat(users, groups.sizes[users]))
 
 
-@pytest.mark.parametrize(
-    "layout", [np.ascontiguousarray, np.asfortranarray, lambda X: X.repeat(2, axis=1)[:, ::2]]
-)
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, lambda X: X.repeat(2, axis=1)[:, ::2]])
 def test_rows_are_sorted_from_any_layout(layout):
     X = np.random.default_rng(0).normal(size=(40, 3))
     codes = np.arange(40) * 7 % 5

@@ -198,9 +198,7 @@ extreme = st.floats(allow_nan=True, allow_infinity=True)
     extreme,
     st.integers(0, 5),
 )
-def test_one_user_moves_the_sum_by_its_own_contribution_and_no_more(
-    tau, log_ratio, offsets, value, other, seed
-):
+def test_one_user_moves_the_sum_by_its_own_contribution_and_no_more(tau, log_ratio, offsets, value, other, seed):
     bound = tau * 2.0**log_ratio
     _, sensitivity, middle = sum_of([0.0], tau, bound, seed)
     assert sensitivity == 2**30
@@ -266,9 +264,7 @@ def test_intervals_that_cannot_be_numbered_are_refused_by_name(bound, tau, recor
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.lists(st.lists(extreme, min_size=5, max_size=5), min_size=1, max_size=6), st.randoms(), st.booleans()
-)
+@given(st.lists(st.lists(extreme, min_size=5, max_size=5), min_size=1, max_size=6), st.randoms(), st.booleans())
 def test_rotated_vectors_do_not_depend_on_their_company(rows, random, fortran):
     rotation = RandomRotation(5, np.random.default_rng(0))
     x = np.array(rows)

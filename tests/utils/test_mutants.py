@@ -80,9 +80,7 @@ def one_unit_twice():
 @contextmanager
 def interval_without_clip():
     clip = np.clip
-    with mock.patch.object(
-        _contributions.np, "clip", lambda x, low, high, **kw: clip(x, 3 * low, 3 * high, **kw)
-    ):
+    with mock.patch.object(_contributions.np, "clip", lambda x, low, high, **kw: clip(x, 3 * low, 3 * high, **kw)):
         yield
 
 
@@ -111,25 +109,17 @@ def scale_leaks():
     return draws_altered(
         sensitivity=lambda draw: (
             draw.sensitivity
-            * (
-                1
-                + 1e-9
-                * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(1, 1 + draw.statistic.size)))
-            )
+            * (1 + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(1, 1 + draw.statistic.size))))
         )
     )
 
 
 def order_leaks():
     """A statistic that depends on which unit comes first."""
-    return draws_altered(
-        statistic=lambda draw: np.roll(draw.statistic, int(np.sum(draw.statistic.astype(float))))
-    )
+    return draws_altered(statistic=lambda draw: np.roll(draw.statistic, int(np.sum(draw.statistic.astype(float)))))
 
 
-@pytest.mark.parametrize(
-    "fault", [margin_forgotten, float_sums, one_unit_twice, sensitivity_halved, checks.half_noise]
-)
+@pytest.mark.parametrize("fault", [margin_forgotten, float_sums, one_unit_twice, sensitivity_halved, checks.half_noise])
 def test_a_faulty_floor_is_found_below_a_mechanism(fault):
     with fault(), pytest.raises(AssertionError):
         checks.check_mechanism(fake_mechanism.Summary(), DATA)
@@ -158,9 +148,7 @@ def test_a_faulty_door_is_found_below_each_package(estimator, fault):
         stack.enter_context(fault())
         report = checks.replay_estimator(estimator, at_most=24)
     # More than the rounding of float64 could be blamed for.
-    assert max(report.worst.values(), default=0.0) > 1.2 or any(
-        "is not the same" in text for text in report.failures
-    )
+    assert max(report.worst.values(), default=0.0) > 1.2 or any("is not the same" in text for text in report.failures)
 
 
 @pytest.mark.parametrize(

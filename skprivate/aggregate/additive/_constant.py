@@ -151,9 +151,7 @@ def share_to_keep(
     return float(min(shares, key=lambda share: estimate(share) + margin * share * error))
 
 
-def no_worse_than_constant(
-    problem: LabelSums, coef: FloatArray, optimism: float, dispersion: float
-) -> FloatArray:
+def no_worse_than_constant(problem: LabelSums, coef: FloatArray, optimism: float, dispersion: float) -> FloatArray:
     """Shrink coefficients towards the constant model where the sums are against them.
 
     ``optimism`` is the trace of ∂θ/∂z (G + N).

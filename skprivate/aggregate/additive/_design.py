@@ -48,9 +48,7 @@ _PART_CELLS = 1000
 class _Group:
     codes: NDArray[Any]  # joint value of every row
     span: int
-    members: tuple[
-        tuple[int, NDArray[np.intp] | None], ...
-    ]  # (set, cell of each joint value); None = identity
+    members: tuple[tuple[int, NDArray[np.intp] | None], ...]  # (set, cell of each joint value); None = identity
 
 
 class CellDesign:
@@ -89,14 +87,11 @@ class CellDesign:
         """Merge cells of the same set: ``cell_of_cell`` is the new cell of each, numbered through all sets."""
         every = np.arange(self.offsets.size - 1)
         own = [
-            np.append(cell_of_cell[self.offsets[j] : self.offsets[j + 1]], offsets[j + 1]).astype(np.intp)
-            - offsets[j]
+            np.append(cell_of_cell[self.offsets[j] : self.offsets[j + 1]], offsets[j + 1]).astype(np.intp) - offsets[j]
             for j in every
         ]
         merged = self._regrouped(every, offsets, lambda j, cells: own[j][cells])
-        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
-            np.float64, copy=False
-        )
+        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(np.float64, copy=False)
         return merged
 
     def restricted(self, sets: NDArray[np.intp]) -> CellDesign:
@@ -128,9 +123,7 @@ class CellDesign:
         regrouped.offsets = offsets
         regrouped._groups = []
         for group in self._groups:
-            kept = [
-                (j, np.arange(group.span) if sub is None else sub) for j, sub in group.members if j in place
-            ]
+            kept = [(j, np.arange(group.span) if sub is None else sub) for j, sub in group.members if j in place]
             if not kept:
                 continue
             cells = np.stack([renumber(j, sub) for j, sub in kept])
@@ -274,9 +267,7 @@ def _group_sets(indexes: Sequence[_cells.CellIndex], largest: int) -> list[list[
     return [members for _, members in groups]
 
 
-def _make_group(
-    members: list[int], indexes: Sequence[_cells.CellIndex], codes: Sequence[_columns.CodeArray]
-) -> _Group:
+def _make_group(members: list[int], indexes: Sequence[_cells.CellIndex], codes: Sequence[_columns.CodeArray]) -> _Group:
     if len(members) == 1:
         (j,) = members
         cells, size = _local_cells(indexes[j], codes), indexes[j].n_cells
@@ -429,9 +420,7 @@ class _Change:
         return out
 
 
-def _change_of_variables(
-    design: CellDesign, loss: SquaredLoss, start: FloatArray, ridge: FloatArray
-) -> _Change:
+def _change_of_variables(design: CellDesign, loss: SquaredLoss, start: FloatArray, ridge: FloatArray) -> _Change:
     n = max(design.n_samples, 1)
     size = design.n_cells + 1
     weight = float(np.mean(loss.moments(start[:, -1:])[1]))

@@ -73,9 +73,7 @@ class EvidenceFit:
     n_iter: int
 
 
-def fit_evidence(
-    problem: LabelSums, order: NDArray[np.int64], *, tol: float = 1e-6, max_iter: int = 12
-) -> EvidenceFit:
+def fit_evidence(problem: LabelSums, order: NDArray[np.int64], *, tol: float = 1e-6, max_iter: int = 12) -> EvidenceFit:
     """Estimate the penalties by marginal likelihood, and the coefficients under them.
 
     ``order`` is the number of columns of each feature set. ``tol`` is for the final fit.

@@ -85,9 +85,7 @@ class Factors:
                 out += pick.T @ np.prod([own, *factors[:i], *factors[i + 1 :]], axis=0)
         return np.concatenate([out.ravel(), gradient[:, self._is_table].ravel()])
 
-    def fit(
-        self, problem: LabelSums, spread: float, *, decay: float, random_state: int
-    ) -> tuple[FloatArray, int]:
+    def fit(self, problem: LabelSums, spread: float, *, decay: float, random_state: int) -> tuple[FloatArray, int]:
         """Minimise by L-BFGS; returns coefficients and the number of evaluations.
 
         The sums have ``spread`` times the variance that the problem states, so that all of them count less.

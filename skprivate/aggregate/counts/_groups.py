@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from skprivate._messages import must_be
 from skprivate._validation import column_array, entries
-from skprivate.privacy import encode_identifiers, identifier_tags
-from skprivate.privacy.draws import Entry, entry_of
+from skprivate.privacy import draws, encode_identifiers, identifier_tags
 
 #: Steps of a contribution: a count of 1, or a value at the end of its limits.
 ONE = 2**20
-Key = tuple[Entry, ...]
+Key = tuple[draws.Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,7 @@ class Groups:
     tags: NDArray[np.uint64] | None
 
 
-def read_groups(
-    block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[float, float]], user: Any
-) -> Groups:
+def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[float, float]], user: object) -> Groups:
     """Read the groups of a block; ``by`` has types of columns, ``user`` is a column, or identifiers, or None."""
     frame = nw.from_native(block, eager_only=True)
     for name, kind in by.items():
@@ -62,17 +59,13 @@ def merge_groups(parts: list[Groups]) -> Groups:
         return parts[0]
     keys, renumbered = _number([key for part in parts for key in part.keys])
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
-    group = np.concatenate(
-        [renumbered[start:][part.group] for start, part in zip(starts, parts, strict=False)]
-    )
+    group = np.concatenate([renumbered[start:][part.group] for start, part in zip(starts, parts, strict=False)])
     numbers = np.concatenate([part.numbers for part in parts])
     if parts[0].tags is None:
         return Groups(keys, group, np.arange(len(group)), numbers, None)
     tags, codes = np.unique(np.concatenate([part.tags for part in parts]), axis=0, return_inverse=True)
     starts = np.cumsum([0, *(len(part.tags) for part in parts if part.tags is not None)])
-    unit = np.concatenate(
-        [codes.ravel()[start:][part.unit] for start, part in zip(starts, parts, strict=False)]
-    )
+    unit = np.concatenate([codes.ravel()[start:][part.unit] for start, part in zip(starts, parts, strict=False)])
     return _merged(keys, group, unit, numbers, tags)
 
 
@@ -109,10 +102,10 @@ def native_type(column: nw.Series[Any]) -> Any:
     return native.dtype if hasattr(native, "dtype") else native.type
 
 
-def _entries(column: nw.Series[Any]) -> list[Entry]:
+def _entries(column: nw.Series[Any]) -> list[draws.Entry]:
     """Read a column of keys, each by itself."""
     found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
-    return list(map(entry_of, found.tolist()))
+    return list(map(draws.entry_of, found.tolist()))
 
 
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:

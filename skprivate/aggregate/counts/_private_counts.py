@@ -13,24 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from skprivate import _validation, privacy
 from skprivate._messages import delta_number, epsilon_number, member, must_be, number, whole_number
-from skprivate._validation import (
-    column_kinds,
-    declared_values,
-    in_own_type,
-    is_frame,
-    public_values,
-    refuse_other_kinds,
-)
-from skprivate.aggregate.counts._groups import (
-    ONE,
-    Groups,
-    Key,
-    contributions,
-    merge_groups,
-    native_type,
-    read_groups,
-)
+from skprivate.aggregate.counts import _groups
+from skprivate.aggregate.counts._groups import Groups, Key
 from skprivate.partitions import InMemory, Partitions, as_partitions
 from skprivate.privacy import (
     Adjacency,
@@ -38,35 +24,14 @@ from skprivate.privacy import (
     BoundedRangeEvent,
     Events,
     GaussianEvent,
-    LaplaceEvent,
-    Mechanism,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PureEvent,
     Release,
-    chosen_keys,
-    gaussian_noise_multiplier,
-    open_release,
-    public_generator,
-    refuse_other_index,
-)
-from skprivate.privacy.draws import (
-    MISSING,
-    OCTAVES,
-    THRESHOLD_PART,
-    UNIT_WEIGHT,
-    count_events_of,
-    count_lattice,
-    count_threshold,
-    entry_of,
-    private_extent,
-    weigh,
+    draws,
 )
 
 #: Public bound on the groups of a unit: costs of the lattice are for so many.
 MOST_GROUPS = 2**20
 #: ε of the choice of ``max_groups`` times the noise multiplier.
-REACH_PART = 0.45
+EXTENT_PART = 0.45
 #: Noise of the lost share over that of the counts, and how many times ``max_groups`` it looks at.
 LOST_NOISE, LOOK = 7.0, 4
 #: Standard deviations above the threshold from which an interval is not conditioned on passing.
@@ -103,7 +68,7 @@ class PrivateCounts:
     """
 
     table: Any
-    guarantee: PrivacyGuarantee
+    guarantee: privacy.PrivacyGuarantee
     noise: float
     threshold: float | None
     max_groups: int
@@ -123,7 +88,7 @@ class _Counted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupCounts(Mechanism):
+class GroupCounts(privacy.Mechanism):
     """Counts and sums by group; a unit counts in up to ``max_groups`` of them, None: found privately."""
 
     epsilon: float
@@ -140,16 +105,16 @@ class GroupCounts(Mechanism):
         """Bound the change of all sums together, in steps."""
         exchange, values = self.adjacency is Adjacency.REPLACE_ONE, self.n_values
         if norm_of == "l1":
-            return float(ONE * most * (1 + values) * (2 if exchange else 1))
+            return float(_groups.ONE * most * (1 + values) * (2 if exchange else 1))
         # Two users in one group move its values by 2 each, in two groups all numbers by 1.
         square = max(2 * (1 + values), 4 * values) if exchange else 1 + values
-        return ONE * math.sqrt(most * square) * (1 + 2.0**-50)
+        return _groups.ONE * math.sqrt(most * square) * (1 + 2.0**-50)
 
     @cached_property
     def _threshold_delta(self) -> float | None:
         if self.given is not None:
             return None
-        return self.delta if self._noise == "laplace" else THRESHOLD_PART * self.delta
+        return self.delta if self._noise == "laplace" else draws.THRESHOLD_PART * self.delta
 
     @cached_property
     def _noise(self) -> Literal["gaussian", "laplace"]:
@@ -175,9 +140,9 @@ class GroupCounts(Mechanism):
     def _beside(self, multiplier: float) -> list[tuple[Any, int]]:
         found: list[tuple[Any, int]] = []
         if self.given is None:
-            found.append((ApproximateEvent(0.0, THRESHOLD_PART * self.delta, "threshold"), 1))
+            found.append((ApproximateEvent(0.0, draws.THRESHOLD_PART * self.delta, "threshold"), 1))
         if self.users and self.max_groups is None:
-            found.append((BoundedRangeEvent(REACH_PART / multiplier), 1))
+            found.append((BoundedRangeEvent(EXTENT_PART / multiplier), 1))
         if self.users:
             found.append((GaussianEvent(LOST_NOISE * multiplier, 2), 1))
         return found
@@ -185,9 +150,9 @@ class GroupCounts(Mechanism):
     @cached_property
     def _multiplier(self) -> float:
         """Noise multiplier of Gaussian counts that leaves what is drawn beside them."""
-        found = gaussian_noise_multiplier(self.epsilon, self.delta, size=self._size)
+        found = privacy.gaussian_noise_multiplier(self.epsilon, self.delta, size=self._size)
         for _ in range(20):  # what is beside them follows from it
-            wider = gaussian_noise_multiplier(
+            wider = privacy.gaussian_noise_multiplier(
                 self.epsilon, self.delta, size=self._size, other=tuple(self._beside(found))
             )
             if wider <= found:
@@ -200,12 +165,15 @@ class GroupCounts(Mechanism):
         if self._noise == "laplace":
             if self.given is None:
                 return list(
-                    count_events_of(
-                        "laplace", self.epsilon, size=self._size, threshold_delta=self.delta
-                    ).items()
+                    draws.count_events_of("laplace", self.epsilon, size=self._size, threshold_delta=self.delta).items()
                 )
             single = len(self.given) * (1 + self.n_values) == 1
-            return [(LaplaceEvent(self.epsilon) if single else PureEvent(self.epsilon, "Laplace"), 1)]
+            return [
+                (
+                    privacy.LaplaceEvent(self.epsilon) if single else privacy.PureEvent(self.epsilon, "Laplace"),
+                    1,
+                )
+            ]
         return [(GaussianEvent(self._multiplier, self._size), 1), *self._beside(self._multiplier)]
 
     def run(self, data: Groups, release: Release) -> _Counted:
@@ -216,25 +184,25 @@ class GroupCounts(Mechanism):
         if self.users:
             sizes = np.bincount(data.unit).astype(np.float64)
             if self.max_groups is None:
-                reach = private_extent(
-                    weigh(OCTAVES.cells(sizes), None, UNIT_WEIGHT),
-                    epsilon=REACH_PART / level,
+                extent = draws.private_extent(
+                    draws.weigh(draws.OCTAVES.cells(sizes), None, draws.UNIT_WEIGHT),
+                    epsilon=EXTENT_PART / level,
                     release=release,
                 )
-                most = min(MOST_GROUPS, max(1, round(reach)))
+                most = min(MOST_GROUPS, max(1, round(extent)))
             assert data.tags is not None
-            lines = chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
+            lines = privacy.chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
             if self._noise == "gaussian":
                 lost = self._lost(sizes.astype(np.int64), most, level, release)
         sums: dict[Any, NDArray[np.int64]] = {}
         totals = np.zeros((len(data.keys), 1 + self.n_values), dtype=np.int64)
-        np.add.at(totals, data.group[lines], contributions(data)[lines])
+        np.add.at(totals, data.group[lines], _groups.contributions(data)[lines])
         for key, total in zip(data.keys, totals, strict=True):
             if total[0]:
                 sums[key] = total
         norm_of = "l1" if self._noise == "laplace" else "l2"
-        sensitivity, step = self._sensitivity(most, norm_of), 1.0 / ONE
-        lattice = count_lattice(self._noise, sensitivity, level, self._size)
+        sensitivity, step = self._sensitivity(most, norm_of), 1.0 / _groups.ONE
+        lattice = draws.count_lattice(self._noise, sensitivity, level, self._size)
         noise = math.ldexp(float(lattice.scale), -lattice.shift) * step
         noise *= math.sqrt(2.0) if self._noise == "laplace" else 1.0
         if self.given is not None:
@@ -243,7 +211,7 @@ class GroupCounts(Mechanism):
             return _Counted(list(self.given), noisy, most, noise, None, lost)
         hidden = self._threshold_delta
         assert hidden is not None
-        shared: dict[str, Any] = {"own": ONE, "most_keys": most}
+        shared: dict[str, Any] = {"own": _groups.ONE, "most_keys": most}
         keys, noisy = release.threshold_counts(
             sums,
             n_numbers=1 + self.n_values,
@@ -255,7 +223,7 @@ class GroupCounts(Mechanism):
             step=step,
             **shared,
         )
-        limit = count_threshold(self._noise, lattice, delta=hidden, **shared) * step
+        limit = draws.count_threshold(self._noise, lattice, delta=hidden, **shared) * step
         return _Counted(keys, noisy, most, noise, limit, lost)
 
     def _given(
@@ -263,9 +231,7 @@ class GroupCounts(Mechanism):
     ) -> NDArray[np.float64]:
         if self._noise == "laplace":
             return np.asarray(release.laplace(values, sensitivity=sensitivity, epsilon=level))
-        return np.asarray(
-            release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size)
-        )
+        return np.asarray(release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size))
 
     def _lost(self, sizes: NDArray[np.int64], most: int, level: float, release: Release) -> float:
         """Estimate the share of groups beyond the bound, of up to `LOOK` times as many for each user."""
@@ -290,7 +256,7 @@ def private_counts(
     adjacency: Literal["replace-one", "add-remove"] = "replace-one",
     level: float = 0.95,
     random_state: Any = None,
-    ledger: PrivacyLedger | None = None,
+    ledger: privacy.PrivacyLedger | None = None,
 ) -> PrivateCounts:
     """Count rows, or users, by group, and average bounded values; the groups need not be known.
 
@@ -358,14 +324,16 @@ def private_counts(
     if not isinstance(values, Mapping | None):
         raise TypeError(must_be("values", "a mapping of columns to limits", type(values).__name__))
     limits = {name: _limits(name, pair) for name, pair in (values or {}).items()}
-    refuse_other_index(X, user_ids=user_ids)
+    privacy.refuse_other_index(X, user_ids=user_ids)
     lazy = nw.from_native(X, pass_through=True)
     rows = as_partitions(lazy.collect("pyarrow").to_native() if isinstance(lazy, nw.LazyFrame) else X)
     empty = _check_columns(rows, columns, limits, user_ids)
     given = None if keys is None else _given_keys(keys, empty.select(columns).to_native())
     _try_table(empty, columns, limits, list(given or ()))
-    types = {name: native_type(empty[name]) for name in columns}
-    groups: Groups = rows.gather(partial(read_groups, by=types, values=limits, user=user_ids), merge_groups)
+    types = {name: _groups.native_type(empty[name]) for name in columns}
+    groups: Groups = rows.gather(
+        partial(_groups.read_groups, by=types, values=limits, user=user_ids), _groups.merge_groups
+    )
     users = user_ids is not None
     mechanism = GroupCounts(
         epsilon=epsilon,
@@ -375,9 +343,9 @@ def private_counts(
         max_groups=1 if not users else None if max_groups == "auto" else int(max_groups),
         n_values=len(limits),
         given=given,
-        salt=int(public_generator(random_state).integers(2**62)),
+        salt=int(privacy.public_generator(random_state).integers(2**62)),
     )
-    with open_release(
+    with privacy.open_release(
         epsilon=epsilon,
         delta=delta,
         unit="user" if users else "row",
@@ -391,9 +359,7 @@ def private_counts(
     ) as release:
         counted = mechanism.run(groups, release)
     table = _table(empty, columns, limits, counted, mechanism.quantile(level))
-    return PrivateCounts(
-        table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost
-    )
+    return PrivateCounts(table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost)
 
 
 def _check_most(max_groups: Any) -> None:
@@ -403,7 +369,7 @@ def _check_most(max_groups: Any) -> None:
             raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
 
 
-def _read_delta(delta: Any, needed: bool) -> float:
+def _read_delta(delta: object, needed: bool) -> float:
     found = delta_number(delta)
     if found == 0.0 and needed:
         raise ValueError(must_be("delta", "positive where groups or max_groups are found", found))
@@ -412,7 +378,7 @@ def _read_delta(delta: Any, needed: bool) -> float:
     return found
 
 
-def _limits(name: Any, pair: Any) -> tuple[float, float]:
+def _limits(name: object, pair: object) -> tuple[float, float]:
     """Read public limits of a value."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
@@ -423,12 +389,10 @@ def _limits(name: Any, pair: Any) -> tuple[float, float]:
     return low, high
 
 
-def _check_columns(
-    rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any
-) -> nw.DataFrame[Any]:
+def _check_columns(rows: Partitions, by: list[Any], values: Mapping[Any, Any], user_ids: Any) -> nw.DataFrame[Any]:
     """Compare names and types, which are public; returns a frame without rows."""
     block = rows.block if isinstance(rows, InMemory) else rows.empty
-    if not is_frame(block):
+    if not _validation.is_frame(block):
         raise TypeError(must_be("X", "a table with names of columns", type(block).__name__))
     empty: nw.DataFrame[Any] = nw.from_native(rows.empty, eager_only=True)
     if not by:
@@ -436,9 +400,7 @@ def _check_columns(
     for parameter, names in (("by", by), ("values", values)):
         for name in names:
             if not isinstance(name, str) or name not in empty.columns:
-                raise ValueError(
-                    must_be(parameter, f"names, as text, among the columns {empty.columns}", name)
-                )
+                raise ValueError(must_be(parameter, f"names, as text, among the columns {empty.columns}", name))
     if len({*by, *values}) < len(by) + len(values):
         raise ValueError(must_be("by and values", "different columns", [*by, *values]))
     _refuse_other_types(empty, by)
@@ -456,37 +418,37 @@ def _check_columns(
 def _refuse_other_types(empty: nw.DataFrame[Any], by: list[str]) -> None:
     """Refuse columns whose entries are no groups, as durations and intervals."""
     native = empty.select(by).to_native()
-    for name, kind, listed in zip(by, column_kinds(native), declared_values(native), strict=True):
+    for name, kind, listed in zip(
+        by, _validation.column_kinds(native), _validation.declared_values(native), strict=True
+    ):
         known = kind in GROUPED or empty[name].dtype in (nw.Categorical, nw.Enum)
-        if (not known and str(native_type(empty[name])) != "object") or MISSING in map(
-            entry_of, listed or ()
+        if (not known and str(_groups.native_type(empty[name])) != "object") or draws.MISSING in map(
+            draws.entry_of, listed or ()
         ):
             allowed = "a column of text, bytes, numbers, dates or times"
             raise TypeError(
-                must_be(f"by[{name!r}]", allowed, str(native_type(empty[name])), "Convert it to text.")
+                must_be(f"by[{name!r}]", allowed, str(_groups.native_type(empty[name])), "Convert it to text.")
             )
 
 
-def _given_keys(keys: Any, columns: Any) -> tuple[Key, ...]:
+def _given_keys(keys: object, columns: object) -> tuple[Key, ...]:
     """Read public groups, in the types of their columns."""
     if isinstance(keys, list | tuple):
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]
-    listed = public_values(keys)
+    listed = _validation.public_values(keys)
     if listed is None:
         raise TypeError(must_be("keys", "a list of groups", type(keys).__name__))
     rows = [key if isinstance(key, tuple) else (key,) for key in listed]
-    width = len(column_kinds(columns))
+    width = len(_validation.column_kinds(columns))
     if any(len(key) != width for key in rows):
         raise ValueError(must_be("keys", f"values of {width} columns each", "others"))
     parts = {j: list(dict.fromkeys(key[j] for key in rows)) for j in range(width)}
-    refuse_other_kinds(columns, parts, name="keys")
-    typed = in_own_type(columns, parts, name="keys")
-    for j, declared in enumerate(declared_values(columns)):
+    _validation.refuse_other_kinds(columns, parts, name="keys")
+    typed = _validation.in_own_type(columns, parts, name="keys")
+    for j, declared in enumerate(_validation.declared_values(columns)):
         if declared is not None and not set(typed[j]) <= {*declared, None}:
-            raise ValueError(
-                must_be("keys", f"among the values {declared} that their column declares", "others")
-            )
-    of = [dict(zip(parts[j], map(entry_of, typed[j]), strict=True)) for j in range(width)]
+            raise ValueError(must_be("keys", f"among the values {declared} that their column declares", "others"))
+    of = [dict(zip(parts[j], map(draws.entry_of, typed[j]), strict=True)) for j in range(width)]
     found = tuple(tuple(entry[value] for entry, value in zip(of, key, strict=True)) for key in rows)
     if len(set(found)) < len(found) or not found:
         raise ValueError(must_be("keys", "different groups, at least one", len(found)))

@@ -111,9 +111,7 @@ class BagSums:
             label_bounds=released.label_bounds,
         )
 
-    def add_up(
-        self, rows: Partitions, integers: _sums.Integers, further: Further | None = None
-    ) -> NDArray[Any]:
+    def add_up(self, rows: Partitions, integers: _sums.Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
         form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
         total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
@@ -182,9 +180,7 @@ class PublicRows:
                 raise TypeError
             order = np.argsort(keys, kind="stable")
         except TypeError:
-            raise ValueError(
-                "row_keys must be numbers, or all of them text, and none may be missing."
-            ) from None
+            raise ValueError("row_keys must be numbers, or all of them text, and none may be missing.") from None
         ordered = keys[order]
         if np.any(ordered[1:] == ordered[:-1]):
             raise ValueError("row_keys must be distinct: an identifier names one row.")
@@ -277,18 +273,14 @@ class RandomBags(Versioned):
     label_release: LabelRelease = "mean"
     noise_variance: float = 0.0
     classes: tuple[Any, ...] | None = None
-    guarantee: PrivacyGuarantee = field(
-        default_factory=lambda: _curated_bags.no_privacy(ASSUMPTIONS, THEOREM)
-    )
+    guarantee: PrivacyGuarantee = field(default_factory=lambda: _curated_bags.no_privacy(ASSUMPTIONS, THEOREM))
     label_bounds: _labels.Bounds | None = None
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
             raise ValueError("bag sizes must be at least 1, and there must be a bag.")
         if int(self.sizes.sum()) != self.members.size:
-            raise ValueError(
-                f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed."
-            )
+            raise ValueError(f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed.")
         if np.any(self.members < 0) or np.any(self.members >= self.n_samples):
             raise ValueError(f"members must be rows between 0 and {self.n_samples - 1}.")
         if self.label_sums.ndim != 2 or self.label_sums.shape[0] != self.sizes.size:
@@ -309,11 +301,7 @@ class RandomBags(Versioned):
 
     def means(self) -> FloatArray:
         """Aggregate label of every bag: mean, noisy mean, or bit; shape (n_bags, n_outputs)."""
-        return (
-            self.label_sums
-            if self.label_release == "bernoulli"
-            else self.label_sums / self.sizes[:, np.newaxis]
-        )
+        return self.label_sums if self.label_release == "bernoulli" else self.label_sums / self.sizes[:, np.newaxis]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain lists, numbers and strings, ready for JSON."""
@@ -349,9 +337,7 @@ class RandomBags(Versioned):
     def __repr__(self) -> str:
         low, high = self.sizes.min(), self.sizes.max()
         sizes = f"{low}" if low == high else f"{low}-{high}"
-        return (
-            f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
-        )
+        return f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
 
 
 def as_random_bags(bags: object) -> RandomBags:

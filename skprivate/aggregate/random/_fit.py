@@ -189,9 +189,7 @@ def fit_likelihood(
     n_updates = _PENALTY_UPDATES if alpha is None and loss != "easyllp" else 2
     with steps("likelihood", n_outputs * n_updates) as step:
         fits = [
-            _fit_output(
-                bags, X, k, loss=loss, alpha=alpha, tol=tol, max_iter=max_iter, n_updates=n_updates, step=step
-            )
+            _fit_output(bags, X, k, loss=loss, alpha=alpha, tol=tol, max_iter=max_iter, n_updates=n_updates, step=step)
             for k in range(n_outputs)
         ]
     return LinearFit(
@@ -218,9 +216,7 @@ def _fit_output(
     structure = bags.structure
     used, where = np.unique(structure.members, return_inverse=True)
     structure = BagSums(where.astype(np.int64), structure.sizes, used.size)
-    problem = _Problem(
-        bags, structure, np.column_stack([X[used], np.ones(used.size)]), k, loss, alpha is None
-    )
+    problem = _Problem(bags, structure, np.column_stack([X[used], np.ones(used.size)]), k, loss, alpha is None)
     w = np.zeros(X.shape[1] + 1)
     w[-1] = problem.start
     easy = problem.kind == "easy"
@@ -324,8 +320,7 @@ class _Problem:
         values, own = np.maximum(values, 0.0), np.diag(spread)
         tried = np.geomspace(1e-3, LARGEST_ALPHA, 73)
         losses = [
-            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a)))
-            for a in tried
+            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a))) for a in tried
         ]
         return float(tried[int(np.argmin(losses))])
 
@@ -367,9 +362,7 @@ class _Problem:
             return self.value_and_gradient(constant + share * change)[0] + share * optimism
 
         advice = "use a larger epsilon, more bags or a stronger penalty."
-        share = _constant.share_to_keep(
-            estimate, error, self._gain(constant), margin=self.margin, advice=advice
-        )
+        share = _constant.share_to_keep(estimate, error, self._gain(constant), margin=self.margin, advice=advice)
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:

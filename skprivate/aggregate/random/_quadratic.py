@@ -61,9 +61,7 @@ def fit_quadratic(
     if fit_intercept:
         correction = 1.0
     else:
-        correction = (
-            0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
-        )
+        correction = 0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
     # Written around the centre for accuracy: Σr² − cn r̄² = Σ(r − r̄)² + (1 − c) n r̄².
     about, label_about = means - centre, labels - label_centre
     rest = (1.0 - correction) * n
@@ -95,9 +93,7 @@ def fit_quadratic(
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
         margin = _constant.ESTIMATED_PENALTY_MARGIN if alpha is None else _constant.GIVEN_PENALTY_MARGIN
-        gain = (
-            math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
-        )
+        gain = math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
         coef = np.stack([fit.share(gain, margin) * own for fit, own in zip(fits, coef, strict=True)])
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
@@ -113,9 +109,7 @@ def fit_quadratic(
     )
 
 
-def mean_label(
-    bags: _bags.RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None
-) -> FloatArray:
+def mean_label(bags: _bags.RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
     """Shrink the mean label, where it is noisy, towards the middle of the interval by its prior variance."""
     prior = SquaredLoss().intercept_prior(label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2

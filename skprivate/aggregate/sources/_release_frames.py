@@ -138,21 +138,15 @@ def release_frames(
     """
     _labels.check_label_privacy(epsilon, delta)
     if epsilon is None:
-        raise ValueError(
-            "epsilon must be a positive number, got None: from_frames takes exact tables as they are."
-        )
+        raise ValueError("epsilon must be a positive number, got None: from_frames takes exact tables as they are.")
     found = SumColumns.of(sums, classes)
     bounds = label_interval(label_bounds, found)
-    groups = _group_tables.read_group_tables(
-        tables, count=count, others=found.names, table=table, rare=rare, keys=keys
-    )
+    groups = _group_tables.read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
     coded = _group_tables.code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
         _refuse_results(coded)
     _refuse_subtotals(groups)
-    exact = coded.stack(
-        [np.stack([_integers(group, name) for name in found.used], axis=1) for group in groups]
-    )
+    exact = coded.stack([np.stack([_integers(group, name) for name in found.used], axis=1) for group in groups])
     return release_groups(
         coded,
         exact,
@@ -193,9 +187,7 @@ def release_groups(
             assumption,
         ),
     )
-    noisy, guarantee = _sums.release_sums(
-        mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
-    )
+    noisy, guarantee = _sums.release_sums(mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release)
     _labels.warn_of_absent(
         None if _labels.are_labels(sums.classes) else sums.classes, noisy, counts, mechanism.noise.variance
     )
@@ -274,9 +266,7 @@ def label_interval(label_bounds: object, sums: SumColumns) -> tuple[int, int]:
     """Check the public interval of one label: (0, 1) for classes, two integers for numbers."""
     if sums.classes is not None:
         if label_bounds is not None:
-            raise ValueError(
-                "label_bounds are for numbers; labels of classes are 0 or 1. Leave out one of the two."
-            )
+            raise ValueError("label_bounds are for numbers; labels of classes are 0 or 1. Leave out one of the two.")
         return 0, 1
     bounds = _labels.check_bounds(label_bounds)
     if bounds is None or not all(isinstance(bound, Integral) for bound in bounds):

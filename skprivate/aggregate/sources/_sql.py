@@ -94,8 +94,7 @@ def bin_key(name: str, edges: Sequence[float]) -> str:
     number = f"CAST({quoted(name)} AS DOUBLE)"
     lower = [-math.inf, *edges]
     steps = "".join(
-        f" WHEN {number} < {literal(edge)} THEN {literal(low)}"
-        for low, edge in zip(lower, edges, strict=False)
+        f" WHEN {number} < {literal(edge)} THEN {literal(low)}" for low, edge in zip(lower, edges, strict=False)
     )
     return f"CASE WHEN {number} IS NULL OR isnan({number}) THEN NULL{steps} ELSE {literal(lower[-1])} END"
 
@@ -220,9 +219,7 @@ def bags_from_sql(
             "pass the tables to release_frames."
         )
     known = None if classes is None else tuple(check_classes(classes))
-    sums = _group_tables.SumColumns(
-        ("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known
-    )
+    sums = _group_tables.SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
     bounds = _release_frames.label_interval(label_bounds, sums)
     with _snapshot(connection):
         types = _types(connection, table)
@@ -252,9 +249,7 @@ def bags_from_sql(
             groups += own_groups
             totals += own_totals
     used = {name for one in sets for name in one}
-    coded = _group_tables.code_group_tables(
-        groups, None, {name: edges[name] for name in edges if name in used}
-    )
+    coded = _group_tables.code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
     exact = coded.stack(totals)
     if epsilon is None:
         promise = _curated_bags.no_privacy(
@@ -266,8 +261,7 @@ def bags_from_sql(
         exact,
         sums,
         bounds,
-        assumption="one row of the table holds one label; labels outside classes count as none, others are "
-        "clipped",
+        assumption="one row of the table holds one label; labels outside classes count as none, others are clipped",
         noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
         release={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
     )
@@ -284,13 +278,9 @@ def _checked_names(types: Mapping[str, str], columns: Sequence[str] | None, labe
     asked = [name for name in types if name != label] if columns is None else list(columns)
     absent = [name for name in [*asked, label] if name not in types]
     if absent:
-        raise ValueError(
-            f"the table has no column {', '.join(map(repr, absent))}; its columns are {list(types)}."
-        )
+        raise ValueError(f"the table has no column {', '.join(map(repr, absent))}; its columns are {list(types)}.")
     if label in asked or len(set(asked)) < len(asked) or not asked:
-        raise ValueError(
-            f"columns must be distinct features, at least one, without the label {label!r}; got {asked}."
-        )
+        raise ValueError(f"columns must be distinct features, at least one, without the label {label!r}; got {asked}.")
     return asked
 
 
@@ -312,9 +302,7 @@ def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) ->
         numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in classes)
         fits, wanted = numbers and kind.startswith((*_WHOLE, *_REALS)), "of one type with all classes"
     if not fits:
-        raise ValueError(
-            f"the label {label!r} must be {wanted}; it is of type {kind}, classes is {classes!r}."
-        )
+        raise ValueError(f"the label {label!r} must be {wanted}; it is of type {kind}, classes is {classes!r}.")
 
 
 def _count(connection: Any, table: str) -> int:
@@ -346,9 +334,7 @@ def _edges(
         column: NDArray[Any] = np.zeros(0)
         if name not in given:
             with _quiet():
-                read = connection.execute(
-                    f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}"
-                ).fetchnumpy()["x"]
+                read = connection.execute(f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}").fetchnumpy()["x"]
             column = np.ma.filled(read.astype(np.float64), np.nan)
         learned = _blocks.learn_column(column, name, categorical=False, n_bins=n_bins, edges=given.get(name))
         assert isinstance(learned, _columns.BinnedColumn)
@@ -407,9 +393,7 @@ def _contributions(
     return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
 
 
-def _groups(
-    rows: Sequence[tuple[Any, ...]], query: Query
-) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
+def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
     marks, used = query.marks(), query.used
     parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
     for row in rows:

@@ -150,9 +150,7 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
     return [_cells.add_key_counts(parts) for parts in zip(*blocks, strict=True)]
 
 
-def plan_membership(
-    counter: KeyCounter, feature_sets: object, min_size: int, *, drop: bool = False
-) -> Membership:
+def plan_membership(counter: KeyCounter, feature_sets: object, min_size: int, *, drop: bool = False) -> Membership:
     """Make the bags of the requested feature sets, by public rules.
 
     A set without a bag of ``min_size`` rows is left out, or refused if it was listed. If small bags are left out
@@ -467,9 +465,7 @@ def _plan_sums(
 ) -> ClassSums | NumberSums:
     if found is None:
         further = (_CLASSES_FROM_LABELS,) if auto else ()
-        return NumberSums.plan(
-            membership, n_outputs, label_bounds, with_squares=True, further=further, **asked
-        )
+        return NumberSums.plan(membership, n_outputs, label_bounds, with_squares=True, further=further, **asked)
     given = None if auto or _labels.are_labels(found) else found
     return ClassSums.plan(membership, *_sums.outputs_of(found), classes=given, **asked)
 
@@ -513,11 +509,7 @@ def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
 def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
     if _labels.are_labels(classes):
         return partial(_labels.indicator_targets, strict=strict)
-    return (
-        _labels.number_targets
-        if classes is None
-        else partial(_labels.class_targets, classes=classes, strict=strict)
-    )
+    return _labels.number_targets if classes is None else partial(_labels.class_targets, classes=classes, strict=strict)
 
 
 def _is_auto(classes: object) -> bool:
@@ -533,10 +525,7 @@ def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if kind != "numbers":
         return frozenset((str(kind),)), frozenset(_validation.distinct_labels(labels))
     types = set(map(type, labels.tolist())) if labels.dtype == object else {labels.dtype.type}
-    kinds = {
-        "b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f"
-        for each in types
-    }
+    kinds = {"b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f" for each in types}
     if "f" in kinds:
         _validation.read_numbers(labels)  # or an error
         return frozenset(kinds), frozenset(labels[:1].tolist())

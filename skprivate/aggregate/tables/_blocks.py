@@ -58,9 +58,7 @@ def _read_named(
 ) -> list[NDArray[Any]]:
     found, values = read(X)
     if found != names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
+        raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")
     return values
 
 
@@ -110,9 +108,7 @@ def categorical_mask(categorical_features: Any, names: Sequence[str]) -> list[bo
     chosen = np.asarray(list(categorical_features))
     if chosen.dtype == bool:
         if chosen.size != len(names):
-            raise ValueError(
-                f"categorical_features is a mask of length {chosen.size}, X has {len(names)} columns."
-            )
+            raise ValueError(f"categorical_features is a mask of length {chosen.size}, X has {len(names)} columns.")
         return [bool(flag) for flag in chosen]
     mask = [False] * len(names)
     for column in chosen.tolist():
@@ -121,9 +117,7 @@ def categorical_mask(categorical_features: Any, names: Sequence[str]) -> list[bo
         elif isinstance(column, int) and 0 <= column < len(names):
             mask[column] = True
         else:
-            raise ValueError(
-                f"categorical_features names column {column!r}; X has the columns {list(names)}."
-            )
+            raise ValueError(f"categorical_features names column {column!r}; X has the columns {list(names)}.")
     return mask
 
 
@@ -184,9 +178,7 @@ def learn_blocks(
         # Numbers in some blocks, something else in others.
         parts = rows.gather(partial(summarise, mask=mask), merge)
     cuts = {name: part.sketch for name, part in zip(names, parts, strict=True) if part.sketch is not None}
-    edges = given | _edges(
-        rows, names, cuts, _columns.default_bins(n_rows) if n_bins is None else n_bins, max_cells
-    )
+    edges = given | _edges(rows, names, cuts, _columns.default_bins(n_rows) if n_bins is None else n_bins, max_cells)
     columns = tuple(
         BinnedColumn(name, edges.get(name, ()))
         if name in given or not categorical

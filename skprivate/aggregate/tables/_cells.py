@@ -138,15 +138,11 @@ def resolve_feature_sets(
             return singles, False
         if feature_sets == "pairs":
             return singles + list(combinations(range(len(names)), 2)), False
-        raise ValueError(
-            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
-        )
+        raise ValueError(f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}.")
     if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
         return singles + _widest_pairs(int(feature_sets), len(names), count), False
     if not isinstance(feature_sets, Iterable):
-        raise ValueError(
-            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
-        )
+        raise ValueError(f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}.")
     sets = [_positions(one, names) for one in feature_sets]
     if not sets:
         raise ValueError("feature_sets is empty: give at least one set of columns.")
@@ -215,9 +211,7 @@ def _cells_to_keep(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
 def pack_codes(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
     """Pack the codes of several columns into one integer per row; `UNKNOWN` where one of them is."""
     if math.prod(radices) >= _LARGEST_KEY:
-        raise ValueError(
-            f"a feature set with {radices} values per column has too many combinations to index."
-        )
+        raise ValueError(f"a feature set with {radices} values per column has too many combinations to index.")
     packed = codes[0].astype(np.int64)
     unknown = codes[0] < 0
     for column_codes, radix in zip(codes[1:], radices[1:], strict=True):

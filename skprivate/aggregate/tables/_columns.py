@@ -227,9 +227,7 @@ def checked_bins(
     given = dict(bin_edges or {})
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise ValueError(
-            f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}."
-        )
+        raise ValueError(f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}.")
     return {name: _checked_edges(edges, name) for name, edges in given.items()}
 
 
@@ -300,9 +298,7 @@ def _text(value: object) -> str:
 
 def as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
     try:
-        return np.asarray(
-            [np.nan if v is None else v for v in values] if values.dtype == object else values, float
-        )
+        return np.asarray([np.nan if v is None else v for v in values] if values.dtype == object else values, float)
     except (TypeError, ValueError):
         raise ValueError(
             f"column {name!r} was to be cut into bins but holds values that are not numbers; declare it in "

@@ -36,9 +36,7 @@ ASSUMPTIONS = (
     PUBLIC_LABELS,
     "labels of different rows belong to different people",
 )
-_FROM_FRAMES = (
-    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
-)
+_FROM_FRAMES = "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
 #: Of numbers, which have no classes.
 NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
@@ -59,9 +57,7 @@ def tables_to_frame(
             "rename those, or use to_dict()."
         )
     if any(isinstance(table.noise_variance, tuple) for table in tables):
-        raise ValueError(
-            "to_frame has one column for the noise of all sums, and outputs differ in it: use to_dict()."
-        )
+        raise ValueError("to_frame has one column for the noise of all sums, and outputs differ in it: use to_dict().")
     data: dict[str, list[Any]] = {name: [] for name in names}
     for table in tables:
         rest = table.keys[:, 0] == _columns.UNKNOWN
@@ -69,9 +65,7 @@ def tables_to_frame(
         for column in used:
             if column.name in table.feature_set:
                 codes = table.keys[:, table.feature_set.index(column.name)].tolist()
-                data[column.name] += [
-                    None if code == _columns.UNKNOWN else _key(column, code) for code in codes
-                ]
+                data[column.name] += [None if code == _columns.UNKNOWN else _key(column, code) for code in codes]
             else:
                 data[column.name] += [None] * table.n_bags
         data[RARE] += rest.tolist()
@@ -95,9 +89,7 @@ def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
     """Name the columns of sums in a long frame: one, or one for each of several classes or outputs."""
     if n_outputs == 1:
         return [SUM]
-    return [
-        f"{SUM}_{one}" for one in (range(n_outputs) if classes is None or are_labels(classes) else classes)
-    ]
+    return [f"{SUM}_{one}" for one in (range(n_outputs) if classes is None or are_labels(classes) else classes)]
 
 
 def _key(column: Column, code: int) -> Any:
@@ -114,9 +106,7 @@ def _key_type(column: Column) -> Any:
         return nw.Float64()
     types = {type(value) for value in column.categories if value is not None}
     for plain, kind in ((str, nw.String()), (bool, nw.Boolean()), (int, nw.Int64()), (float, nw.Float64())):
-        if types <= {plain} and not (
-            plain is int and any(abs(v) >= 2**63 for v in column.categories if v is not None)
-        ):
+        if types <= {plain} and not (plain is int and any(abs(v) >= 2**63 for v in column.categories if v is not None)):
             return kind
     raise ValueError(
         f"column {column.name!r} holds values that one column of a frame cannot hold "
@@ -170,9 +160,7 @@ def _sums(group: GroupTable, name: str) -> _losses.FloatArray:
     return numbers
 
 
-def _check_class_counts(
-    group: GroupTable, values: Mapping[str, _losses.FloatArray], sums: SumColumns
-) -> None:
+def _check_class_counts(group: GroupTable, values: Mapping[str, _losses.FloatArray], sums: SumColumns) -> None:
     counts = group.counts[:, np.newaxis]
     found = np.stack([values[name] for name in sums.names], axis=1)
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."

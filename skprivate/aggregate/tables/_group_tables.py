@@ -52,9 +52,7 @@ class SumColumns:
         if len(names) == len(classes) and not _labels.are_labels(classes):
             return cls.of(dict(zip(classes, names, strict=True)), classes)
         order = check_sum_classes(classes)
-        if len(names) != len(order) and not (
-            len(names) == 1 and len(order) == 2 and not _labels.are_labels(order)
-        ):
+        if len(names) != len(order) and not (len(names) == 1 and len(order) == 2 and not _labels.are_labels(order)):
             raise ValueError(
                 f"sums names {len(names)} columns, {list(names)}, for the {len(order)} classes {list(order)}: give one "
                 "for each class, or for two classes the one with the rows of the second."
@@ -177,9 +175,7 @@ def code_group_tables(
     given = _given_columns(columns, names, bin_edges)
     for name in names:
         places = [j for j, table in enumerate(tables) if name in table.feature_set]
-        parts = [
-            tables[j].keys[tables[j].feature_set.index(name)][~tables[j].rest].astype(object) for j in places
-        ]
+        parts = [tables[j].keys[tables[j].feature_set.index(name)][~tables[j].rest].astype(object) for j in places]
         values = np.concatenate(parts)
         if given is None:
             edges = (bin_edges or {}).get(name)
@@ -214,9 +210,7 @@ def code_group_tables(
 def floats(frame: Any, name: str) -> _losses.FloatArray | None:
     """Read a column of numbers, NaN where one is missing; None where something else is in it."""
     try:
-        return np.array(
-            [np.nan if v is None else float(v) for v in frame[name].to_numpy().tolist()], dtype=np.float64
-        )
+        return np.array([np.nan if v is None else float(v) for v in frame[name].to_numpy().tolist()], dtype=np.float64)
     except (TypeError, ValueError):
         return None
 
@@ -276,9 +270,7 @@ def _named_frames(tables: object) -> list[tuple[str, Any]]:
 def _frame(one: object, title: str, *, required: bool = True) -> Any:
     if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
         one = one.reset_index()  # the keys of groupby(...).agg(...)
-    if type(one).__name__ == "RecordBatchReader" and hasattr(
-        one, "read_all"
-    ):  # of pyarrow, DuckDB's .arrow()
+    if type(one).__name__ == "RecordBatchReader" and hasattr(one, "read_all"):  # of pyarrow, DuckDB's .arrow()
         one = one.read_all()
     refuse_elsewhere(one, title)
     frame = nw.from_native(one, pass_through=True)
@@ -291,9 +283,7 @@ def _frame(one: object, title: str, *, required: bool = True) -> Any:
     return None
 
 
-def _read_group_table(
-    title: str, frame: Any, keys: Sequence[str], count: str, rare: str | None
-) -> GroupTable:
+def _read_group_table(title: str, frame: Any, keys: Sequence[str], count: str, rare: str | None) -> GroupTable:
     if not keys:
         raise ValueError(
             f"{title} has no grouping column: besides the columns of counts and sums it must have those of GROUP BY."

@@ -123,9 +123,7 @@ def class_targets(labels: NDArray[Any], *, classes: Sequence[Any], strict: bool)
     return one_hot(encode_classes(labels, classes, strict=strict), len(classes))
 
 
-def warn_of_absent(
-    classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float
-) -> None:
+def warn_of_absent(classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float) -> None:
     """Warn of classes whose released counts in all bags are noise, where other classes exceed it."""
     total, error = float(sizes.sum()), 1.0 + _SIGNIFICANT_ERRORS * math.sqrt(sizes.size * variance)
     if not classes or _SIGNIFICANT_ERRORS * len(classes) * error > total:
@@ -294,9 +292,7 @@ def plan_label_noise(
         name = "discrete_laplace" if sensitivity.steps < 1 << 20 else "laplace"
         candidates.append(LabelNoise(name, sensitivity, epsilon * share * margin))
     if mechanism == "gaussian" or (mechanism == "auto" and delta > 0):
-        multiplier = privacy.gaussian_noise_multiplier(epsilon, delta, size=size) / (
-            math.sqrt(share) * margin
-        )
+        multiplier = privacy.gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
         candidates.append(LabelNoise("gaussian", sensitivity, multiplier))
     if mechanism == "discrete_gaussian":
         rho = share * margin * privacy.rho_of_epsilon(epsilon, delta)
@@ -366,9 +362,7 @@ def private_label_bounds(
         noise = noise.of_mean()
         noisy = [two if own else (one + two) / 2 for own, one, two in zip(far, noisy, again, strict=True)]
     bounds = [
-        _narrowed(own[:_NARROW], interval, one_of_two, n_rows)
-        if interval
-        else _find_interval(own, noise, n_rows)
+        _narrowed(own[:_NARROW], interval, one_of_two, n_rows) if interval else _find_interval(own, noise, n_rows)
         for own, interval in zip(noisy, far, strict=True)
     ]
     for interval, found in zip(far, bounds, strict=True):
@@ -434,9 +428,7 @@ def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int)
     return found
 
 
-def _extend_to_hidden(
-    noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int
-) -> tuple[int, int]:
+def _extend_to_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
     """Extend the cells first to last where the rest of all labels is too large to be noise.
 
     Many labels of one number, zero for example, may exceed the noise while as many others are spread over several
@@ -462,9 +454,7 @@ def _extend_to_hidden(
     )
 
 
-def _guess_largest(
-    sizes: FloatArray, noise: LabelNoise, n_rows: float, caution: float = _GUESS_QUANTILE
-) -> float:
+def _guess_largest(sizes: FloatArray, noise: LabelNoise, n_rows: float, caution: float = _GUESS_QUANTILE) -> float:
     """Guess a low posterior quantile of the largest label, for labels spread evenly over three powers of two.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.

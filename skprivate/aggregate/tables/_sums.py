@@ -61,18 +61,14 @@ def _exponent(block: Any, *, bounds: OutputBounds | None) -> int:
 
 def _clipped(numbers: NDArray[Any], bounds: OutputBounds | None) -> FloatArray:
     floats: FloatArray = numbers.astype(np.float64)
-    return (
-        floats if bounds is None else np.clip(floats, *np.array(bounds, dtype=np.float64).T[:, :, np.newaxis])
-    )
+    return floats if bounds is None else np.clip(floats, *np.array(bounds, dtype=np.float64).T[:, :, np.newaxis])
 
 
 def _split(block: Any, *, bounds: OutputBounds | None, exponent: int) -> FloatArray:
     return _integers(np.ldexp(_clipped(block.targets, bounds), -exponent))
 
 
-def _split_squares(
-    block: Any, _: FloatArray, *, bounds: OutputBounds | None, exponent: int
-) -> NDArray[np.int64]:
+def _split_squares(block: Any, _: FloatArray, *, bounds: OutputBounds | None, exponent: int) -> NDArray[np.int64]:
     scaled = np.ldexp(_clipped(block.targets, bounds), -exponent)
     return privacy.exact_sum(_integers(scaled * scaled).astype(np.int64))
 
@@ -147,9 +143,7 @@ def _targets(block: Labelled) -> FloatArray:
 
 def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
     """Convert numbers to steps of the interval of their output."""
-    return np.stack(
-        [_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)]
-    )
+    return np.stack([_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)])
 
 
 def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
@@ -368,9 +362,7 @@ class NumberSums(Mechanism):
         assert bounds is not None and self.noise is not None
         if self.shared:
             bounds = ((min(low for low, _ in bounds), max(high for _, high in bounds)),) * self.n_outputs
-        sums = self.bags.add_up(
-            rows, partial(_steps, bounds=bounds), _square_steps if self.with_squares else None
-        )
+        sums = self.bags.add_up(rows, partial(_steps, bounds=bounds), _square_steps if self.with_squares else None)
         size, shape = self.bags.n_bags * self.n_outputs, (self.bags.n_bags, self.n_outputs)
         noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release).ravel()
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
@@ -390,9 +382,7 @@ class NumberSums(Mechanism):
             squares,
         )
 
-    def _square_sums(
-        self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray
-    ) -> FloatArray:
+    def _square_sums(self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray) -> FloatArray:
         """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
         n = self.bags.n_samples
         around = np.clip(share, 1e-3 * n, float(n)) * half**2
@@ -409,9 +399,7 @@ class NumberSums(Mechanism):
         return ReleasedSums(
             sums,
             float(noise[0]) if np.all(noise == noise[0]) else tuple(noise.tolist()),
-            None
-            if bounds is None
-            else one_or_each([(float(low), float(high)) for low, high in bounds[:most]]),
+            None if bounds is None else one_or_each([(float(low), float(high)) for low, high in bounds[:most]]),
             None if squares is None else one_or_each(squares.tolist()),
         )
 

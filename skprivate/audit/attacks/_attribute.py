@@ -146,9 +146,7 @@ class AttributeInferenceAttack(BaseEstimator):
         if self.feature >= X.shape[1]:
             raise ValueError(f"feature must be below n_features = {X.shape[1]}; got {self.feature!r}.")
         if X.shape[1] < 2:
-            raise ValueError(
-                "Inferring a feature needs at least one other; got n_features = 1, 1 feature(s)."
-            )
+            raise ValueError("Inferring a feature needs at least one other; got n_features = 1, 1 feature(s).")
         self.values_, self.edges_ = self._value_bins(X[:, self.feature])
         coded = self._encode(X[:, self.feature])
         self.label_values_ = np.unique(y)
@@ -180,9 +178,7 @@ class AttributeInferenceAttack(BaseEstimator):
         """
         check_is_fitted(self)
         if not hasattr(model, "classes_"):
-            raise ValueError(
-                f"model must be a fitted classifier, got {type(model).__name__}. {_NO_REGRESSOR}"
-            )
+            raise ValueError(f"model must be a fitted classifier, got {type(model).__name__}. {_NO_REGRESSOR}")
         X = validate_data(self, X, reset=False)
         rest = np.delete(X, self.feature, axis=1)
         score = self._probabilities(self.imputer_, rest)
@@ -211,9 +207,7 @@ class AttributeInferenceAttack(BaseEstimator):
         guess = self.infer(model, X, y)
         X = validate_data(self, X, reset=False)
         rest = np.delete(X, self.feature, axis=1)
-        blind = self.values_[
-            np.argmax(self._probabilities(self.baseline_, self._with_label(rest, y)), axis=1)
-        ]
+        blind = self.values_[np.argmax(self._probabilities(self.baseline_, self._with_label(rest, y)), axis=1)]
         truth = self.values_[self._encode(X[:, self.feature])]
         hits, blind_hits, n = int((guess == truth).sum()), int((blind == truth).sum()), truth.size
         return AttributeReport(
@@ -229,9 +223,7 @@ class AttributeInferenceAttack(BaseEstimator):
         """Representative values of the feature and the edges between them."""
         values = np.unique(column)
         if values.size > self.max_values:
-            cuts = np.unique(
-                np.quantile(column, np.linspace(0, 1, self.max_values + 1)[1:-1], method="nearest")
-            )
+            cuts = np.unique(np.quantile(column, np.linspace(0, 1, self.max_values + 1)[1:-1], method="nearest"))
             bins = np.searchsorted(cuts, column, side="left")
             values = np.array([np.median(column[bins == b]) for b in np.unique(bins)])
         return values, 0.5 * (values[1:] + values[:-1])

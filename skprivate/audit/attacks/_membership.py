@@ -139,18 +139,14 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
         if len(np.shape(X)) != 2:
             raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)}. Reshape your data.")
         if np.shape(X)[1] == 0:
-            raise ValueError(
-                f"Found array with 0 feature(s) (shape={np.shape(X)}) while a minimum of 1 is required."
-            )
+            raise ValueError(f"Found array with 0 feature(s) (shape={np.shape(X)}) while a minimum of 1 is required.")
         if getattr(getattr(X, "dtype", None), "kind", None) == "c":
             raise ValueError("Complex data not supported.")
         if y is None:
             raise ValueError("A membership attack requires y to be passed, but the target y is None.")
         check_consistent_length(X, y)
         if _sklearn._num_samples(X) < 2:
-            raise ValueError(
-                f"A membership attack needs at least 2 records; got {_sklearn._num_samples(X)} sample."
-            )
+            raise ValueError(f"A membership attack needs at least 2 records; got {_sklearn._num_samples(X)} sample.")
         return X, np.asarray(y)
 
     def __sklearn_tags__(self):

@@ -96,10 +96,7 @@ def attack_probabilities(
             )
         fitted[rng.permutation(group)[:share]] = True
     attack = _auditor.FiniteAdversaryAuditor(confidence=confidence) if estimator is None else clone(estimator)
-    if (
-        "random_state" in attack.get_params(deep=False)
-        and attack.get_params(deep=False)["random_state"] is None
-    ):
+    if "random_state" in attack.get_params(deep=False) and attack.get_params(deep=False)["random_state"] is None:
         attack.set_params(random_state=int(rng.integers(2**31 - 1)))
     attack.fit(summary[fitted], member[fitted])
     rest = ~fitted

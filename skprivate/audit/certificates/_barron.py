@@ -108,9 +108,7 @@ class Correlations:
             slope = np.einsum("bk,bk->b", half, np.abs(along - level * centre / length[:, None]))
             # |z + w| ≤ |z| + Re(z̄w)/|z| + |w|²/2|z|, and |ω| ≥ ω·ω₀/|ω₀|.
             excess = size + slope + move**2 / (2.0 * size) + rest - level * length
-            bound = np.fmin(
-                np.minimum(size + move + rest, self.most) / near, level + np.maximum(excess, 0.0) / near
-            )
+            bound = np.fmin(np.minimum(size + move + rest, self.most) / near, level + np.maximum(excess, 0.0) / near)
             here = np.where(length > 0.0, size / length, 0.0)
         return here, np.fmin(bound, self.near_zero(far))
 

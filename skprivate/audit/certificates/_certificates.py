@@ -105,9 +105,7 @@ def _certify_scalar(t: Array, s: Array, *, assumption: str, variation: float, lo
         fit = _variation.fit_bounded_variation_log(y, w, variation)
         return AuditOutcome(_step_function(positions, fit.values), fit.loss, fit.lower_bound, t.size)
     fit = _variation.fit_bounded_variation(y, w, variation)
-    return AuditOutcome(
-        _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, t.size
-    )
+    return AuditOutcome(_step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, t.size)
 
 
 def certify_representation(

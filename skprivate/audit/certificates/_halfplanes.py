@@ -188,9 +188,7 @@ class TurningLine:
         self._passed = np.empty((m, max(m - 1, 0)), dtype=np.intp if m <= _FAST else np.int32)
         self._together = np.zeros((m, max(m - 2, 0)), dtype=bool)  # entry k: ranks k and k + 1 on one line
         self._exact_turns: ExactTurns | None = None
-        self._blocks = (
-            [slice(i, i + max(1, _BLOCK // m)) for i in range(0, m, max(1, _BLOCK // m))] if m > 1 else []
-        )
+        self._blocks = [slice(i, i + max(1, _BLOCK // m)) for i in range(0, m, max(1, _BLOCK // m))] if m > 1 else []
         for block in self._blocks:
             self._around(block)
 
@@ -258,9 +256,7 @@ class TurningLine:
         upper = best + 4.0 * m * 2.0**-53 * float(np.abs(weights).sum())
         if not (extent == best).any():
             return best, upper, np.array([[1.0, 0.0]])
-        parts = np.array_split(
-            np.arange(m), min(count, m)
-        )  # points are in the order of their first coordinates
+        parts = np.array_split(np.arange(m), min(count, m))  # points are in the order of their first coordinates
         pivots = [int(part[np.argmax(extent[part])]) for part in parts]
         pivots.sort(key=lambda pivot: -extent[pivot])
         return best, upper, np.array([self._normal(pivot, passed, weights, total) for pivot in pivots])
@@ -286,9 +282,7 @@ class TurningLine:
         _, (sums, up) = self._extents(block, masses, weights[block], total)
         rank = int(np.argmax(sums[0]) if up[0] else np.argmin(sums[0]))
         if rank < self._together.shape[1] and self._together[pivot, rank]:
-            rank = (
-                sums.shape[1] - 1
-            )  # it stands for the line that has not turned: the complement of all passed
+            rank = sums.shape[1] - 1  # it stands for the line that has not turned: the complement of all passed
         passed = self._passed[pivot]
         above, order = passed >= len(self.points), passed % len(self.points)
         ends = [rank, rank + 1 if rank + 1 < order.size else 0]
@@ -300,9 +294,7 @@ class TurningLine:
         normal = np.array([-along[1], along[0]]) if along.any() else one
         # For the points as they came: a power of two per column, and one for both that keeps them in range.
         exponents = np.frexp(normal)[1] - self._exponents
-        return np.asarray(
-            np.ldexp(normal, -self._exponents - exponents.max(where=normal != 0.0, initial=-5000))
-        )
+        return np.asarray(np.ldexp(normal, -self._exponents - exponents.max(where=normal != 0.0, initial=-5000)))
 
 
 class HalfspaceSum(NamedTuple):
@@ -347,9 +339,7 @@ def largest_halfspace_sum(
         upper, value, normal, widest = boxes.bound(centres, halves)
         if value > best[0]:
             best = value, normal
-        for bound, centre, half, side in zip(
-            np.minimum(upper, at_most), centres, halves, widest, strict=True
-        ):
+        for bound, centre, half, side in zip(np.minimum(upper, at_most), centres, halves, widest, strict=True):
             nodes += 1
             step()
             heapq.heappush(heap, (-float(bound), nodes, centre, half, int(side)))
@@ -359,12 +349,7 @@ def largest_halfspace_sum(
         while nodes + 2 <= max_nodes and best[0] <= refuted:
             target = max(enough, best[0] + boxes.margin)
             worst: list[tuple[float, int, Array, Array, int]] = []
-            while (
-                heap
-                and -heap[0][0] > target
-                and len(worst) < batch
-                and nodes + 2 * len(worst) + 2 <= max_nodes
-            ):
+            while heap and -heap[0][0] > target and len(worst) < batch and nodes + 2 * len(worst) + 2 <= max_nodes:
                 worst.append(heapq.heappop(heap))
             if not worst:
                 break

@@ -92,8 +92,7 @@ class _Directions:
         reached = np.maximum(sums.max(axis=1), -sums.min(axis=1))
         chosen = np.argsort(reached)[::-1][:count]
         return [
-            self._refine(self.normals[i], r, turns)
-            for i, turns in zip(chosen, [6, 6, 6, *[0] * count], strict=False)
+            self._refine(self.normals[i], r, turns) for i, turns in zip(chosen, [6, 6, 6, *[0] * count], strict=False)
         ]
 
     def _refine(self, normal: Array, r: Array, turns: int) -> HalfspaceSum:

@@ -343,21 +343,12 @@ def _stated_claim(
 
 def _source(guarantee: PrivacyGuarantee | None, stated: Any, overrides: dict[str, Any]) -> Any:
     """Choose the guarantee that makes the claim; refuse one of a fit that protects something else than this one."""
-    if (
-        guarantee is None
-        or stated is None
-        or overrides["unit"] is not None
-        or overrides["adjacency"] is not None
-    ):
+    if guarantee is None or stated is None or overrides["unit"] is not None or overrides["adjacency"] is not None:
         return stated if guarantee is None else guarantee
     if (guarantee.unit, guarantee.adjacency) != (stated.unit, stated.adjacency):
         got = f"one {guarantee.unit} ({guarantee.adjacency})"
-        advice = (
-            "Pass the arguments of that fit (fit_params), or unit= and adjacency= for a claim of your own."
-        )
-        raise ValueError(
-            must_be("guarantee", f"for one {stated.unit} ({stated.adjacency}) as this fit", got, advice)
-        )
+        advice = "Pass the arguments of that fit (fit_params), or unit= and adjacency= for a claim of your own."
+        raise ValueError(must_be("guarantee", f"for one {stated.unit} ({stated.adjacency}) as this fit", got, advice))
     return guarantee
 
 
@@ -404,10 +395,7 @@ def _built(
     if not isinstance(data.X, np.ndarray):
         raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
     source = CheckData(data.X, data.y, data.params)
-    made = [
-        (step, step.apply(source))
-        for step in evenly(changes(estimator, source, relation, rng, 1), n_neighbours)
-    ]
+    made = [(step, step.apply(source)) for step in evenly(changes(estimator, source, relation, rng, 1), n_neighbours)]
     return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
 
 
@@ -423,9 +411,7 @@ def _audit_by_bets(
     groups = {1: [(data, other.data) for other in given]}
     if not given:
         if claim.adjacency == "metric":
-            raise ValueError(
-                must_be("neighbours", "given under adjacency 'metric', with their distance", None)
-            )
+            raise ValueError(must_be("neighbours", "given under adjacency 'metric', with their distance", None))
         size = _neighbours.group_size(data, claim.unit, _bets.units_apart(claim))
         groups = {n: _neighbours.opposite_pairs(data, claim.unit, claim.adjacency, n) for n in (size, 1)}
     best, failures = None, []

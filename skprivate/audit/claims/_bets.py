@@ -348,6 +348,4 @@ def _laplace_ratio(z: Array, sides: Mask, k: int) -> Score:
     scale = 0.5 * (np.abs(z[~sides] - a).mean(axis=0) + np.abs(z[sides] - b).mean(axis=0))
     scale = np.where(scale > 0.0, scale, np.inf)
     j = np.argsort(np.abs(a - b) / scale)[::-1][:k]
-    return lambda new: np.asarray(
-        ((np.abs(new[:, j] - a[j]) - np.abs(new[:, j] - b[j])) / scale[j]).sum(axis=1)
-    )
+    return lambda new: np.asarray(((np.abs(new[:, j] - a[j]) - np.abs(new[:, j] - b[j])) / scale[j]).sum(axis=1))

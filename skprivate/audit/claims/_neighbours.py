@@ -63,9 +63,7 @@ def _units(data: Inputs, unit: str) -> list[Any]:
         return [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if unit in ("row", "user", "label"):
         return [[row] for row in range(n)]
-    raise ValueError(
-        f"For unit {unit!r} pass neighbours= explicitly (and distance=, for a metric guarantee)."
-    )
+    raise ValueError(f"For unit {unit!r} pass neighbours= explicitly (and distance=, for a metric guarantee).")
 
 
 def group_size(data: Inputs, unit: str, wanted: int) -> int:
@@ -188,9 +186,7 @@ def setting_variants(subject: object, parameters: dict[str, Any], metric: bool) 
         elif name == "alpha":
             out.append({**given, name: 0.0})
         elif isinstance(value, str) and name not in ("metric", "adjacency"):  # those are other claims
-            options = {
-                option for rule in constraints.get(name, []) for option in getattr(rule, "options", ())
-            }
+            options = {option for rule in constraints.get(name, []) for option in getattr(rule, "options", ())}
             out += [{**given, name: option} for option in sorted(options - {value})]
     return out
 
@@ -211,9 +207,7 @@ def _norm_of(metric: str, difference: Any) -> float:
     return float(math.hypot(*gap)) if "l2" in metric else float(gap.sum())
 
 
-def metric_pair(
-    place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: np.random.Generator
-) -> Pair:
+def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: np.random.Generator) -> Pair:
     """Move one row, alone or among others; the distance is yet to be measured.
 
     Places are corners, the centre and any point of the bounds, or of any size; integers stay integers.

@@ -51,9 +51,7 @@ class Recipes:
                 one = other = further[0]
             else:
                 one, other = (self._one(moves if moves and self._chance(0.5) else steps) for _ in range(2))
-            made = ", ".join(
-                f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in recipe.items()
-            )
+            made = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in recipe.items())
             if one is other or self.relation.adjacency is Adjacency.ADD_REMOVE or self._chance(0.5):
                 sides, made = (data, other.apply(data)), f"{made}; {other.name}"
             else:
@@ -129,9 +127,7 @@ class Recipes:
     def _rows(self, kind: str, n: int, d: int, size: float, bounds: Any) -> Any:
         rng, box = self.rng, box_of(bounds, d)
         if box is not None and self._chance(0.7):
-            share: Any = {"zero": 0.0, "constant": rng.random(d), "extremes": 1.0}.get(
-                kind, rng.random((n, d))
-            )
+            share: Any = {"zero": 0.0, "constant": rng.random(d), "extremes": 1.0}.get(kind, rng.random((n, d)))
             return box[0] + (box[1] - box[0]) * np.broadcast_to(share, (n, d))
         if kind == "extremes":
             return rng.choice(EXTREMES, size=(n, d))

@@ -84,9 +84,7 @@ def audit_by_replay(
     failures = []
     # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
     if own and stated is not None and _exceeds(stated, claim):
-        failures.append(
-            f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
-        )
+        failures.append(f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed")
     # What counts as paid is what this fit charged.
     charged = claim.events if stated is None else stated.events
     pairs = []
@@ -96,9 +94,7 @@ def audit_by_replay(
         found = list(pair.complaints)
         found += again.faults() if again.failure or not found else []
         if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
-            found.append(
-                f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed"
-            )
+            found.append(f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed")
         unpaid = Counter(pair.differing) - Counter(dict(charged))
         if charged and unpaid:
             found.append(f"these draws depend on the unit, but are not paid for: {dict(unpaid)}")

@@ -182,9 +182,7 @@ class Subject:
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         return _finite((out if out.dtype.kind in "fiub" else _codes(out)).reshape(n, -1))
 
-    def guarantee(
-        self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any], seed: int = 0
-    ) -> Any:
+    def guarantee(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any], seed: int = 0) -> Any:
         """Run once for the stated guarantee, unless the claim is given; None if there is none."""
         needed = ("epsilon", "delta", "unit", "adjacency") if self.is_estimator else ("epsilon",)
         if None not in [given[name] for name in needed]:
@@ -208,13 +206,9 @@ class Subject:
         metric = str(first("metric", "")) if adjacency == "metric" else ""
         numbers = given["epsilon"] is not None or given["delta"] is not None  # have no events
         events = () if numbers else getattr(guarantee, "events", ())
-        return Claim(
-            epsilon, float(first("delta", 0.0)), str(first("unit", "row")), adjacency, metric, events
-        )
+        return Claim(epsilon, float(first("delta", 0.0)), str(first("unit", "row")), adjacency, metric, events)
 
-    def claim_of_a_run(
-        self, candidates: Iterable[Inputs], settings: dict[str, Any], given: dict[str, Any]
-    ) -> Claim:
+    def claim_of_a_run(self, candidates: Iterable[Inputs], settings: dict[str, Any], given: dict[str, Any]) -> Claim:
         """Read the claim, from the first run that is accepted where it is not given in full."""
         error: Exception | None = None
         guarantee: Any = None
@@ -372,9 +366,7 @@ def _codes(values: Any) -> Array:
 
 def _finite(array: Any) -> Array:
     """Clip infinite numbers, and give missing ones a value of their own."""
-    clean = np.nan_to_num(
-        array.astype(np.float64), nan=-1.2345 * _LARGEST / 10, posinf=_LARGEST, neginf=-_LARGEST
-    )
+    clean = np.nan_to_num(array.astype(np.float64), nan=-1.2345 * _LARGEST / 10, posinf=_LARGEST, neginf=-_LARGEST)
     return np.asarray(np.clip(clean, -_LARGEST, _LARGEST))
 
 
@@ -414,8 +406,7 @@ def numbers_of(runs: list[dict[str, Array]], layout: list[tuple[str, int]], digi
         else:
             blocks.append(np.array([[float(v.size)] for v in values]))
         summary = [
-            [v.sum(), np.abs(v).sum(), v.max(), v.min(), np.abs(v).max()] if v.size else [0.0] * 5
-            for v in values
+            [v.sum(), np.abs(v).sum(), v.max(), v.min(), np.abs(v).max()] if v.size else [0.0] * 5 for v in values
         ]
         blocks.append(np.clip(np.array(summary), -_LARGEST, _LARGEST))
     return np.hstack(blocks)

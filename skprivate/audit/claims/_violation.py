@@ -273,9 +273,7 @@ def find_violation(
     if not max_seconds > 0.0:
         raise ValueError(must_be("max_seconds", "positive", max_seconds))
     given = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency, "metric": metric}
-    example = Inputs(
-        None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {})
-    )
+    example = Inputs(None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     target = Subject(estimator, statistic, simulate)
     search = Search(
         subject=target,
@@ -331,9 +329,7 @@ class Search:
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]
         labels, has_target = self.subject.kind_of_target(example)
-        users, private = (
-            name in self.subject.accepts or name in example.params for name in ("user_ids", "private")
-        )
+        users, private = (name in self.subject.accepts or name in example.params for name in ("user_ids", "private"))
         # Inputs of the caller come first: some subjects take no others.
         candidates = [pair.first for pair in own[:1]] + [*_runs.plain_inputs(example, labels, has_target)]
         claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
@@ -520,10 +516,7 @@ class Search:
     def go(self, pairs: Iterable[Pair]) -> ViolationReport:
         """Search until a violation is found or the time is over."""
         claim = self.place.claim
-        own = [
-            _neighbours.measured(replace(pair, settings=self.settings[0]), claim, self.distance)
-            for pair in pairs
-        ]
+        own = [_neighbours.measured(replace(pair, settings=self.settings[0]), claim, self.distance) for pair in pairs]
         builds = not self.metric or self.distance is not None or _neighbours.names_norm(claim.metric)
         if not builds and not own:
             raise ValueError(
@@ -588,8 +581,7 @@ class Search:
             if score > 1.0 and (score >= best[0] or best[0] > 1.0):
                 best = (score, pair)
             elif score < (0.1 if self.subject.row_wise else 0.3) or (
-                score < 0.6
-                and (best[0] > 1.0 or allowed_separation(self._claim(pair).at(pair.distance)) < 0.02)
+                score < 0.6 and (best[0] > 1.0 or allowed_separation(self._claim(pair).at(pair.distance)) < 0.02)
             ):
                 break  # nothing moves, or no more is to be gained from a smaller claim
         return best
@@ -629,9 +621,7 @@ def largest_share(run: Any, first: Any, second: Any, distance: float | None) -> 
     again = Replay(recording, run, second)
     if again.faults():
         return math.inf
-    return max(
-        excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True)
-    )
+    return max(excess(one, other, distance)[0] for one, other in zip(recording.draws, again.draws, strict=True))
 
 
 def allowed_separation(claim: Claim) -> float:
@@ -675,9 +665,7 @@ def _directions(a: Array, b: Array, scale: Array, paired: bool) -> list[tuple[st
     move = np.median(b - a, axis=0) if paired else np.median(b, axis=0) - np.median(a, axis=0)
     # By likelihood, and along the move itself.
     moves = {"median": move, "median along": move * scale, "mean": mean, "mean along": mean * scale}
-    found = [
-        (label, weights / np.abs(weights).max()) for label, weights in moves.items() if _is_some(weights)
-    ]
+    found = [(label, weights / np.abs(weights).max()) for label, weights in moves.items() if _is_some(weights)]
     for rank, k in enumerate(np.argsort(-np.abs(mean), kind="stable")[:4]):
         if mean[k] != 0.0:
             found.append((f"strongest {rank}", np.sign(mean[k]) * np.eye(1, mean.size, int(k))[0]))

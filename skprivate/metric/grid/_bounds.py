@@ -36,14 +36,10 @@ _POSITIVE: FloatArray = np.ldexp(
 #: Candidates for the centre: 0 and ±m·2^e with |values| from 2^−40 to 2^40 in relative steps of 2^−10.
 CENTRES: FloatArray = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
 #: Candidates for the scale and the offsets of the ends: 2^(k/4) from 2^−30 to 2^41.
-OFFSETS: FloatArray = 2.0 ** (
-    np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE
-)
+OFFSETS: FloatArray = 2.0 ** (np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE)
 #: First candidates of octaves, of 1024 candidates each and of 0 alone, and the magnitudes that octaves end with.
 _FIRSTS: IntArray = np.concatenate([np.arange(0, 81920, 1024), [81920], np.arange(81921, CENTRES.size, 1024)])
-_EDGES: FloatArray = np.concatenate(
-    [np.ldexp(1.0, np.arange(40, -40, -1)), [0.0], np.ldexp(1.0, np.arange(-39, 41))]
-)
+_EDGES: FloatArray = np.concatenate([np.ldexp(1.0, np.arange(40, -40, -1)), [0.0], np.ldexp(1.0, np.arange(-39, 41))])
 #: Octaves of magnitudes up to 1.
 _UNSEEN = (40, 120)
 # Halfway between two candidates the lower one is the nearest.
@@ -96,13 +92,9 @@ class PrivateBounds(Mechanism):
         counts = rows.sum(centre_counts)
         octaves = np.add.reduceat(counts, _FIRSTS, axis=1)
         spans = self._spans(
-            release.discrete_laplace(
-                octaves.ravel(), sensitivity=self.n_features, epsilon=self.octave_epsilon
-            )
+            release.discrete_laplace(octaves.ravel(), sensitivity=self.n_features, epsilon=self.octave_epsilon)
         )
-        centres = np.array(
-            [self._centre(own, span, release) for own, span in zip(counts, spans, strict=True)]
-        )
+        centres = np.array([self._centre(own, span, release) for own, span in zip(counts, spans, strict=True)])
         far_ends = [2.0 * _EDGES[list(span)].max() or 1.0 for span in spans]
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         offsets = np.maximum(OFFSETS, np.abs(centres)[:, np.newaxis] * 2.0**-30)
@@ -157,9 +149,7 @@ def _candidate(first: IntArray, run: int, member: int) -> int:
 
 def centre_counts(rows: FloatArray) -> IntArray:
     """Count the rows of each column by their nearest candidate centre; halfway between two, the lower one."""
-    return np.stack(
-        [np.bincount(np.searchsorted(_MIDPOINTS, column), minlength=CENTRES.size) for column in rows.T]
-    )
+    return np.stack([np.bincount(np.searchsorted(_MIDPOINTS, column), minlength=CENTRES.size) for column in rows.T])
 
 
 def offset_counts(rows: FloatArray, centres: FloatArray, least: FloatArray) -> IntArray:
@@ -189,9 +179,7 @@ def distance_counts(sides: IntArray) -> IntArray:
     return np.asarray(counts[:, :-1])
 
 
-def centre_costs(
-    counts: IntArray, start: int = 0, stop: int = CENTRES.size
-) -> tuple[IntArray, list[int], IntArray]:
+def centre_costs(counts: IntArray, start: int = 0, stop: int = CENTRES.size) -> tuple[IntArray, list[int], IntArray]:
     """Compute the cost of every run of neighbouring candidates that share it, its length and its first candidate.
 
     Candidates are those from ``start`` to before ``stop``.

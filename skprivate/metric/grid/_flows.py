@@ -65,9 +65,7 @@ def choose_cells(epsilon: float, n_features: int, ground: Norm, sizes: tuple[int
     return int(min(max(round(effective ** (1 / (n_features + 1))), 1), most))
 
 
-def hat_bits(
-    n_rows: int, cells: int, n_features: int, ground: Norm, epsilon: float, weight: float = math.inf
-) -> int:
+def hat_bits(n_rows: int, cells: int, n_features: int, ground: Norm, epsilon: float, weight: float = math.inf) -> int:
     """Choose the bits of a row's mass by public numbers: a row has 2^bits steps, and an edge of the grid as many.
 
     As fine as exact arithmetic allows: up to 2^36 steps per edge, 2^50 per side of the cube, 2^60 in all sums, and
@@ -129,9 +127,7 @@ def hat_sums(
     return sums.reshape(shape if n_groups is None else (n_groups, *shape))
 
 
-def category_sums(
-    block: tuple[FloatArray, IntArray | None], cells: int, bits: int, sizes: tuple[int, ...]
-) -> IntArray:
+def category_sums(block: tuple[FloatArray, IntArray | None], cells: int, bits: int, sizes: tuple[int, ...]) -> IntArray:
     """Compute `hat_sums` of (rows, combinations of categories or None), with one axis per categorical column."""
     rows, groups = block
     sums = hat_sums(rows, cells, bits, groups, math.prod(sizes))

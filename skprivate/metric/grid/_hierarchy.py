@@ -296,9 +296,7 @@ class BinaryHierarchy(Mechanism):
     n_features: int
     depth: int | None = None
     n_groups: int | None = None
-    theorem = (
-        "discrete Laplace noise on the counts of a binary hierarchy (docs/theory/metric.md, proposition 3)"
-    )
+    theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/theory/metric.md, proposition 3)"
 
     def __post_init__(self) -> None:
         # Refused before payment: the sampler could not draw it.
@@ -325,9 +323,7 @@ class BinaryHierarchy(Mechanism):
         """Splits of the list of combinations."""
         return ((self.n_groups or 1) - 1).bit_length()
 
-    def run(
-        self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
-    ) -> tuple[FloatArray, float]:
+    def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> tuple[FloatArray, float]:
         """Release probabilities of the leaf boxes, and the number of rows by the noisy counts.
 
         Data are (rows in the unit cube, number of the combination of each or None), or blocks of such pairs. The
@@ -392,11 +388,7 @@ class BoxedHierarchy(Mechanism):
     ) -> tuple[Box, FloatArray, float]:
         """Release the box, the measure in it and the number of rows."""
         rows = as_partitions(data)
-        box = (
-            self.box.run(rows.map(itemgetter(0)), release)
-            if isinstance(self.box, PrivateBounds)
-            else self.box
-        )
+        box = self.box.run(rows.map(itemgetter(0)), release) if isinstance(self.box, PrivateBounds) else self.box
         return box, *self.hierarchy.run(rows.map(partial(block_to_unit, box=box)), release)
 
 

@@ -73,9 +73,7 @@ class GridMeasure(Versioned):
         """Compute the probability of each cell of the grid with ``cells`` cells along every side."""
         mass = self.weights
         for axis in range(self.n_features):
-            mass = np.moveaxis(
-                np.diff(self._distribution(np.moveaxis(mass, axis, 0), cells), axis=0), 0, axis
-            )
+            mass = np.moveaxis(np.diff(self._distribution(np.moveaxis(mass, axis, 0), cells), axis=0), 0, axis)
         return mass
 
     def _distribution(self, mass: FloatArray, cells: int) -> FloatArray:
@@ -210,9 +208,7 @@ def draw_density(ax: Any, measure: GridMeasure, text: str | None = None) -> None
     density = measure.on_cells(_CELLS)
     if measure.n_features == 1:
         width = (measure.upper[0] - measure.lower[0]) / _CELLS
-        ax.stairs(
-            density / width, measure.lower[0] + np.arange(_CELLS + 1) * width, fill=text is None, label=text
-        )
+        ax.stairs(density / width, measure.lower[0] + np.arange(_CELLS + 1) * width, fill=text is None, label=text)
         return
     extent = (measure.lower[0], measure.upper[0], measure.lower[1], measure.upper[1])
     ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect=aspect_of(measure), cmap=COLOURS)
@@ -229,9 +225,7 @@ def aspect_of(measure: GridMeasure) -> Any:
     return "equal" if same else "auto"
 
 
-def distance_to_rows(
-    measure: GridMeasure, rows: FloatArray, ground: Norm, weights: FloatArray | None = None
-) -> float:
+def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: Norm, weights: FloatArray | None = None) -> float:
     """Compute W1 between a measure and rows with ``weights`` (all 1 by default), in fractions of the box.
 
     Exact up to half a cell of 1/4096 for d = 1; between the two measures on `GRID_CELLS` for d = 2, 3; between samples
@@ -240,11 +234,7 @@ def distance_to_rows(
     unit = measure.box.to_unit(rows)
     d = measure.n_features
     if d == 1:
-        cells = (
-            max(_LINE_CELLS // measure.shape[0], 1) * measure.shape[0]
-            if measure.kind == "cells"
-            else _LINE_CELLS
-        )
+        cells = max(_LINE_CELLS // measure.shape[0], 1) * measure.shape[0] if measure.kind == "cells" else _LINE_CELLS
         centres = (np.arange(cells) + 0.5) / cells
         return float(wasserstein_distance(centres, unit[:, 0], measure.on_cells(cells), weights))
     if d in GRID_CELLS:

@@ -166,9 +166,7 @@ def best_exponential_channel(
     second = distances if accuracy is None else accuracy
     budget = epsilon * (1 - _MARGIN)
 
-    def candidates(
-        mechanism: NetMechanism, exponents: FloatArray, steps: int
-    ) -> list[tuple[float, FloatArray]]:
+    def candidates(mechanism: NetMechanism, exponents: FloatArray, steps: int) -> list[tuple[float, FloatArray]]:
         found = []
         for weighting in (mechanism.equal_weights, mechanism.levelling_weights):
             factor = mechanism.steepest(budget, weighting, steps)

@@ -40,9 +40,7 @@ def optimal_channel(
     n = distances.shape[0]
     with np.errstate(over="ignore"):
         steps = epsilon * distances
-    states, labels = np.unique(
-        representatives(np.where(steps <= _MERGE_DISTANCE, 0.0, steps)), return_inverse=True
-    )
+    states, labels = np.unique(representatives(np.where(steps <= _MERGE_DISTANCE, 0.0, steps)), return_inverse=True)
     # A merged state has at least e^{−ερ} of the other's probability, and of its losses.
     merged = np.zeros((states.size, n))
     np.add.at(merged, labels, losses * np.exp(-steps[np.arange(n), states[labels]])[:, None])
@@ -56,9 +54,7 @@ def optimal_channel(
         factors = np.exp(-steps[np.ix_(states, states)])
         np.fill_diagonal(factors, 0.0)
         # Answers of merged states: the least loss bounds all.
-        merged = (
-            np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
-        )
+        merged = np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
         bound = max(levelled_bound(factors, merged) * scale, constant_bound(factors, merged) * scale)
         if least - bound > GAP * least + _MIN_GAP * scale and states.size <= MAX_STATES:
             columns, below = _InteriorPoint(factors, merged).solve()
@@ -174,9 +170,7 @@ class _InteriorPoint:
         self._middle = gap / n**3
         # The diagonal belongs to p(x) ≥ 0; its multiplier need not be the dual's.
         size += self.costs + np.abs(self.multipliers)
-        return sound and bool(np.isfinite(self._total).all()), certified_bound(
-            self.multipliers, self._rest + own, size
-        )
+        return sound and bool(np.isfinite(self._total).all()), certified_bound(self.multipliers, self._rest + own, size)
 
     def _direction(self, sides: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Solve for moves of columns and multipliers, given right-hand sides Gᵀ(…)/s − rest of every output."""

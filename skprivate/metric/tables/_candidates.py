@@ -145,9 +145,7 @@ class Laws:
                         waiting.append(b)
         return codes
 
-    def _draw_next(
-        self, a: int, b: int, parent: IntArray, goal: IntArray, rng: np.random.Generator
-    ) -> IntArray:
+    def _draw_next(self, a: int, b: int, parent: IntArray, goal: IntArray, rng: np.random.Generator) -> IntArray:
         table = self.pairs[a, b] if (a, b) in self.pairs else np.swapaxes(self.pairs[b, a], 0, 1)
         table = table[:, :, None] if table.ndim == 2 else table
         prior = 1e-6 * self.given_target(b)  # where nothing is left of a table

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skprivate.privacy.draws import Grid
+from skprivate.privacy import draws
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Magnitudes of numbers: cells at ±2^e that end at ¾ and 3/2 of that, and one at 0.
-OCTAVES = Grid(0)
+OCTAVES = draws.Grid(0)
 N_OCTAVES = 2 * OCTAVES.last + 1
 #: Quantile bins of numbers, fine cells in each of them, cells of an octave of the tails beyond.
 N_BINS, PER_BIN, PER_OCTAVE = 16, 4, 4
@@ -144,9 +144,7 @@ def number_cells(quantiles: FloatArray, within: tuple[float, float], step: float
     if step:
         low, high = float(on_steps(np.array([low]), step)[0]), float(on_steps(np.array([high]), step)[0])
     low, high = min(low - 0.5 * step, cuts[0]), max(high + 0.5 * step, cuts[-1])
-    inner = np.concatenate(
-        [np.linspace(a, b, PER_BIN + 1)[:-1] for a, b in itertools.pairwise(cuts)] + [cuts[-1:]]
-    )
+    inner = np.concatenate([np.linspace(a, b, PER_BIN + 1)[:-1] for a, b in itertools.pairwise(cuts)] + [cuts[-1:]])
     unit = step or np.ptp(cuts) / 256 or (high - low) / 256 or 1.0
     distances = unit * 2.0 ** (np.arange(PER_OCTAVE * _TAIL_OCTAVES + 1) / PER_OCTAVE)
     edges = np.concatenate([[low], cuts[0] - distances[::-1], inner, cuts[-1] + distances, [high]])
@@ -180,9 +178,7 @@ def merge_rare(cells: Cells, counts: FloatArray, n_rows: float, least: float, *,
         share = n_rows / TARGET_BINS if target else 0.0
         bins = _merged_numbers(cells, counts, max(least, share), max(least, share, n_rows * _TAIL_SHARE))
     bins[-1] = bins[:-1].max() + 1 if gap_seen else bins[:-1].max()
-    return Cells(
-        edges=cells.edges, bins=np.unique(bins, return_inverse=True)[1], tail=cells.tail, step=cells.step
-    )
+    return Cells(edges=cells.edges, bins=np.unique(bins, return_inverse=True)[1], tail=cells.tail, step=cells.step)
 
 
 def _merged_numbers(cells: Cells, counts: FloatArray, least: float, of_tail: float) -> IntArray:

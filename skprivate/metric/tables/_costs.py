@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from skprivate.metric.tables._cells import N_BINS, N_OCTAVES, ColumnSpec
-from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon
-from skprivate.privacy.draws import THRESHOLD_PART, count_events_of, quantile_levels
+from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon, draws
 
 #: Shares of the squared noise precision: values that nobody listed, magnitudes, quantiles, fine counts, tables with
 #: the target, selections, the tables of the tree and those of the rounds.
@@ -24,7 +23,7 @@ _SHARES = {
 }
 #: Most cells of a table, and most rounds.
 MOST_TABLE, MOST_ROUNDS = 8192, 16
-_LEVELS = quantile_levels(N_BINS)
+_LEVELS = draws.quantile_levels(N_BINS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +44,12 @@ class Stage:
             return []
         if self.threshold_delta is not None:
             hidden = self.threshold_delta
-            return list(
-                count_events_of("gaussian", self.level, size=self.size, threshold_delta=hidden).items()
-            )
-        return [
-            (GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)
-        ]
+            return list(draws.count_events_of("gaussian", self.level, size=self.size, threshold_delta=hidden).items())
+        return [(GaussianEvent(self.level, self.size) if self.size else BoundedRangeEvent(self.level), self.times)]
 
 
 @lru_cache(maxsize=256)
-def stages_of(
-    columns: tuple[ColumnSpec, ...], target: int | None, epsilon: float, delta: float
-) -> dict[str, Stage]:
+def stages_of(columns: tuple[ColumnSpec, ...], target: int | None, epsilon: float, delta: float) -> dict[str, Stage]:
     """Find the stages whose composed cost is just within the budget."""
     numbers, n = [column for column in columns if column.is_number], len(columns)
     others = n if target is None else n - 1
@@ -83,7 +76,7 @@ def stages_of(
             each = scale * math.sqrt(shares.get(name, 0.0) / whole / max(times, 1))
             # A selection of ε composes like noise of the multiplier 2/ε.
             level = 0.0 if not each else 1 / each if size else 2 * each
-            hidden = THRESHOLD_PART * delta if name == "values" else None
+            hidden = draws.THRESHOLD_PART * delta if name == "values" else None
             found[name] = Stage(times=times, size=size, level=level, threshold_delta=hidden)
         return found
 

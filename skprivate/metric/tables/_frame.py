@@ -17,30 +17,13 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
+from skprivate import _validation
 from skprivate._messages import must_be
-from skprivate._validation import (
-    TIME_KINDS,
-    all_differ,
-    any_table,
-    check_bounds,
-    code_numbers,
-    column_kinds,
-    column_label,
-    column_names,
-    declared_values,
-    frame_columns,
-    in_own_type,
-    is_frame,
-    plain_entry,
-    public_values,
-    refuse_other_kinds,
-    validate_data,
-)
 from skprivate.metric._tables import decimals
 from skprivate.metric.tables._cells import Cells, ColumnSpec
-from skprivate.privacy.draws import MISSING, entry_of
-from skprivate.privacy.noise import FloatArray
+from skprivate.privacy import draws, noise
 
 #: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
 WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
@@ -88,10 +71,10 @@ class FrameColumn:
             for value in listed
         )
 
-    def read(self, entries: NDArray[Any]) -> FloatArray:
+    def read(self, entries: NDArray[Any]) -> noise.FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
         if self.values is not None:
-            codes = code_numbers(entries, list(self.values)).astype(np.float64)
+            codes = _validation.code_numbers(entries, list(self.values)).astype(np.float64)
             codes[codes == len(self.values)] = np.nan
             return codes
         if self.found:
@@ -124,43 +107,39 @@ class FrameSchema:
     @classmethod
     def of(cls, X: Any, declaration: Mapping[Any, Any] | None) -> FrameSchema:
         """Read names and types of a table, and what is declaration of its columns; no entry is looked at."""
-        names, frame = column_names(X), is_frame(X)
-        kinds, types = column_kinds(X), _types(X)
+        names, frame = _validation.column_names(X), _validation.is_frame(X)
+        kinds, types = _validation.column_kinds(X), _types(X)
         kinds = kinds * len(names) if len(kinds) < len(names) else kinds
         known = _by_position(declaration, names)
         columns = []
-        for j, (kind, dtype, declared) in enumerate(zip(kinds, types, declared_values(X), strict=True)):
+        for j, (kind, dtype, declared) in enumerate(zip(kinds, types, _validation.declared_values(X), strict=True)):
             found = known.get(j)
-            label = column_label(j, names if frame else None)
+            label = _validation.column_label(j, names if frame else None)
             if found == _DROP:
                 continue
-            columns.append(
-                _column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER)
-            )
+            columns.append(_column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER))
         if not columns:
             raise ValueError(must_be("schema", "something other than 'drop' for a column", "none"))
         listed = {own.position: own.values for own in columns if own.values is not None}
-        refuse_other_kinds(X, listed, name="schema")
-        in_own_type(X, listed, name="schema")
+        _validation.refuse_other_kinds(X, listed, name="schema")
+        _validation.in_own_type(X, listed, name="schema")
         library = nw.from_native(X, eager_only=True).implementation.value if frame else None
         return cls(library=library, names=tuple(names), columns=tuple(columns))
 
-    def read(self, X: Any) -> FloatArray:
+    def read(self, X: Any) -> noise.FloatArray:
         """Convert the columns of a table that `validated` returns."""
-        entries = list(X.T) if not is_frame(X) else frame_columns(X)
+        entries = list(X.T) if not _validation.is_frame(X) else _validation.frame_columns(X)
         return np.column_stack([own.read(entries[own.position]) for own in self.columns])
 
     def texts(self, X: Any) -> tuple[NDArray[Any], ...]:
         """Read the entries of columns whose values nobody listed; those of one column are of one kind."""
         columns = [own for own in self.columns if own.found]
-        entries = (frame_columns(X) if is_frame(X) else list(X.T)) if columns else []
+        entries = (_validation.frame_columns(X) if _validation.is_frame(X) else list(X.T)) if columns else []
         for own in columns:
-            kinds = sorted({entry_of(value)[0] for value in entries[own.position].tolist()} - {MISSING[0]})
+            kinds = sorted({draws.entry_of(value)[0] for value in entries[own.position].tolist()} - {draws.MISSING[0]})
             if len(kinds) > 1:
                 got = " and ".join(kinds)
-                raise TypeError(
-                    must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it.")
-                )
+                raise TypeError(must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it."))
         return tuple(entries[own.position] for own in columns)
 
     def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
@@ -168,7 +147,7 @@ class FrameSchema:
         columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
         return replace(self, columns=tuple(columns))
 
-    def write(self, columns: list[FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
+    def write(self, columns: list[noise.FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
         made = [
             _entries(own, values, whole=not gap and (_is_whole(cell) or own.lists_integers))
@@ -199,11 +178,11 @@ def _is_whole(cells: Cells) -> bool:
     return cells.step >= 1 and bool(np.abs(cells.edges).max() <= _MOST_WHOLE)
 
 
-def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Validate a table; a frame stays one, all else becomes an array as `any_table` makes it."""
-    if not is_frame(X):
-        return any_table(estimator, X, reset=reset)
-    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if not _validation.is_frame(X):
+        return _validation.any_table(estimator, X, reset=reset)
+    _validation.validate_data(estimator, X, skip_check_array=True, reset=reset)
     if not len(X) or not X.shape[1]:
         what = "sample(s)" if not len(X) else "feature(s)"
         raise ValueError(
@@ -217,11 +196,9 @@ def _types(X: Any) -> list[Any]:
     """List types of columns in their own library, without the values that they list; of an array its own for each."""
     if nw.dependencies.is_pandas_dataframe(X):
         found = list(X.dtypes)
-    elif not is_frame(X):
+    elif not _validation.is_frame(X):
         dtype = getattr(X, "dtype", np.dtype(object))  # that of texts has the length of the longest one
-        return [
-            dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)
-        ] * np.shape(X)[1]
+        return [dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)] * np.shape(X)[1]
     else:
         natives = [column.to_native() for column in nw.from_native(X, eager_only=True).iter_columns()]
         found = [native.dtype if hasattr(native, "dtype") else native.type for native in natives]
@@ -236,14 +213,10 @@ def _by_position(declaration: Mapping[Any, Any] | None, names: list[Any]) -> dic
     if declaration is None:
         return {}
     if not isinstance(declaration, Mapping):
-        raise TypeError(
-            must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__)
-        )
+        raise TypeError(must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__))
     places = {name: j for j, name in enumerate(names)}
     other = [
-        name
-        for name in declaration
-        if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
+        name for name in declaration if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
     ]
     if other:
         raise ValueError(must_be("schema", f"names among {names[:20]}, or positions", other[0]))
@@ -256,38 +229,36 @@ def _read_entry(label: str, entry: Any) -> Any:
         return entry
     spelled = isinstance(entry, Mapping) and len(entry) == 1
     kind, given = next(iter(entry.items())) if spelled else ("", entry)
-    values = public_values(given) if kind in ("", "limits", "values") else None
+    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
     if kind == "limits" or (not kind and isinstance(entry, tuple) and len(entry) == 2):
-        return check_bounds({0: given}, 1, [label], parameter="schema")[0]
-    if not values or not all_differ(values):
+        return _validation.check_bounds({0: given}, 1, [label], parameter="schema")[0]
+    if not values or not _validation.all_differ(values):
         allowed = f"limits (low, high), a list of different values or one of {', '.join(map(repr, WORDS))}"
         raise ValueError(must_be(f"schema[{label!r}]", allowed, type(entry).__name__))
-    return [plain_entry(value) for value in values if plain_entry(value) is not None]
+    return [_validation.plain_entry(value) for value in values if _validation.plain_entry(value) is not None]
 
 
 def _column(
-    j: int, label: str, dtype: Any, kind: str | None, declared: list[Any] | None, declaration: Any
+    j: int, label: str, dtype: object, kind: str | None, declared: list[Any] | None, declaration: object
 ) -> FrameColumn:
     """Decide what a column holds, by its type and what is declaration of it."""
     made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
     if isinstance(declaration, list):
         return FrameColumn(**made, kind=_CATEGORY, values=tuple(declaration))
-    if declaration == _CATEGORY and declared is None and kind not in TIME_KINDS:
+    if declaration == _CATEGORY and declared is None and kind not in _validation.TIME_KINDS:
         return FrameColumn(**made, kind=_CATEGORY, found=True)
     if declared is not None and declaration in (None, _CATEGORY):
         values = tuple(value for value in declared if value is not None)
         if values:
             return FrameColumn(**made, kind=_CATEGORY, values=values)
-    if kind in TIME_KINDS and kind not in ("durations", "times of day"):
+    if kind in _validation.TIME_KINDS and kind not in ("durations", "times of day"):
         if isinstance(declaration, tuple):
             raise ValueError(
                 must_be(f"schema[{label}]", "'date' or nothing, as dates need no limits", repr(declaration))
             )
         return FrameColumn(**made, kind=_DATE if kind == "dates" else "time")
     if kind == "numbers" or (kind is None and (declaration == _NUMBER or isinstance(declaration, tuple))):
-        return FrameColumn(
-            **made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None
-        )
+        return FrameColumn(**made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None)
     if kind is None and declaration == _DATE:
         return FrameColumn(**made, kind="time")
     raise TypeError(
@@ -301,7 +272,7 @@ def _column(
     )
 
 
-def _number(value: Any, kind: str) -> float:
+def _number(value: object, kind: str) -> float:
     """Convert an entry to a number: dates and times to seconds since the year 2000 in UTC, or to days."""
     unit = 1.0 if kind == "time" else _DAY
     if value is None:
@@ -324,7 +295,7 @@ def _number(value: Any, kind: str) -> float:
     return found
 
 
-def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
+def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
     """Make entries of a column: an array for numbers of NumPy's types, else a list with None for gaps."""
     gap = np.isnan(values)
     plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
@@ -353,15 +324,13 @@ def _entries(own: FrameColumn, values: FloatArray, *, whole: bool) -> Any:
         days = np.clip(np.rint(safe), _LEAST_DAY, _MOST_DAY).astype(int).tolist()
         found = [_ORIGIN.date() + datetime.timedelta(days=day) for day in days]
     else:
-        zone = (
-            datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
-        )
+        zone = datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
         seconds = np.clip(safe, (_LEAST_DAY + 1) * 86400, _MOST_DAY * 86400).tolist()
         found = [(_ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
 
 
-def _integers(values: FloatArray, kind: str) -> list[int]:
+def _integers(values: noise.FloatArray, kind: str) -> list[int]:
     """Round to integers that a type holds."""
     digits = "".join(filter(str.isdigit, kind.split("[", maxsplit=1)[0])) or "64"
     bits, unsigned = min(int(digits), 64), "uint" in kind
@@ -391,11 +360,7 @@ def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Serie
 
         array = pa.array(entries, getattr(own.dtype, "value_type", own.dtype))
         arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
-        return (
-            arrow.cast(nw.Categorical()).alias(name)
-            if hasattr(own.dtype, "value_type")
-            else arrow.alias(name)
-        )
+        return arrow.cast(nw.Categorical()).alias(name) if hasattr(own.dtype, "value_type") else arrow.alias(name)
     import polars as pl
 
     if isinstance(own.dtype, str):

@@ -12,21 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from skprivate._validation import code_numbers
+from skprivate.metric.tables import _cells
 from skprivate.metric.tables._candidates import Candidates, Clique, Laws, Released, place, posterior
-from skprivate.metric.tables._cells import (
-    N_BINS,
-    N_OCTAVES,
-    OCTAVES,
-    Cells,
-    ColumnSpec,
-    constant_cells,
-    empty_tails,
-    list_cells,
-    merge_rare,
-    number_cells,
-    on_steps,
-    seen_range,
-)
+from skprivate.metric.tables._cells import Cells, ColumnSpec
 from skprivate.metric.tables._costs import MOST_TABLE, Stage, events_of, range_cells, stages_of
 from skprivate.privacy import Adjacency, Events, Mechanism, Release
 from skprivate.privacy.draws import (
@@ -77,7 +65,7 @@ class Rows:
     tags: NDArray[np.uint64] | None = None
 
     @classmethod
-    def of(cls, data: Any) -> Rows:
+    def of(cls, data: object) -> Rows:
         """Read a table; or a table, the user of each row or None, and maybe entries to be found and tags of users."""
         if not isinstance(data, tuple):
             return cls(np.asarray(data, np.float64))
@@ -150,7 +138,7 @@ class TableMechanism(Mechanism):
         """Number of units for two bins of a column."""
         return 2 * _BIN_NOISE * self.noise("cells", math.sqrt(len(self.columns)))
 
-    def run(self, data: Any, release: Release) -> TableModel:
+    def run(self, data: object, release: Release) -> TableModel:
         """Release what synthetic rows are drawn from."""
         with np.errstate(all="ignore"):  # a warning would tell of a row that overflows
             return self._run(Rows.of(data), release)
@@ -159,9 +147,9 @@ class TableMechanism(Mechanism):
         rows, values = self._values(rows, release)
         cells, unseen = self._cells(rows, values, release)
         cells, counts, n_units = self._counts(rows, cells, release)
-        codes = np.stack(
-            [own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]
-        ).astype(np.uint8)
+        codes = np.stack([own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]).astype(
+            np.uint8
+        )
         tables = _Tables(self, rows, codes, tuple(own.n_bins for own in cells), release)
         laws, released = tables.tree(self._single(cells, counts, n_units), n_units)
         drawn = laws.draw(_n_candidates(n_units), release.public_rng)
@@ -206,7 +194,7 @@ class TableMechanism(Mechanism):
     ) -> tuple[list[Cells], tuple[int, ...]]:
         """Find the fine cells of every column, and the columns of numbers without a magnitude that is seen."""
         found = [
-            list_cells(max(len(values[j]), 1) if j in values else column.n_values)
+            _cells.list_cells(max(len(values[j]), 1) if j in values else column.n_values)
             for j, column in enumerate(self.columns)
         ]
         numbers = [j for j, column in enumerate(self.columns) if column.is_number]
@@ -215,7 +203,7 @@ class TableMechanism(Mechanism):
             quantiles = self._quantiles(rows, j, within or (-0.5, 0.5), release)
             if within is None:
                 unseen.append(j)
-            found[j] = constant_cells() if within is None else number_cells(quantiles, within, step)
+            found[j] = _cells.constant_cells() if within is None else _cells.number_cells(quantiles, within, step)
         return found, tuple(unseen)
 
     def _ranges(
@@ -228,12 +216,14 @@ class TableMechanism(Mechanism):
         for j in numbers:
             column, steps = rows.table[:, j], self.columns[j].steps
             gap = np.isnan(column)
-            parts.append(
-                rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1]
-            )
+            parts.append(rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1])
             if self.columns[j].bounds is None:
-                octaves = np.where(gap, N_OCTAVES, OCTAVES.cells(np.where(gap, 0.0, column)) + OCTAVES.last)
-                parts.append(rows.count(octaves, N_OCTAVES + 1)[:-1])
+                octaves = np.where(
+                    gap,
+                    _cells.N_OCTAVES,
+                    _cells.OCTAVES.cells(np.where(gap, 0.0, column)) + _cells.OCTAVES.last,
+                )
+                parts.append(rows.count(octaves, _cells.N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)
         least = noise * _deviations(_FALSE_RANGES, len(noisy))
         pieces = np.split(noisy, np.cumsum([range_cells(self.columns[j]) for j in numbers])[:-1])
@@ -242,7 +232,7 @@ class TableMechanism(Mechanism):
             steps, bounds = self.columns[j].steps, self.columns[j].bounds
             needed = np.flatnonzero(own[: len(steps) + 1] > least)
             step = (*steps, 0.0)[int(needed[-1])] if needed.size else 0.0
-            found.append((bounds or seen_range(own[len(steps) + 1 :], noise, least), step))
+            found.append((bounds or _cells.seen_range(own[len(steps) + 1 :], noise, least), step))
         return found
 
     def _quantiles(self, rows: Rows, j: int, within: tuple[float, float], release: Release) -> FloatArray:
@@ -257,15 +247,11 @@ class TableMechanism(Mechanism):
         centre = private_centre(weigh(FINE.cells(values), units, UNIT_WEIGHT), **draws)
         total = ROW_WEIGHT if units is None else USER_WEIGHT
         offsets = weigh(COARSE.cells(values - centre), units, total)
-        return private_quantiles(offsets, centre, total=total, n_bins=N_BINS, **draws)
+        return private_quantiles(offsets, centre, total=total, n_bins=_cells.N_BINS, **draws)
 
-    def _counts(
-        self, rows: Rows, cells: list[Cells], release: Release
-    ) -> tuple[list[Cells], list[FloatArray], float]:
+    def _counts(self, rows: Rows, cells: list[Cells], release: Release) -> tuple[list[Cells], list[FloatArray], float]:
         """Count all columns by their fine cells, and merge bins of few rows."""
-        parts = [
-            rows.count(own.code(column), own.n_cells) for own, column in zip(cells, rows.table.T, strict=True)
-        ]
+        parts = [rows.count(own.code(column), own.n_cells) for own, column in zip(cells, rows.table.T, strict=True)]
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "cells", release)
         counts = np.split(noisy, np.cumsum([own.n_cells for own in cells])[:-1])
         precision = np.array([1.0 / own.n_cells for own in cells])
@@ -273,9 +259,9 @@ class TableMechanism(Mechanism):
         least, deviations = _BIN_NOISE * noise, _deviations(_FALSE_CELLS, len(noisy))
         merged, positive = [], []
         for j, (own, found) in enumerate(zip(cells, counts, strict=True)):
-            found = empty_tails(own, found, noise, deviations)
+            found = _cells.empty_tails(own, found, noise, deviations)
             found[-1] *= found[-1] >= least  # no gaps where there are none
-            bins = merge_rare(own, found, n_units, least, target=j == self.target)
+            bins = _cells.merge_rare(own, found, n_units, least, target=j == self.target)
             kept = with_sum(found, n_units)
             for k in np.flatnonzero(np.bincount(bins.bins, kept) <= 0):  # its cell nearest to the middle
                 inside = np.flatnonzero(bins.bins == k)
@@ -358,8 +344,7 @@ class _Tables:
             if self.size(self._with_target(a, b)) <= MOST_TABLE
         }
         scores = {
-            pair: self.distance(self.table(self._with_target(*pair)), model, "tree")
-            for pair, model in models.items()
+            pair: self.distance(self.table(self._with_target(*pair)), model, "tree") for pair, model in models.items()
         }
         part = {j: j for j in others}
         for _ in range(self.mechanism.stages["tree"].times):
@@ -394,9 +379,7 @@ class _Tables:
     ) -> dict[int, FloatArray]:
         """Release the tables of all columns with the target in one draw, shrunk to independence."""
         tables = [self.table((j, target)) for j in others]
-        noisy, noise = self.mechanism._noisy(
-            self.rows, np.concatenate(tables), len(tables), "pairs", self.release
-        )
+        noisy, noise = self.mechanism._noisy(self.rows, np.concatenate(tables), len(tables), "pairs", self.release)
         parts = np.split(noisy, np.cumsum([table.size for table in tables])[:-1])
         found = {}
         for j, part in zip(others, parts, strict=True):
@@ -458,8 +441,7 @@ def table_plan(mechanism: TableMechanism, n_rows: int) -> dict[str, float]:
         "least_in_range": mechanism.least_in_range,
         "candidates": float(candidates),
         "seconds": 0.5 + _SECONDS_PER_STEP * steps,
-        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables)
-        / 1e6,
+        "megabytes": (8.0 * d * n_rows + 4.0 * (d + 2 * others + rounds) * candidates + 4096.0 * n_tables) / 1e6,
     }
 
 
@@ -472,7 +454,7 @@ def first_step(values: FloatArray, steps: tuple[float, ...]) -> IntArray:
     """Find the first of the steps that each number is a multiple of; their number for none."""
     found = np.full(len(values), len(steps), dtype=np.int64)
     for k in reversed(range(len(steps))):
-        found[on_steps(values, steps[k]) == values] = k
+        found[_cells.on_steps(values, steps[k]) == values] = k
     return found
 
 

@@ -72,9 +72,7 @@ class TableQuality:
         ax = plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
         places = np.arange(len(self.names))
         image = ax.imshow(self.two_way, vmin=0.0, cmap="Blues")
-        ax.set(
-            xticks=places, yticks=places, yticklabels=self.names, title="Error of pairs: not for publication"
-        )
+        ax.set(xticks=places, yticks=places, yticklabels=self.names, title="Error of pairs: not for publication")
         ax.set_xticklabels(self.names, rotation=90)
         ax.figure.colorbar(image, ax=ax, label="total variation")
         return ax
@@ -104,9 +102,7 @@ def table_quality(
     scores: list[float | None] = [None, None]
     if target is not None and test is not None:
         scores = [_score(rows, test, target, listed[target]) for rows in (synthetic, real)]
-    return TableQuality(
-        names=names, two_way=two_way, distance=distance, score=scores[0], score_of_real=scores[1]
-    )
+    return TableQuality(names=names, two_way=two_way, distance=distance, score=scores[0], score_of_real=scores[1])
 
 
 def _cells(real: FloatArray, synthetic: FloatArray, is_list: bool) -> tuple[IntArray, IntArray]:
@@ -117,8 +113,7 @@ def _cells(real: FloatArray, synthetic: FloatArray, is_list: bool) -> tuple[IntA
         return first, second
     edges = np.linspace(np.nanmin(real), np.nanmax(real), _CELLS + 1)[1:-1]
     first, second = (
-        np.where(np.isnan(own), _CELLS, np.searchsorted(edges, own, side="right"))
-        for own in (real, synthetic)
+        np.where(np.isnan(own), _CELLS, np.searchsorted(edges, own, side="right")) for own in (real, synthetic)
     )
     return first, second
 

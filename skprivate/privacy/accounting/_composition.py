@@ -57,9 +57,7 @@ def split_failures(events: Events) -> tuple[float, dict[PrivacyEvent, int]]:
     """Return the probability that something is revealed, rounded up, and the events where nothing is."""
     counts = _events.count_events(events)
     failing = {
-        event: count
-        for event, count in counts.items()
-        if isinstance(event, ApproximateEvent) and event.delta > 0
+        event: count for event, count in counts.items() if isinstance(event, ApproximateEvent) and event.delta > 0
     }
     if not failing:
         return 0.0, counts
@@ -395,9 +393,7 @@ def _cheap_epsilon(counts: Counts, delta: float) -> float:
 def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
     """Sum ε of pure events above ``limit``, or so small that their squares underflow, and return the others."""
     rest = frozenset(
-        pair
-        for pair in counts
-        if _LEAST_EPSILON <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
+        pair for pair in counts if _LEAST_EPSILON <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
     )
     return _pure_sum(counts - rest), rest
 
@@ -420,11 +416,7 @@ def _only_gaussian(counts: Counts) -> bool:
 
 def _gaussian_mu(counts: Counts) -> float:
     """Merge Gaussian draws: those with multipliers z are exactly one with μ² = Σ 1/z²."""
-    terms = (
-        math.sqrt(count) / event.noise_multiplier
-        for event, count in counts
-        if isinstance(event, GaussianEvent)
-    )
+    terms = (math.sqrt(count) / event.noise_multiplier for event, count in counts if isinstance(event, GaussianEvent))
     return math.hypot(*terms) * (1 + 2.0**-50)
 
 

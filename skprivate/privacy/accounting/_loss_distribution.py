@@ -113,17 +113,13 @@ def top_loss(kinds: Kinds) -> float:
 
 def chernoff(kinds: Kinds, mu: float) -> tuple[FloatArray, FloatArray]:
     """Compute tilts λ and ln E[e^{λ·loss}] + ln c(λ), where ln δ(ε) ≤ that − λε; c(λ) = λ^λ/(1 + λ)^{1+λ}."""
-    scale = math.sqrt(
-        math.fsum(min(event.pure_epsilon, LARGE) ** 2 * count for event, count in kinds) + mu * mu
-    )
+    scale = math.sqrt(math.fsum(min(event.pure_epsilon, LARGE) ** 2 * count for event, count in kinds) + mu * mu)
     tilts = np.logspace(-4, 5, 181) / scale
     constant = -tilts * np.log1p(1 / tilts) - np.log1p(tilts)
     return tilts, _log_moments(kinds, mu, tilts) + constant
 
 
-def tilted_loss(
-    kinds: Kinds, mu: float, tilt: float, answer: float, *, sharp: bool = False
-) -> TiltedLoss | None:
+def tilted_loss(kinds: Kinds, mu: float, tilt: float, answer: float, *, sharp: bool = False) -> TiltedLoss | None:
     """Compose pure events of ε ≤ `LARGE` and one Gaussian of μ (0: none), sharp where ε is near ``answer``.
 
     ``sharp`` asks for a grid fine enough for δ as a number by itself. Any tilt ≥ 0 gives a valid bound; that of
@@ -288,9 +284,7 @@ def _window(
 
     def log_moment(order: float) -> float:
         sums = [_tilted_sum(law, step, order)[1:] for law in laws]
-        return math.fsum(
-            count * (top + math.log(total)) for (top, total), count in zip(sums, counts, strict=True)
-        )
+        return math.fsum(count * (top + math.log(total)) for (top, total), count in zip(sums, counts, strict=True))
 
     centre = math.fsum(count * log_norm for (_, log_norm), count in zip(tilted, counts, strict=True))
     deviation = step * math.sqrt(

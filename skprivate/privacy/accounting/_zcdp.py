@@ -77,11 +77,7 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
     for _ in range(50):
         middle = (low + high) / 2
         order = math.exp(middle)
-        low, high = (
-            (middle, high)
-            if rho + 2 * rho * order - math.log1p(math.exp(-middle)) < epsilon
-            else (low, middle)
-        )
+        low, high = (middle, high) if rho + 2 * rho * order - math.log1p(math.exp(-middle)) < epsilon else (low, middle)
     order = math.exp(low)
     terms = (
         order * rho,

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy._contributions import upper_root
-from skprivate.privacy._events import ApproximateEvent, Mechanism, PrivacyEvent
-from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy._identifiers import chosen_keys
+from skprivate.privacy import _contributions, _events, _guarantee, _identifiers
 from skprivate.privacy.accounting._composition import gaussian_noise_multiplier
 from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
 
@@ -67,7 +64,7 @@ def count_values(
             pairs = sorted(dict.fromkeys(zip(units.tolist(), entries, strict=True)), key=lambda pair: pair[0])
             pairs = [pair for pair in pairs if pair[1] != MISSING]
             numbers = {entry: k for k, entry in enumerate(dict.fromkeys(entry for _, entry in pairs))}
-            kept = chosen_keys(
+            kept = _identifiers.chosen_keys(
                 tags,
                 np.array([unit for unit, _ in pairs], dtype=np.int64),
                 [(entry,) for entry in numbers],
@@ -88,7 +85,7 @@ def merge_values(parts: Sequence[list[dict[Entry, int]]]) -> list[dict[Entry, in
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryDiscovery(Mechanism):
+class CategoryDiscovery(_events.Mechanism):
     """Values that many units have, of ``n_columns`` columns in one draw; a unit has one value in each.
 
     ``noise_multiplier`` is that of Gaussian noise on all counts together. With ``threshold_delta`` one of the values of
@@ -98,29 +95,29 @@ class CategoryDiscovery(Mechanism):
     n_columns: int
     noise_multiplier: float
     threshold_delta: float
-    adjacency: Adjacency
+    adjacency: _guarantee.Adjacency
     theorem = "counts with a threshold, docs/theory/noise.md"
 
     @classmethod
-    def within(cls, n_columns: int, epsilon: float, delta: float, adjacency: Adjacency | str) -> Self:
+    def within(cls, n_columns: int, epsilon: float, delta: float, adjacency: _guarantee.Adjacency | str) -> Self:
         """Make the one that costs (ε, δ)."""
         hidden = THRESHOLD_PART * delta
-        beside = ((ApproximateEvent(0.0, hidden, "threshold"), 1),)
+        beside = ((_events.ApproximateEvent(0.0, hidden, "threshold"), 1),)
         return cls(
             n_columns=n_columns,
             noise_multiplier=gaussian_noise_multiplier(epsilon, delta, size=2 * n_columns, other=beside),
             threshold_delta=hidden,
-            adjacency=Adjacency(adjacency),
+            adjacency=_guarantee.Adjacency(adjacency),
         )
 
     @property
     def sensitivity(self) -> float:
         """ℓ2 sensitivity of all counts: a unit adds 1 in each column, and an exchange takes 1 from another key."""
-        changes = self.n_columns * (2 if self.adjacency is Adjacency.REPLACE_ONE else 1)
-        return upper_root(changes)
+        changes = self.n_columns * (2 if self.adjacency is _guarantee.Adjacency.REPLACE_ONE else 1)
+        return _contributions.upper_root(changes)
 
     @cached_property
-    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+    def events(self) -> tuple[tuple[_events.PrivacyEvent, int], ...]:
         hidden, size = self.threshold_delta, 2 * self.n_columns
         spent = count_events_of("gaussian", self.noise_multiplier, size=size, threshold_delta=hidden)
         return tuple(spent.items())
@@ -129,9 +126,7 @@ class CategoryDiscovery(Mechanism):
     def threshold(self) -> int:
         """Noisy count from which a value is found."""
         lattice = count_lattice("gaussian", self.sensitivity, self.noise_multiplier, 2 * self.n_columns)
-        return count_threshold(
-            "gaussian", lattice, own=1, most_keys=self.n_columns, delta=self.threshold_delta
-        )
+        return count_threshold("gaussian", lattice, own=1, most_keys=self.n_columns, delta=self.threshold_delta)
 
     @property
     def least_units(self) -> int:
@@ -141,10 +136,7 @@ class CategoryDiscovery(Mechanism):
     def run(self, data: Sequence[Mapping[Entry, int]], release: Release) -> list[dict[Any, float]]:
         """Find values and their noisy counts, sorted by value, from what `count_values` returns."""
         counts = {
-            (j, *entry): count
-            for j, column in enumerate(data)
-            for entry, count in column.items()
-            if entry != MISSING
+            (j, *entry): count for j, column in enumerate(data) for entry, count in column.items() if entry != MISSING
         }
         keys, numbers = release.threshold_counts(
             counts,

@@ -33,9 +33,7 @@ def quantise_channel(channel: ArrayLike) -> Int64Array:
         )
     sums = matrix.sum(axis=1)
     if np.any(np.abs(sums - 1) > 1e-6):
-        raise ValueError(
-            f"every row of channel must add up to 1, got sums from {sums.min():.9g} to {sums.max():.9g}."
-        )
+        raise ValueError(f"every row of channel must add up to 1, got sums from {sums.min():.9g} to {sums.max():.9g}.")
     total = 1 << CHANNEL_BITS
     # 2^62·p below 2^61 first, so that no row overflows before its largest weight takes the rest.
     weights = np.rint(matrix / sums[:, None] * float(total) * 0.5).astype(np.int64) * 2

@@ -45,11 +45,7 @@ def count_events_of(
 
 def count_lattice(noise: CountNoise, sensitivity: float, level: float, size: int) -> IntegerLattice:
     """Compute the lattice of the noise; ``level`` is a noise multiplier, or ε."""
-    make = (
-        _contributions.integer_gaussian_lattice
-        if noise == "gaussian"
-        else _contributions.integer_laplace_lattice
-    )
+    make = _contributions.integer_gaussian_lattice if noise == "gaussian" else _contributions.integer_laplace_lattice
     return make(sensitivity, level, size)
 
 
@@ -66,9 +62,7 @@ def tail(noise: CountNoise, lattice: IntegerLattice, distance: Fraction) -> floa
     return math.exp(-points / scale / (1 + _MARGIN)) / (1.0 + math.exp(-1.0 / scale)) * (1 + _MARGIN) + _LEAST
 
 
-def count_threshold(
-    noise: CountNoise, lattice: IntegerLattice, *, own: int, most_keys: int, delta: float
-) -> int:
+def count_threshold(noise: CountNoise, lattice: IntegerLattice, *, own: int, most_keys: int, delta: float) -> int:
     """Find the least threshold, in steps, that keys of one unit pass with probability ``delta`` at most in all.
 
     The unit has up to ``most_keys`` keys alone, with a count of up to ``own`` steps in each.
@@ -143,9 +137,7 @@ class CountDraws:
             Their noisy numbers, in units of ``step``.
         """
         self._require_delta("a threshold")
-        _contributions.check_positive(
-            sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size
-        )
+        _contributions.check_positive(sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size)
         lattice = count_lattice(noise, sensitivity, level, size)
         limit = count_threshold(noise, lattice, own=own, most_keys=most_keys, delta=threshold_delta)
         keys = sorted(counts)

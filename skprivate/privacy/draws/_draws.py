@@ -86,9 +86,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
             events = {LaplaceEvent(epsilon) if size == 1 else PureEvent(epsilon, "Laplace"): 1}
         if exact is None:
             lattice = _contributions.laplace_lattice(sensitivity, epsilon, coordinates)
-            return self._noisy_reals(
-                Draw("laplace", _contributions.finite(value), sensitivity, norm, events), lattice
-            )
+            return self._noisy_reals(Draw("laplace", _contributions.finite(value), sensitivity, norm, events), lattice)
         fine = _contributions.integer_laplace_lattice(sensitivity, epsilon, coordinates)
         return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, events, step), fine)
 
@@ -133,9 +131,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         events: dict[PrivacyEvent, int] = {_events.GaussianEvent(noise_multiplier, max(size, 1)): 1}
         if exact is None:
             lattice = _contributions.gaussian_lattice(sensitivity, noise_multiplier, size)
-            return self._noisy_reals(
-                Draw("gaussian", _contributions.finite(value), sensitivity, "l2", events), lattice
-            )
+            return self._noisy_reals(Draw("gaussian", _contributions.finite(value), sensitivity, "l2", events), lattice)
         fine = _contributions.integer_gaussian_lattice(sensitivity, noise_multiplier, size)
         return self._noisy_integers(Draw("gaussian", exact, sensitivity, "l2", events, step), fine)
 
@@ -330,9 +326,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
             options=options,
             categories=lambda: [category for category, _ in chosen()],
         )
-        result: list[Any] = self._perform(
-            draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())]
-        )
+        result: list[Any] = self._perform(draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())])
         return result
 
     # --- how a draw is made -----------------------------------------------------------------------------------------
@@ -344,9 +338,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
             kind = np.float64 if draw.statistic.dtype.kind == "f" else np.int64
             draw = replace(draw, statistic=np.zeros(draw.statistic.shape, kind))
         result = (
-            sample(draw.statistic)
-            if self._tape is None
-            else self._tape.draw(draw, partial(sample, draw.statistic))
+            sample(draw.statistic) if self._tape is None else self._tape.draw(draw, partial(sample, draw.statistic))
         )
         if self.after_draw is not None:
             self.after_draw(sum(draw.events.values()))

@@ -250,9 +250,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
     return Lattice(step, 2 * units * _ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
 
 
-def net_costs(
-    rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice
-) -> IntArray:
+def net_costs(rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice) -> IntArray:
     """Compute distances of rows from points: in steps, or in sixteenths of a step for "l2"; shape (n, m).
 
     The distance of one row does not depend on the others: elementwise arithmetic, column by column.
@@ -262,8 +260,7 @@ def net_costs(
     squares: FloatArray = np.zeros(shape if norm == "l2" else 0)
     for column in range(rows.shape[1]):
         x, p = (
-            np.rint((values[:, column] - lower[column]) / lattice.step).astype(np.int64)
-            for values in (rows, points)
+            np.rint((values[:, column] - lower[column]) / lattice.step).astype(np.int64) for values in (rows, points)
         )
         gap = np.abs(x[:, None] - p[None, :])
         if norm == "linf":
@@ -420,9 +417,7 @@ class MetricDraws:
             drawn = np.empty(rows.shape[0], dtype=np.int64)
             block = max(1, _DRAWN_AT_ONCE // net.shape[0])
             for start in range(0, drawn.size, block):
-                costs = net_costs(
-                    np.clip(rows[start : start + block], lower, upper), net, lower, norm, lattice
-                )
+                costs = net_costs(np.clip(rows[start : start + block], lower, upper), net, lower, norm, lattice)
                 drawn[start : start + block] = _selection.exponential_select_rows(
                     costs, 1 / lattice.scale, self._source
                 )
@@ -444,9 +439,7 @@ class MetricDraws:
         )
         return chosen
 
-    def channel(
-        self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float
-    ) -> IntArray:
+    def channel(self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float) -> IntArray:
         """Send every state through a channel, after measuring what the channel costs.
 
         The cost is the largest log-ratio per unit of distance of the integer weights that are drawn from, computed
@@ -545,9 +538,7 @@ class MetricDraws:
         array = _contributions.integers(mass)
         _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
         self._require_metric("flow_laplace")
-        if len(stars) > array.ndim or not all(
-            isinstance(star, Fraction | int) and star > 0 for star in stars
-        ):
+        if len(stars) > array.ndim or not all(isinstance(star, Fraction | int) and star > 0 for star in stars):
             raise ValueError(
                 f"stars must be positive rational numbers, one for each of the first axes of mass ({array.ndim}), got "
                 f"{stars!r}."
@@ -556,9 +547,7 @@ class MetricDraws:
             raise ValueError(f"mass must have one axis per dimension of the grid, got shape {array.shape}.")
         kinds = [*stars, *[sensitivity] * (array.ndim - len(stars))]
         scales = [
-            _samplers.drawable(
-                _contributions.rational(kind) / _contributions.rational(epsilon) * _contributions.WIDER
-            )
+            _samplers.drawable(_contributions.rational(kind) / _contributions.rational(epsilon) * _contributions.WIDER)
             for kind in kinds
         ]
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
@@ -570,9 +559,7 @@ class MetricDraws:
                 flow = noise.reshape(edges)
                 if axis < len(stars):
                     moved = np.moveaxis(flow, axis, 0)
-                    first = reduce(
-                        _contributions.add_exactly, moved, np.zeros(moved.shape[1:], dtype=np.int64)
-                    )
+                    first = reduce(_contributions.add_exactly, moved, np.zeros(moved.shape[1:], dtype=np.int64))
                     change = np.concatenate([-first[np.newaxis], moved])
                     total = _contributions.add_exactly(total, np.moveaxis(change, 0, axis))
                     continue

@@ -114,9 +114,7 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
         return WeightedCells(occupied.astype(np.int64), counts.astype(np.int64) * total)
     order = np.lexsort((cells, units))
     cells, units = cells[order], units[order]
-    starts = np.flatnonzero(
-        np.concatenate([np.ones(min(1, len(units)), dtype=bool), units[1:] != units[:-1]])
-    )
+    starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(units)), dtype=bool), units[1:] != units[:-1]]))
     sizes = np.diff(np.append(starts, len(units)))
     place = np.arange(len(units), dtype=np.int64) - np.repeat(starts, sizes)
     size = np.repeat(sizes, sizes)
@@ -211,9 +209,7 @@ def private_median(
 
     def locate(run: int, member: int) -> int:
         start, sought = int(runs.starts[run]), int(before[run]) + int(member)
-        offset = bisect.bisect_right(
-            range(int(runs.lengths[run])), sought, key=lambda k: int(grid.prior(start + k))
-        )
+        offset = bisect.bisect_right(range(int(runs.lengths[run])), sought, key=lambda k: int(grid.prior(start + k)))
         return start + offset
 
     chosen = release.select(
@@ -305,9 +301,7 @@ def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int
     # After `within` positions of a cell, below is what lies in earlier cells and `within` times the weight.
     within = np.arange(int(size.sum()), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size) + 1
     earlier = np.cumsum(weights * size) - weights * size
-    below = np.concatenate(
-        [np.zeros(1, np.int64), np.repeat(earlier, size) + within * np.repeat(weights, size)]
-    )
+    below = np.concatenate([np.zeros(1, np.int64), np.repeat(earlier, size) + within * np.repeat(weights, size)])
     lengths = np.ones(len(below), dtype=np.int64)
     # The last position of a cell shares its cost with all up to the next cell.
     lasts = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])

@@ -139,9 +139,7 @@ class LedgerState:
         """Refuse a cost that does not fit; true where the ledger must from now on count sums only."""
         rule, sums = self.rule_for(self.adjacency or adjacency), self._sums
         before = _prices.NOTHING if old is None else old.cost
-        totals = [
-            self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)
-        ]
+        totals = [self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)]
         total = totals[0]
         if reservation is not None:
             reserved = self.entry(reservation)
@@ -301,9 +299,7 @@ class Book:
             self.state.apply(found)
             last = found
         if seen is not None and (last is None or last.number < seen.number):
-            raise DamagedLedgerError(
-                f"The privacy ledger {where} is an older copy of the one this handle is for."
-            )
+            raise DamagedLedgerError(f"The privacy ledger {where} is an older copy of the one this handle is for.")
 
     def charge(self, label: str, own: Cost, adaptive: bool, diameter: float | None, **content: Any) -> int:
         """Write a new entry with this content beside its cost, and return its number."""
@@ -321,9 +317,7 @@ class Book:
                 diameter=diameter,
             )
             # Only the parts that it sees are charged, where that is enough.
-            if not (
-                content["parts"] and _prices.stays_apart(unit, adjacency, account.unit, account.adjacency)
-            ):
+            if not (content["parts"] and _prices.stays_apart(unit, adjacency, account.unit, account.adjacency)):
                 reservation = content["reservation"]
                 content["parts"] = () if reservation is None else state.entry(reservation).parts
             return _open(journal, state, label, account, own, cost, converted=text, **content)
@@ -371,9 +365,7 @@ class Book:
                 cost = cost.no_lower_than(old.cost)
                 state.require_budget(old.label, cost, old, old.reservation, old.parts)
             elif cost.exceeds(old.cost):
-                raise ValueError(
-                    f"Entry {entry} ({old.label}) cannot close at {cost}: only {old.cost} was charged."
-                )
+                raise ValueError(f"Entry {entry} ({old.label}) cannot close at {cost}: only {old.cost} was charged.")
             _change(journal, state, entry, cost, own, list(events), close=close)
 
     def reserve(
@@ -454,9 +446,7 @@ def _counted(
 ) -> tuple[Account, Cost, str]:
     """Find the account that a release is counted for, its cost there, and the reason."""
     metric = _scales(adjacency)
-    natural = (
-        str(_guarantee.Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
-    )
+    natural = str(_guarantee.Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
         return account, own, ""

@@ -232,9 +232,7 @@ def checked_terms(
 def checked_relation(adjacency: object) -> str:
     """Return a neighbouring relation as a ledger names it, or raise an error that lists them."""
     text = str(adjacency)
-    if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (
-        text.startswith(_METRIC) and text != _METRIC
-    ):
+    if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (text.startswith(_METRIC) and text != _METRIC):
         return text
     allowed = "'replace-one', 'add-remove', 'metric: ' and the name of the distance, or None"
     raise ValueError(_messages.must_be("adjacency", allowed, adjacency))
@@ -312,8 +310,7 @@ def dearest_part(quotes: Sequence[Quote]) -> Quote:
         total = Totals()
         for j, quote in enumerate(quotes):
             apart = all(
-                stays_apart(entry.unit, entry.adjacency, quote.unit, quote.adjacency)
-                for entry in quote.entries
+                stays_apart(entry.unit, entry.adjacency, quote.unit, quote.adjacency) for entry in quote.entries
             )
             if j != k or not apart:
                 total = total.changed(NOTHING, quote.cost)

@@ -79,12 +79,7 @@ class Cost(NamedTuple):
     def exceeds(self, reserved: Cost) -> bool:
         """Compare with a reserved cost: true if any of the numbers is larger."""
         new, old = self.concentrated, reserved.concentrated
-        return (
-            self.epsilon > reserved.epsilon
-            or self.delta > reserved.delta
-            or new[0] > old[0]
-            or new[1] > old[1]
-        )
+        return self.epsilon > reserved.epsilon or self.delta > reserved.delta or new[0] > old[0] or new[1] > old[1]
 
     def no_lower_than(self, before: Cost) -> Cost:
         """Return the least cost that is at least both, part by part."""
@@ -275,11 +270,7 @@ def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adj
     whole data sets and distances, which no part bounds.
     """
     data_set = str(PrivacyUnit.DATASET)
-    return (
-        adjacency == account_adjacency
-        and adjacency in (_REPLACE, _ADD)
-        and data_set not in (unit, account_unit)
-    )
+    return adjacency == account_adjacency and adjacency in (_REPLACE, _ADD) and data_set not in (unit, account_unit)
 
 
 def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[str]]:

@@ -149,9 +149,7 @@ class FileStore:
     def open(cls, path: str) -> FileStore:
         """Open an existing file."""
         if not os.path.exists(path):
-            raise FileNotFoundError(
-                f"path={path!r}: there is no privacy ledger; create it with its budget first."
-            )
+            raise FileNotFoundError(f"path={path!r}: there is no privacy ledger; create it with its budget first.")
         return cls(path)
 
     @contextmanager
@@ -289,6 +287,4 @@ def _plain_errors(path: str) -> Iterator[None]:
             ) from error
         raise DamagedLedgerError(f"The privacy ledger {path!r} is damaged: {error}.") from error
     except sqlite3.DatabaseError as error:
-        raise DamagedLedgerError(
-            f"The file {path!r} is not a privacy ledger, or is damaged: {error}."
-        ) from error
+        raise DamagedLedgerError(f"The file {path!r} is not a privacy ledger, or is damaged: {error}.") from error

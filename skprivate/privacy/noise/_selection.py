@@ -77,9 +77,7 @@ def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> C
         and 0 <= largest(multiplicity) * n < _MAX_COST
         else list(map(operator.index, multiplicity))
     )
-    least, most = (
-        (counts.min(), counts.max()) if isinstance(counts, np.ndarray) else (min(counts), max(counts))
-    )
+    least, most = (counts.min(), counts.max()) if isinstance(counts, np.ndarray) else (min(counts), max(counts))
     if least < 0 or most == 0:
         raise ValueError("multiplicity must hold integers >= 0, not all 0.")
     return counts
@@ -191,9 +189,7 @@ def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64A
     return integers, scale
 
 
-def _select_by_mass(
-    cost: Int64Array, rate: Fraction, counts: list[int], source: BitSource
-) -> tuple[int, int]:
+def _select_by_mass(cost: Int64Array, rate: Fraction, counts: list[int], source: BitSource) -> tuple[int, int]:
     """Draw a category in proportion to count·e^{-rate·cost} by rejection under `_masses`, and one of its members."""
     masses, scale = _masses(cost, rate, counts)
     ends = np.cumsum(masses)
@@ -202,9 +198,7 @@ def _select_by_mass(
         category = int(np.searchsorted(ends, point, side="right"))
         height = int(masses[category])
         rest = point - (int(ends[category]) - height)
-        if rest < _lower(height) or share_below_exp(
-            rest, scale, counts[category], rate * int(cost[category]), source
-        ):
+        if rest < _lower(height) or share_below_exp(rest, scale, counts[category], rate * int(cost[category]), source):
             return category, source.integer_below(counts[category])
 
 

@@ -78,9 +78,7 @@ class Repetitions:
                 raise ValueError(must_be("eta", "None with family='poisson'", self.eta))
         else:
             allowed = "0, or a number in [-0.9, 100] of size 1e-6 at least"
-            number(
-                "eta", self.eta, allowed, lambda eta: -0.9 <= eta <= 100 and (eta == 0 or abs(eta) >= 1e-6)
-            )
+            number("eta", self.eta, allowed, lambda eta: -0.9 <= eta <= 100 and (eta == 0 or abs(eta) >= 1e-6))
 
     @cached_property
     def rate(self) -> float:
@@ -92,9 +90,7 @@ class Repetitions:
         top = 2.0
         while self._mean_of(top) < self.mean:
             top *= 2
-        return float(
-            brentq(lambda rate: self._mean_of(rate) - self.mean, 1e-300, top, rtol=1e-14, xtol=1e-300)
-        )
+        return float(brentq(lambda rate: self._mean_of(rate) - self.mean, 1e-300, top, rtol=1e-14, xtol=1e-300))
 
     @property
     def largest_mean(self) -> float:
@@ -168,9 +164,7 @@ class Repetitions:
         else:
             full = add(one, rate)
             log = context.ln(full)
-            grown = (
-                log if shape == 0 else divide(context.subtract(context.exp(multiply(shape, log)), one), shape)
-            )
+            grown = log if shape == 0 else divide(context.subtract(context.exp(multiply(shape, log)), one), shape)
             total = multiply(grown, divide(full, rate))
             ratio = divide(rate, full)
         ends = [divide(multiply(total, Decimal(end)), Decimal(1 << bits)) for end in (prefix, prefix + 1)]
@@ -246,9 +240,7 @@ class SearchCurve:
         # ε + ln ℓ, rounded down: δ₁ does not rise with it.
         places = epsilon + logs - _ULP * (1 + abs(epsilon) + np.abs(logs))
         values = [self.evaluation.delta(float(place)) for place in places]
-        total = constant + math.fsum(
-            share * value for share, value in zip(shares.tolist(), values, strict=True)
-        )
+        total = constant + math.fsum(share * value for share, value in zip(shares.tolist(), values, strict=True))
         return min(total * self.repetitions.largest_mean * (1 + _ULP), 1.0)
 
     def epsilon(self, delta: float) -> float:
@@ -410,9 +402,7 @@ def epsilon_of(evaluation: Evaluation, repetitions: Repetitions, delta: float) -
 
 def evaluation_of(plans: Sequence[Events]) -> Evaluation:
     """Describe one evaluation of a random one of the candidates that draw these plans."""
-    kinds = Counter(
-        tuple(sorted(count_events(plan).items(), key=lambda pair: repr(pair[0]))) for plan in plans
-    )
+    kinds = Counter(tuple(sorted(count_events(plan).items(), key=lambda pair: repr(pair[0]))) for plan in plans)
     if not kinds or not all(kinds):
         raise ValueError("plans must hold the events of at least one candidate, and at least one event each.")
     return Evaluation(tuple(sorted(kinds.items(), key=repr)))

@@ -161,9 +161,7 @@ def plan_search(
     law, each, each_delta = found
     plans = tuple(tuple(count_events(plan).items()) for plan in plans_of(each, each_delta))
     pure = search_epsilon(plans, law)
-    total = (
-        (pure, 0.0) if pure <= epsilon else (min(search_epsilon(plans, law, delta), epsilon), float(delta))
-    )
+    total = (pure, 0.0) if pure <= epsilon else (min(search_epsilon(plans, law, delta), epsilon), float(delta))
     return SearchPlan(law, *total, each_epsilon=each, each_delta=each_delta, plans=plans)
 
 

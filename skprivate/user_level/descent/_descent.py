@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +31,8 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._ranges import quantile_counts, select_quantiles, tail_factor
+from skprivate.privacy import Release
+from skprivate.user_level import _plan, _problems, _ranges
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,6 +45,39 @@ OVERSHOT = 0.5
 LEAST_PART = 0.1
 #: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
 MOST_PAIRS = 100
+#: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
+FALSE_ALARM = 3e-4
+#: Mean vote that is close enough to 0, however little noise there is.
+SMALL_VOTE = 0.005
+#: Least number of directions that show if a descent converged.
+LEAST_STEPS = 10
+#: Part of the projection radius from which a solution counts as at the bound.
+AT_BOUND = 0.9
+#: Starts of the average of the iterates, as parts of all.
+AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
+NOT_CONVERGED = (
+    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
+    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
+)
+AT_RADIUS = (
+    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
+    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
+    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
+)
+ADVICE = (
+    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
+    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
+    "privacy cost."
+)
+#: Largest growth and decay of the log step in one step, while searching and while averaging.
+_SEARCH_GROWTH = 0.3
+_SEARCH_DECAY = 0.8
+_REFINE_GAIN = 0.15
+#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
+#: that −0.06 means about a ninth of 1/curvature.
+_TARGET_CORRELATION = -0.06
+#: Part of the refinement whose iterates are not averaged.
+_BURN_IN = 0.07
 
 
 @dataclass
@@ -94,34 +125,6 @@ class QuasiNewton:
         for (s, y, curvature), part in zip(pairs, reversed(parts), strict=True):
             result = result + (part - float(y @ result) / curvature) * s
         return result
-
-
-#: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
-FALSE_ALARM = 3e-4
-#: Mean vote that is close enough to 0, however little noise there is.
-SMALL_VOTE = 0.005
-#: Least number of directions that show if a descent converged.
-LEAST_STEPS = 10
-#: Part of the projection radius from which a solution counts as at the bound.
-AT_BOUND = 0.9
-
-#: Starts of the average of the iterates, as parts of all.
-AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
-
-NOT_CONVERGED = (
-    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
-    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
-)
-AT_RADIUS = (
-    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
-    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
-    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
-)
-ADVICE = (
-    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
-    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
-    "privacy cost."
-)
 
 
 class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
@@ -199,21 +202,10 @@ def average(
     return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise, times[first:])
 
 
-#: Largest growth and decay of the log step in one step, while searching and while averaging.
-_SEARCH_GROWTH = 0.3
-_SEARCH_DECAY = 0.8
-_REFINE_GAIN = 0.15
-#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
-#: that −0.06 means about a ninth of 1/curvature.
-_TARGET_CORRELATION = -0.06
-#: Part of the refinement whose iterates are not averaged.
-_BURN_IN = 0.07
-
-
 def adaptive_descent(
-    data: Partitions | UserProblem,
-    plan: DescentPlan,
-    release: Any,
+    data: Partitions | _problems.UserProblem,
+    plan: _plan.DescentPlan,
+    release: Release,
     *,
     start: FloatArray | None = None,
     penalty: Callable[[FloatArray], FloatArray] | None = None,
@@ -236,11 +228,7 @@ def adaptive_descent(
     velocity = np.zeros(d)
     gains = np.ones(d)
     gains[-1] = plan.intercept_gain
-    newton = (
-        QuasiNewton(step, 2.0 * plan.radius)
-        if plan.quiet and radius and plan.split.clip_epsilon is None
-        else None
-    )
+    newton = QuasiNewton(step, 2.0 * plan.radius) if plan.quiet and radius and plan.split.clip_epsilon is None else None
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -280,19 +268,19 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
 
 
-def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
+def norm_counts(problem: _problems.UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
     """Count users by the norm of their vector."""
-    return quantile_counts(problem.gradient_norms(w))
+    return _ranges.quantile_counts(problem.gradient_norms(w))
 
 
-def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> float:
+def _selected_radius(rows: Partitions, w: FloatArray, plan: _plan.DescentPlan, release: Release) -> float:
     """Select the clipping radius of the refinement.
 
     The selection is drawn in any case, whether users are enough or not.
     """
     split, growth = plan.split, plan.growth
     assert split.clip_epsilon is not None
-    median, upper, rank = select_quantiles(
+    median, upper, rank = _ranges.select_quantiles(
         rows.sum(partial(norm_counts, w=w)),
         epsilon=split.clip_epsilon,
         upper_epsilon=split.tail_epsilon,
@@ -300,7 +288,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
         monotone=split.terms.monotone,
     )
     if rank and split.at_least(plan.n_users) > 2 * rank:
-        growth = tail_factor(median, upper, growth, rank / plan.n_users)
+        growth = _ranges.tail_factor(median, upper, growth, rank / plan.n_users)
     return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 

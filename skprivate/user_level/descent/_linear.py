@@ -7,36 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import CONTRIBUTION_STEP
-from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
+from skprivate.privacy import CONTRIBUTION_STEP, Release
+from skprivate.user_level import _losses
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level.descent._descent import Course, LinearResult, adaptive_descent
-from skprivate.user_level.descent._rules import (
-    PRIOR,
-    UNSETTLED_LEVEL,
-    ClassCounts,
-    DescentRules,
-    Estimate,
-    WeightedLoss,
-    curvatures,
-    shrink_functions,
-)
-from skprivate.user_level.scaling._frame import (
-    Frame,
-    identity,
-    norm_without,
-    row_means,
-    shifted,
-    whiten,
-    whitening,
-)
-from skprivate.user_level.scaling._standardise import clip_data
+from skprivate.user_level.descent import _descent, _rules
+from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,33 +30,33 @@ GROW_LEVEL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent(DescentRules):
+class Descent(_rules.DescentRules):
     """A linear model by descent on all users."""
 
     theorem = "user-normalised descent, docs/theory/user_level.md"
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
+    def run(self, data: Partitions | UserData, release: Release) -> _descent.LinearResult:
         """Release the number of users, a map of features and target, and the descent."""
         rows = as_partitions(data)
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
-        frame, matrix, row_norm = identity(self.objective.n_features), None, self.bounds.row_norm
+        frame, matrix, row_norm = _frame.identity(self.objective.n_features), None, self.bounds.row_norm
         means = np.zeros(self.objective.n_features)
         if self.standardisation is None and math.isfinite(self.bounds.row_bound):
             frame = frame._replace(row_bound=self.bounds.row_bound)
-            rows = rows.map(partial(clip_data, frame=frame))
+            rows = rows.map(partial(_standardise.clip_data, frame=frame))
         scale_missed = self.bounds.select_scale
         intercept = 0.0
         class_weights: FloatArray | None = None
         counts: FloatArray | None = None
-        if not isinstance(self.class_weights, ClassCounts):
+        if not isinstance(self.class_weights, _rules.ClassCounts):
             class_weights = self.class_weights
         elif self.class_weights.balanced:
             class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
             counts = self.class_weights.run(rows, release)
-            if self.two_classes and self.terms.n_users is not None and level > UNSETTLED_LEVEL:
+            if self.two_classes and self.terms.n_users is not None and level > _rules.UNSETTLED_LEVEL:
                 intercept = self.class_weights.intercept(counts, n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
@@ -85,7 +65,7 @@ class Descent(DescentRules):
             found = self.standardisation.decides(least)
             scale_missed = self.standardisation.target is not None and not found
             if self.whitening_share:
-                matrix, norm = whitening(
+                matrix, norm = _frame.whitening(
                     rows,
                     self._n_whitened,
                     constant=self.objective.fit_intercept,
@@ -95,13 +75,13 @@ class Descent(DescentRules):
                     release=release,
                 )
                 if found:
-                    rows = rows.map(partial(whiten, matrix=matrix, constant=self.objective.fit_intercept))
+                    rows = rows.map(partial(_frame.whiten, matrix=matrix, constant=self.objective.fit_intercept))
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
             elif self.means_share:
                 # The number of users is public, so they are known to be enough.
-                means = row_means(
+                means = _frame.row_means(
                     rows,
                     self.objective.n_features,
                     row_norm=row_norm or math.sqrt(self._n_whitened),
@@ -110,8 +90,8 @@ class Descent(DescentRules):
                     terms=self.terms,
                     release=release,
                 )
-                rows = rows.map(partial(shifted, centres=means))
-                row_norm = None if row_norm is None else norm_without(row_norm, means)
+                rows = rows.map(partial(_frame.shifted, centres=means))
+                row_norm = None if row_norm is None else _frame.norm_without(row_norm, means)
         alpha = self.strength(n_users)
         objective = self._objective(alpha, n_users, frame, matrix, class_weights)
         radius = self.bounds.radius / (row_norm or 1.0)
@@ -122,9 +102,7 @@ class Descent(DescentRules):
         if self.bounds.shrink:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = (
-                first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
-            )
+            radius = first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
@@ -135,7 +113,7 @@ class Descent(DescentRules):
             origin = np.asarray(np.linalg.solve(matrix, origin.T).T)
         start = origin.ravel()
         gradients = problems(objective, rows)
-        course = adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
+        course = _descent.adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
         # A radius from the scale of the target should not be met: then features are small against it. Functions of
         # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.bounds.select_scale and not scale_missed else radius
@@ -151,7 +129,7 @@ class Descent(DescentRules):
             coef[:, -1] += self._shifts(gradients, np.asarray(own.ravel()), counts, release)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
-        return LinearResult(
+        return _descent.LinearResult(
             frame.coefficients(coef, self.objective.fit_intercept).ravel(),
             n_users,
             radius,
@@ -166,7 +144,7 @@ class Descent(DescentRules):
             frame,
         )
 
-    def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Any) -> FloatArray:
+    def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Release) -> FloatArray:
         """Release the mean chances of the classes; returns what gives them their rates.
 
         A user contributes the mean chances of its rows, which are not negative and add up to 1 at most. So an exchange
@@ -188,7 +166,7 @@ class Descent(DescentRules):
         self,
         alpha: float,
         n_users: float,
-        frame: Frame,
+        frame: _frame.Frame,
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
     ) -> Objective:
@@ -197,10 +175,10 @@ class Descent(DescentRules):
         if class_weights is not None:
             # The largest weight is 1, so that clipping radii keep their meaning; the penalty is scaled, too.
             most = float(class_weights.max())
-            weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
+            weighted = _rules.WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
             objective = replace(objective, loss=weighted, alpha=alpha / most)
-        if isinstance(objective.loss, HuberLoss):
-            objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
+        if isinstance(objective.loss, _losses.HuberLoss):
+            objective = replace(objective, loss=_losses.HuberLoss(objective.loss.threshold / frame.target_scale))
         weights = self._weights(alpha, n_users, frame)
         if matrix is not None:
             metric = (matrix.T * weights) @ matrix
@@ -209,7 +187,7 @@ class Descent(DescentRules):
             return replace(objective, metric=np.diag(weights))
         return objective
 
-    def _weights(self, alpha: float, n_users: float, frame: Frame) -> FloatArray:
+    def _weights(self, alpha: float, n_users: float, frame: _frame.Frame) -> FloatArray:
         """Return the penalty of each coefficient of an output over its strength."""
         weights = np.ones(self._n_whitened)
         if self.penalty.given:
@@ -217,15 +195,15 @@ class Descent(DescentRules):
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         elif alpha and self.standardisation is not None and self.standardisation.prepared:
             prepared = np.flatnonzero(self.standardisation.prepared)
-            weights[prepared] += (1.0 / PRIOR - 1.0) * self.penalty.user_ridge / (n_users * alpha)
+            weights[prepared] += (1.0 / _rules.PRIOR - 1.0) * self.penalty.user_ridge / (n_users * alpha)
         if self.objective.fit_intercept:
-            weights[-1] = INTERCEPT_PART if self.flat(n_users) else 0.0
+            weights[-1] = _losses.INTERCEPT_PART if self.flat(n_users) else 0.0
         return weights
 
     def _shrink_functions(
         self,
         coef: FloatArray,
-        course: Course,
+        course: _descent.Course,
         n_users: float,
         penalties: FloatArray,
         matrix: FloatArray | None,
@@ -236,8 +214,8 @@ class Descent(DescentRules):
         if self.classes:
             deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
             weights = None if class_weights is None else class_weights / class_weights.max()
-            curvature = curvatures(coef, deviations, weights)
-        estimate = Estimate(
+            curvature = _rules.curvatures(coef, deviations, weights)
+        estimate = _rules.Estimate(
             curvature,
             course.noise * course.clip_radius / math.sqrt(len(course.directions)),
             n_users,
@@ -245,7 +223,7 @@ class Descent(DescentRules):
             course.times / course.clip_radius,
             None if matrix is None else np.square(matrix).sum(axis=1),
         )
-        return shrink_functions(coef, self.functions, estimate)
+        return _rules.shrink_functions(coef, self.functions, estimate)
 
 
 def _penalty(objective: Objective, origin: FloatArray) -> Callable[[FloatArray], FloatArray] | None:

@@ -20,24 +20,14 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
+from skprivate.user_level import _problems
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
-from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level.descent._descent import LinearResult
-from skprivate.user_level.descent._rules import Bounds, Penalty
-from skprivate.user_level.descent._scaled_rows import (
-    FACTOR_BITS,
-    gradient_sum,
-    row_unit,
-    scale_rows,
-    slope_sum,
-    with_norms,
-)
+from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
+from skprivate.user_level.scaling import _sample, _standardise
 from skprivate.user_level.scaling._frame import PREDICTION_RANGE, Frame
-from skprivate.user_level.scaling._sample import sample_rows
-from skprivate.user_level.scaling._standardise import Standardisation
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -59,20 +49,22 @@ SLOPE_SHARE, SLOPE_NOISE = 0.05, 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
 #: of a diagonal and a full matrix.
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
+#: Least rows that are looked at for centres and scales, and ρm² for each feature.
+LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
     """Search of a map of features and target in a secret sample of ``n_sample`` rows."""
 
-    search: Standardisation
+    search: _standardise.Standardisation
     n_rows: int
     n_sample: int
     seed: int
 
-    def run(self, rows: Partitions, release: Any) -> Frame:
+    def run(self, rows: Partitions, release: Release) -> Frame:
         """Release the map."""
-        sample = sample_rows(rows, self.n_rows, self.n_sample, self.seed)
+        sample = _sample.sample_rows(rows, self.n_rows, self.n_sample, self.seed)
         return self.search.run(sample, float(min(self.n_sample, self.n_rows)), release)[1]
 
 
@@ -124,7 +116,7 @@ class Metric:
         """Find the norms of rows in these coordinates; those in their own are known."""
         if self.own.ndim == 1 and (self.own == 1.0).all():
             return rows
-        return rows.map(partial(with_norms, matrix=self.own)).persisted()
+        return rows.map(partial(_scaled_rows.with_norms, matrix=self.own)).persisted()
 
     def mapped(self, total: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Map an exact sum, exactly."""
@@ -142,12 +134,12 @@ class PreconditionedDescent(Mechanism):
     """A linear model of rows that are their own users, where second moments are quiet."""
 
     terms: Terms
-    objective: Objective
+    objective: _problems.Objective
     scaling: Scaling
-    penalty: Penalty
+    penalty: _rules.Penalty
     given_steps: int | None
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
-    bounds = Bounds(radius=math.inf, select_scale=False, shrink=False)
+    bounds = _rules.Bounds(radius=math.inf, select_scale=False, shrink=False)
 
     @property
     def size(self) -> int:
@@ -155,7 +147,7 @@ class PreconditionedDescent(Mechanism):
         return self.objective.n_coef
 
     @property
-    def standardisation(self) -> Standardisation:
+    def standardisation(self) -> _standardise.Standardisation:
         """Search of the map."""
         return self.scaling.search
 
@@ -231,13 +223,13 @@ class PreconditionedDescent(Mechanism):
         return [*self.split.other, (self.moments.event, 1), *steps, *slope]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
+    def run(self, data: Partitions | _problems.UserData, release: Release) -> _descent.LinearResult:
         """Release the map of features and target, second moments, steps, and the mean slope."""
         rows = as_partitions(data)
         frame = self.scaling.run(rows, release)
         rows = rows.map(
             partial(
-                scale_rows,
+                _scaled_rows.scale_rows,
                 frame=frame,
                 radius=self.moments.radius,
                 constant=self.objective.fit_intercept,
@@ -257,13 +249,13 @@ class PreconditionedDescent(Mechanism):
             steepness=self._steepness(clip, deviation, frame),
             clip=clip,
             ridge=alpha * self._weights(frame),
-            unit=row_unit(frame),
+            unit=_scaled_rows.row_unit(frame),
         )
         iterates = path.walk(metric.sized(rows), start, self.steps, release)
         coef = np.mean(iterates[-self.steps.averaged :], axis=0)
         if self._slope_share:
             coef[-1] -= self._mean_slope(rows, coef, path, deviation, release) / path.hessian(coef)[1]
-        return LinearResult(
+        return _descent.LinearResult(
             frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
             self._n,
             math.inf,
@@ -301,13 +293,11 @@ class PreconditionedDescent(Mechanism):
             weights[-1] = 0.0
         return weights
 
-    def _mean_slope(
-        self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Any
-    ) -> float:
+    def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Release) -> float:
         """Release the mean of the clipped derivatives."""
         most = 1.0 if self.classes else max(PREDICTION_RANGE * deviation, path.clip)
         noisy = release.gaussian(
-            rows.sum(partial(slope_sum, coef=coef, loss=path.loss, most=most)),
+            rows.sum(partial(_scaled_rows.slope_sum, coef=coef, loss=path.loss, most=most)),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,
             noise_multiplier=self._slope_multiplier,
             step=CONTRIBUTION_STEP,
@@ -336,16 +326,16 @@ class _Path:
             return self.gram.logistic_hessian(coef)
         return self.gram.metric * self.steepness, 1.0
 
-    def walk(self, rows: Partitions, coef: FloatArray, steps: Steps, release: Any) -> list[FloatArray]:
+    def walk(self, rows: Partitions, coef: FloatArray, steps: Steps, release: Release) -> list[FloatArray]:
         """Release the steps; returns the iterates."""
         terms, n = steps.split.terms, float(steps.split.terms.n_users or 1)
         radius = self.clip * self.metric.typical
-        whole = 2.0 ** (FACTOR_BITS + math.frexp(self.metric.typical / self.unit)[1])
+        whole = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(self.metric.typical / self.unit)[1])
         iterates: list[FloatArray] = []
         steep = 1.0
         before: tuple[FloatArray, FloatArray] | None = None
         for multiplier in steps.multipliers:
-            total = rows.sum(partial(gradient_sum, coef=coef, loss=self.loss, radius=radius, steps=whole))
+            total = rows.sum(partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=radius, steps=whole))
             noisy = release.gaussian(
                 self.metric.mapped(total),
                 sensitivity=terms.sum_sensitivity * whole,
@@ -373,10 +363,6 @@ class _Path:
         return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_GROWTH)
 
 
-#: Least rows that are looked at for centres and scales, and ρm² for each feature.
-LEAST_SAMPLE, SIGNAL = 20_000, 5e4
-
-
 def sample_size(terms: Terms, n_features: int) -> int:
     """Return the number of rows in which centres and scales are found; all where one row more moves the others."""
     assert terms.n_users is not None
@@ -386,7 +372,7 @@ def sample_size(terms: Terms, n_features: int) -> int:
     return min(needed, terms.n_users)
 
 
-def covers(objective: Objective, terms: Terms) -> bool:
+def covers(objective: _problems.Objective, terms: Terms) -> bool:
     """Return True if steps of this objective can be preconditioned."""
     known = isinstance(objective.loss, (SquaredLoss, HuberLoss, LogisticLoss)) and objective.n_outputs == 1
     fits = objective.fit_intercept or not isinstance(objective.loss, LogisticLoss)

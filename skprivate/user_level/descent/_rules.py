@@ -16,35 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, softmax
 
+from skprivate import privacy
 from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    CONTRIBUTION_STEP,
-    GaussianEvent,
-    Mechanism,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
-from skprivate.user_level._losses import LEAST_CLIP, MOST_CLIP, LinearLoss, noise_penalty
-from skprivate.user_level._plan import (
-    FEW_USERS,
-    MOST_MOMENTUM,
-    WIDER,
-    BudgetSplit,
-    DescentPlan,
-    Terms,
-    split_budget,
-)
-from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._frame import (
-    MEANS_SHARE,
-    MOST_LEVEL,
-    MOST_LEVEL_TWO,
-    relative_noise,
-)
-from skprivate.user_level.scaling._standardise import Standardisation
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, Release
+from skprivate.user_level import _losses, _plan, _problems, _ranges
+from skprivate.user_level._plan import MOST_MOMENTUM, BudgetSplit, DescentPlan, Terms
+from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -60,12 +38,34 @@ UNSETTLED_LEVEL, RARE = 0.006, 0.2
 _FEWEST = 3.0
 #: Largest ratio of class weights.
 _MOST = 100.0
+#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
+#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
+#: evidence of a part of one coefficient.
+PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
+#: Least part of a coefficient, left by steps and penalty, that is evidence.
+LEAST_PART = 1e-6
+#: Iterations towards the likeliest variance.
+ROUNDS = 50
+#: Points and weights of Gauss–Hermite quadrature.
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+#: First step in units of the projection radius, and its length where that is infinite.
+FIRST_STEP = 0.15
+FIRST_STEP_UNBOUNDED = 0.5
+#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
+WHITENING_SHARES = (0.02, 0.05, 0.1)
+WHITENING_SHARE_PRIVATE_COUNT = 0.08
+#: Relative noise of second moments that is small, and above which nothing is whitened.
+SMALL_NOISE, MOST_NOISE = 0.1, 0.2
+#: Noise of all steps together below which they are quasi-Newton.
+QUIET_LEVEL = 1e-3
+#: Largest size of second moments; more take too long.
+MOST_WHITENED = 200
 
 
 class WeightedLoss:
     """Loss whose rows are weighted by their own labels, with weights in (0, 1]."""
 
-    def __init__(self, loss: LinearLoss, weights: FloatArray) -> None:
+    def __init__(self, loss: _losses.LinearLoss, weights: FloatArray) -> None:
         self.loss = loss
         self.weights = weights
 
@@ -118,14 +118,14 @@ class ClassCounts:
         """Standard deviation of the noise of a count; two users' shares differ by √2 at most."""
         return self.terms.acute_sensitivity * self.multiplier
 
-    def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
+    def run(self, data: Partitions | _problems.UserData, release: Release) -> FloatArray:
         """Release the counts."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
         noisy = release.gaussian(
             total,
-            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.terms.acute_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=self.multiplier,
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
         return np.asarray(noisy, dtype=np.float64)
 
@@ -157,7 +157,7 @@ class ClassCounts:
         return np.asarray(shift * (1.0 - np.minimum(1.0, variance / np.maximum(np.square(shift), variance))))
 
 
-def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
+def _shares(data: _problems.UserData, signed: bool) -> npt.NDArray[Any]:
     """Sum the users' shares of rows of each class."""
     shares = np.atleast_2d(data.groups.mean(data.y))
     if len(shares) == 1:
@@ -165,7 +165,7 @@ def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
     if signed:
         shares = 0.5 * shares + 0.5
     # A vector of shares has norm 1 at most; longer ones, by rounding, are cut.
-    return exact_sum(ball_contributions(shares, 1.0, weights=data.groups.weights))
+    return privacy.exact_sum(privacy.ball_contributions(shares, 1.0, weights=data.groups.weights))
 
 
 def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
@@ -174,7 +174,7 @@ def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
     return np.asarray(counts.sum() / (len(counts) * counts))
 
 
-def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
+def given_weights(class_weight: object, classes: list[Any]) -> FloatArray:
     """Read class weights from a mapping; 1 where it names none, and ValueError where it does not fit."""
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
@@ -187,18 +187,6 @@ def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
             raise ValueError(f"class_weight[{label!r}] must be a positive finite number, got {weight!r}.")
         weights[known[plain(label)]] = float(weight)
     return weights
-
-
-#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
-#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
-#: evidence of a part of one coefficient.
-PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
-#: Least part of a coefficient, left by steps and penalty, that is evidence.
-LEAST_PART = 1e-6
-#: Iterations towards the likeliest variance.
-ROUNDS = 50
-#: Points and weights of Gauss–Hermite quadrature.
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
 class Function(NamedTuple):
@@ -243,9 +231,7 @@ def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | N
     return np.asarray(np.maximum(curvature, tiny))
 
 
-def shrink_functions(
-    coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate
-) -> FloatArray:
+def shrink_functions(coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate) -> FloatArray:
     """Shrink the coefficients of each feature's functions by empirical Bayes (MacKay).
 
     Coefficients b of one feature's functions are taken as normal with a common variance τ. Their estimates are normal
@@ -277,9 +263,7 @@ def shrink_functions(
     return result
 
 
-def _errors(
-    squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate
-) -> tuple[FloatArray, FloatArray]:
+def _errors(squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate) -> tuple[FloatArray, FloatArray]:
     """Return the part of coefficients that estimates are about, and the variance of estimates divided by it.
 
     Gradients have the drawn noise and sampling noise. The variance of the latter is, for a likelihood, its curvature
@@ -316,22 +300,8 @@ class Penalty:
             return self.given
         noise = self.record_ridge * size * level**2
         if self.clip_ridge:
-            noise += noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
+            noise += _losses.noise_penalty(self.clip_ridge, level, clip, size / n_outputs, size, flat)
         return noise + self.user_ridge / n_users
-
-
-#: First step in units of the projection radius, and its length where that is infinite.
-FIRST_STEP = 0.15
-FIRST_STEP_UNBOUNDED = 0.5
-#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
-WHITENING_SHARES = (0.02, 0.05, 0.1)
-WHITENING_SHARE_PRIVATE_COUNT = 0.08
-#: Relative noise of second moments that is small, and above which nothing is whitened.
-SMALL_NOISE, MOST_NOISE = 0.1, 0.2
-#: Noise of all steps together below which they are quasi-Newton.
-QUIET_LEVEL = 1e-3
-#: Largest size of second moments; more take too long.
-MOST_WHITENED = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,19 +361,19 @@ class DescentRules(Mechanism):
     """
 
     terms: Terms
-    objective: Objective
+    objective: _problems.Objective
     penalty: Penalty
     steps: StepRules
     clipping: Clipping
     bounds: Bounds
-    standardisation: Standardisation | None = None
+    standardisation: _standardise.Standardisation | None = None
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
 
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(
+        return _plan.split_budget(
             self.terms,
             n_numbers=self.objective.n_coef * (self.steps.given or self.steps.most) + self._n_whitened**2,
             scales=int(self.bounds.select_scale),
@@ -417,8 +387,8 @@ class DescentRules(Mechanism):
         if self.terms.n_users is None:
             return True
         level = self.terms.level(self.terms.n_users, self.size)
-        growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
-        return MOST_HEAVY * growth > self.clipping.factor
+        growth = _ranges.quiet_growth(level, self.terms.n_users, _ranges.GRADIENT_NOISE_PART)
+        return _ranges.MOST_HEAVY * growth > self.clipping.factor
 
     @property
     def size(self) -> int:
@@ -442,7 +412,7 @@ class DescentRules(Mechanism):
         if self.steps.given is not None:
             return self.steps.given
         least = self.steps.usual if self.terms.n_users is None else self.steps.least
-        level = self.split.level(self.terms.n_users or FEW_USERS, self.objective.n_coef)
+        level = self.split.level(self.terms.n_users or _plan.FEW_USERS, self.objective.n_coef)
         return int(min(self.steps.most, max(least, round((self.steps.noise / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
@@ -451,15 +421,13 @@ class DescentRules(Mechanism):
         start = self.clipping.radius
         if self.clipping.noise:
             free = self.clipping.noise / (math.sqrt(self.size) * level)
-            start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
+            start = max(min(start, max(_losses.LEAST_CLIP, free)), min(_losses.MOST_CLIP * start, 0.5 * free))
         return max(start, self.clipping.growth / math.sqrt(level))
 
     def flat(self, n_users: float) -> bool:
         """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
         return (
-            self.penalty.given is None
-            and self.penalty.clip_ridge > 0.0
-            and self.clip(n_users) < self.clipping.radius
+            self.penalty.given is None and self.penalty.clip_ridge > 0.0 and self.clip(n_users) < self.clipping.radius
         )
 
     def strength(self, n_users: float) -> float:
@@ -490,9 +458,7 @@ class DescentRules(Mechanism):
         if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
         for share in WHITENING_SHARES:
-            noise = relative_noise(
-                self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
-            )
+            noise = _frame.relative_noise(self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users)
             if noise <= SMALL_NOISE:
                 return share
         return share if noise <= MOST_NOISE else 0.0
@@ -500,7 +466,7 @@ class DescentRules(Mechanism):
     @property
     def whitening_multiplier(self) -> float:
         """Noise multiplier of the second moments."""
-        return self.split.multiplier / math.sqrt(self.whitening_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.whitening_share) * _plan.WIDER
 
     @cached_property
     def means_share(self) -> float:
@@ -510,14 +476,14 @@ class DescentRules(Mechanism):
             return 0.0
         if n_users is None or self.whitening_share:
             return 0.0
-        most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
+        most = _frame.MOST_LEVEL_TWO if self.two_classes else _frame.MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
-        return MEANS_SHARE if quiet else 0.0
+        return _frame.MEANS_SHARE if quiet else 0.0
 
     @property
     def means_multiplier(self) -> float:
         """Noise multiplier of the means."""
-        return self.split.multiplier / math.sqrt(self.means_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.means_share) * _plan.WIDER
 
     @property
     def rates(self) -> ClassCounts | None:
@@ -533,7 +499,7 @@ class DescentRules(Mechanism):
     @property
     def chances_multiplier(self) -> float:
         """Noise multiplier of the mean chances."""
-        return self.split.multiplier / math.sqrt(self.chances_share) * WIDER
+        return self.split.multiplier / math.sqrt(self.chances_share) * _plan.WIDER
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -552,8 +518,8 @@ class DescentRules(Mechanism):
         but one.
         """
         share = self.whitening_share + self.means_share + self.chances_share
-        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
-        growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
+        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * _plan.WIDER)
+        growth = _ranges.quiet_growth(self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART)
         return DescentPlan(
             left if share else self.split,
             n_users,

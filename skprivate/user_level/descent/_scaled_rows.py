@@ -89,9 +89,7 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     ends = np.minimum(np.broadcast_to(frame.half_ranges / frame.scales, d) * one, float(limit))
     count = max(1, BLOCK_NUMBERS // d)
     # Constants of a column, repeated: an operation on a flat block has no inner loops of d numbers.
-    centres, factors, highest = (
-        np.tile(each, (count, 1)) for each in (frame.centres, one / frame.scales, ends)
-    )
+    centres, factors, highest = (np.tile(each, (count, 1)) for each in (frame.centres, one / frame.scales, ends))
     lowest, block = -highest, np.empty((count, d))
     for first in range(0, n, count):
         m = min(count, n - first)
@@ -161,9 +159,7 @@ def with_norms(rows: ScaledRows, matrix: FloatArray) -> ScaledRows:
 
 
 @np.errstate(all="ignore")
-def gradient_sum(
-    rows: ScaledRows, coef: FloatArray, loss: Any, radius: float, steps: float
-) -> npt.NDArray[Any]:
+def gradient_sum(rows: ScaledRows, coef: FloatArray, loss: Any, radius: float, steps: float) -> npt.NDArray[Any]:
     """Sum integer multiples k of rows: gradients over max(norm, ``radius``), in parts of 1/``steps``.
 
     With the norms N of `with_norms`, |k|·N is at most ``steps``: rounding moves it by N/2.

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import GaussianEvent
+from skprivate.privacy import GaussianEvent, Release
 from skprivate.user_level._plan import WIDER, BudgetSplit
 from skprivate.user_level.descent._scaled_rows import largest_moment, moment_sum, row_unit
 from skprivate.user_level.scaling._frame import Frame
@@ -99,7 +98,7 @@ class Moments:
         """The draw."""
         return GaussianEvent(self.multiplier, self.width**2)
 
-    def run(self, rows: Partitions, frame: Frame, release: Any) -> Gram:
+    def run(self, rows: Partitions, frame: Frame, release: Release) -> Gram:
         """Release the moments; entries off the diagonal, which tend to be alike, are shrunk by their noise."""
         k, unit, most_target = self.width, row_unit(frame), MOST_TARGET * math.sqrt(self._growth)
         bound = largest_moment(frame, self.radius, most_target)

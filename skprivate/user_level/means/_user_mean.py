@@ -21,35 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi, chi2, norm
 
+from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    Adjacency,
-    BoundedRangeEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    Mechanism,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
+from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
-from skprivate.user_level._ranges import (
-    FINE_SCALES,
-    LEAST_INDEX,
-    SCALES,
-    balanced_radius,
-    n_bins,
-    quantile_counts,
-    quiet_growth,
-    scale_counts,
-    select_quantiles,
-    select_upper_scale,
-    selection_epsilon,
-    tail_radius,
-    tail_rank,
-)
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,6 +50,27 @@ AVERAGING = 1.2
 SLOPE = 0.7
 #: Variance of the logarithm of the distance: at first, and added by a step during and after the travel.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
+#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
+#: mean is that part of the way from the sum back to the centre.
+CENTRE_DRAWS = 12
+CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
+#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
+#: the centre.
+FEWEST = 32.0
+#: Part of the shares of selections where the number of users is private, because few users would decide none.
+PRIVATE_SHARES = 0.5
+#: Power of a distance in the exponent of a tail below which the tail may be heavy.
+LIGHT = 1.2
+#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
+MOST_BEYOND = 0.12
+#: Range of public radii and bounds.
+_LEAST, _MOST = 2.0**-900, 2.0**900
+#: Rows and their users.
+UserRows = tuple[FloatArray, UserGroups]
+#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
+_MEDIANS, _QUANTILE = 0.25, 0.125
+#: Factor on shares, so that rounded sums of them never exceed the budget.
+_WITHIN = 1.0 - 1e-12
 
 
 def least_clip(n_features: int) -> float:
@@ -101,9 +99,7 @@ def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, i
     return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
 
 
-def _with_side(
-    users: MeanProblem, w: FloatArray, clip: float, distance: float, side: float | None
-) -> npt.NDArray[Any]:
+def _with_side(users: MeanProblem, w: FloatArray, clip: float, distance: float, side: float | None) -> npt.NDArray[Any]:
     """Sum weight_u·(√(1 − side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side) over users; without the sign if it is None.
 
     The sign is positive for users beyond the distance. The side of the others is so much shorter that all add up to 0
@@ -123,9 +119,9 @@ def _with_side(
                 row *= length
             if side is not None:
                 vectors[-1] = np.where(norms > distance, side, -side * BEYOND / (1.0 - BEYOND))
-            yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
+            yield privacy.ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
 
-    return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
+    return privacy.exact_sum(contributions(), bound=2**privacy.CONTRIBUTION_BITS)
 
 
 @dataclass
@@ -192,7 +188,7 @@ class TrackedCentre:
         """Sum the users' contributions at the centre, exactly."""
         return users.sum(partial(_with_side, w=self.w, clip=clip, distance=self.distance, side=self.side))
 
-    def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
+    def draw(self, total: npt.NDArray[Any], release: Release) -> FloatArray:
         """Release that sum as a mean of the users' votes, and update the distance by the sign coordinate."""
         noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
         side = self.side or 0.0
@@ -202,7 +198,7 @@ class TrackedCentre:
             self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
-    def step(self, users: Partitions, clip: float, release: Any) -> None:
+    def step(self, users: Partitions, clip: float, release: Release) -> None:
         """Move the centre towards the users, and the distances towards their quantiles, by one draw."""
         vote = self.draw(self.total(users, clip), release)
         # No mean of votes is longer than one of them.
@@ -213,23 +209,6 @@ class TrackedCentre:
             rate = min(rate, AVERAGING / (1 + self.n_steps - TRAVEL))
         self.w = self.w + rate * clip * vote
         self.n_steps += 1
-
-
-#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
-#: mean is that part of the way from the sum back to the centre.
-CENTRE_DRAWS = 12
-CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
-#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
-#: the centre.
-FEWEST = 32.0
-#: Part of the shares of selections where the number of users is private, because few users would decide none.
-PRIVATE_SHARES = 0.5
-#: Power of a distance in the exponent of a tail below which the tail may be heavy.
-LIGHT = 1.2
-#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
-MOST_BEYOND = 0.12
-#: Range of public radii and bounds.
-_LEAST, _MOST = 2.0**-900, 2.0**900
 
 
 @dataclass(frozen=True)
@@ -268,7 +247,8 @@ class Tail:
     """Tail of the users by two released distances: the part `BEYOND` exceeds ``distance``, ``beyond`` ``upper``.
 
     The part beyond t is exp(−(t/s)^k) through both. Where k shows that the tail may be heavy it is a power of t beyond
-    ``upper``, as in `balanced_radius`.
+    ``upper``, as in `balanced_radius`. Distances too far apart for such a power are of two groups of users, such as
+    zeros and ones: then all of `BEYOND` may be as far as ``upper``.
     """
 
     distance: float
@@ -285,16 +265,22 @@ class Tail:
         return math.log(math.log(self.beyond) / math.log(BEYOND)) / self._ratio
 
     @property
+    def _found(self) -> float:
+        """The index of a power through both distances."""
+        return math.log(BEYOND / self.beyond) / self._ratio
+
+    @property
     def index(self) -> float:
         """The index of a heavy tail."""
-        return max(LEAST_INDEX, math.log(BEYOND / self.beyond) / self._ratio)
+        return max(_ranges.LEAST_INDEX, self._found)
 
     def spread(self, radius: float) -> float:
         """Return the root mean square distance of users clipped to a ball."""
         t = np.linspace(0.0, radius, 2001)[1:]
         share = np.exp(math.log(BEYOND) * (t / self.distance) ** self.power)
         if self.power < LIGHT:
-            share = np.where(t > self.upper, self.beyond * (t / self.upper) ** -self.index, share)
+            nearer = np.maximum(share, BEYOND) if self._found < _ranges.LEAST_INDEX else share
+            share = np.where(t > self.upper, self.beyond * (t / self.upper) ** -self.index, nearer)
         return math.sqrt(float((2.0 * t * share).sum()) * radius / len(t))
 
     def lost(self, radius: float, clip: float, shift: float) -> float:
@@ -308,10 +294,6 @@ class Tail:
             return shift
         cut = self.beyond * radius / (self.index - 1.0) * math.pow(radius / self.upper, -self.index)
         return 2.0 * min(cut, shift / max(radius / clip - 1.0, 1.0))
-
-
-#: Rows and their users.
-UserRows = tuple[FloatArray, UserGroups]
 
 
 def mean_rows(rows: UserRows) -> MeanProblem:
@@ -330,11 +312,11 @@ def _vectors(users: MeanProblem) -> FloatArray:
 
 def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
     """Count users by their distance from ``w``."""
-    return scale_counts(users.gradient_norms(w), scales)
+    return _ranges.scale_counts(users.gradient_norms(w), scales)
 
 
 @dataclass(frozen=True)
-class UserMean(Mechanism):
+class UserMean(privacy.Mechanism):
     """Mean of one vector per user by a tracked centre and a sum about it.
 
     With ``follows_tail`` the ball covers the tail of the users (`balanced_radius`). ``tau`` is a public radius of the
@@ -391,13 +373,13 @@ class UserMean(Mechanism):
         return [*self.split.other, *draw_events(self.multiplier, self.n_drawn)]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
+    def run(self, data: Partitions | UserRows, release: Release) -> MeanResult:
         """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         means = as_partitions(data).map(mean_rows).persisted()
         n_users = self.split.count(count_users(means, self.terms.n_users), release)
         return self.mean_of_vectors(means, n_users, release)
 
-    def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
+    def mean_of_vectors(self, users: Partitions, n_users: float, release: Release) -> MeanResult:
         """Release medians, the users' scale, the centre with their spread, and the sum about the centre."""
         split = self.split
         start = self._medians(users, n_users, release)
@@ -446,40 +428,38 @@ class UserMean(Mechanism):
             lost=lost,
         )
 
-    def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
+    def _medians(self, users: Partitions, n_users: float, release: Release) -> FloatArray:
         """Select the median of every coordinate; the origin where users are too few for that."""
-        price = self.split.median_epsilon
-        if price is None or self.bound is None:
+        cost = self.split.median_epsilon
+        if cost is None or self.bound is None:
             return np.zeros(self.n_features)
         middles = private_middles(
             users.map(_vectors),
-            epsilon=price,
+            epsilon=cost,
             tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
             bound=self.bound,
             release=release,
             monotone=self.terms.monotone,
         )
-        if not self.terms.decides(price, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
+        if not self.terms.decides(cost, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
             return np.zeros(self.n_features)
         return np.array(middles)
 
     def _tail(
-        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
+        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Release
     ) -> tuple[float, float | None]:
         """Select a distance that few users exceed, and return their part; 0 and None where users are too few."""
-        price = self.split.tail_epsilon
-        if price is None:
+        cost = self.split.tail_epsilon
+        if cost is None:
             return 0.0, None
-        rank = tail_rank(price, len(FINE_SCALES))
-        counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
-        found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.distance
+        rank = _ranges.tail_rank(cost, len(_ranges.FINE_SCALES))
+        counts = users.sum(partial(_norm_counts, w=centre.w, scales=_ranges.FINE_SCALES))
+        found = _ranges.select_upper_scale(
+            counts, rank, epsilon=cost, release=release, scales=_ranges.FINE_SCALES, near=centre.distance
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
-    def radius(
-        self, distance: float, n_users: float, upper: float = 0.0, beyond: float | None = None
-    ) -> float:
+    def radius(self, distance: float, n_users: float, upper: float = 0.0, beyond: float | None = None) -> float:
         """Compute the radius of the ball from the tracked distance, and a selected one with the part beyond it."""
         d = self.n_features
         median = float(chi.median(d) / chi.isf(BEYOND, d)) * distance  # of normal vectors
@@ -487,17 +467,11 @@ class UserMean(Mechanism):
         if not self.follows_tail:
             return least
         level = self.split.level(n_users, d)
-        growth = quiet_growth(level, n_users, 1.0)
+        growth = _ranges.quiet_growth(level, n_users, 1.0)
         radius = growth * median
         if beyond is not None:
-            radius = balanced_radius(median, upper, growth, level, d, beyond)
+            radius = _ranges.balanced_radius(median, upper, growth, level, d, beyond)
         return max(radius, least_clip(d) * distance, least)
-
-
-#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
-_MEDIANS, _QUANTILE = 0.25, 0.125
-#: Factor on shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
 
 
 class PureMeanResult(MeanResult):
@@ -519,11 +493,11 @@ def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[n
     distances = np.zeros(vectors.shape[1])
     for x, middle in zip(vectors, middles, strict=True):
         np.maximum(distances, np.abs(x - middle), out=distances)
-    return quantile_counts(distances)
+    return _ranges.quantile_counts(distances)
 
 
 @dataclass(frozen=True)
-class PureUserMean(Mechanism):
+class PureUserMean(privacy.Mechanism):
     """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
 
     With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, Algorithm 1 finds medians, and two
@@ -541,13 +515,14 @@ class PureUserMean(Mechanism):
 
     def __post_init__(self) -> None:
         if self.tau is not None:
-            n_bins(max(self.bound, self.tau), self.tau)
+            _ranges.n_bins(max(self.bound, self.tau), self.tau)
             return
-        n_bins(self.bound, self._bin)
+        _ranges.n_bins(self.bound, self._bin)
         needed = math.ceil(
             max(
-                selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
-                selection_epsilon(1.0, len(SCALES), monotone=False) / (_QUANTILE * self.epsilon * _WITHIN),
+                _ranges.selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
+                _ranges.selection_epsilon(1.0, len(_ranges.SCALES), monotone=False)
+                / (_QUANTILE * self.epsilon * _WITHIN),
             )
         )
         if self.n_users < needed:
@@ -561,13 +536,13 @@ class PureUserMean(Mechanism):
         return self.bound * 2.0 ** (1 - MEDIAN_BITS)
 
     def _share(self, share: float) -> float:
-        """Return the price of one coordinate of a part of the budget."""
+        """Return the cost of one coordinate of a part of the budget."""
         return share * self.epsilon / self.n_features * _WITHIN
 
     @property
     def _rank(self) -> int | None:
         """Rank of the upper quantile, None where the users are too few for one above the median."""
-        rank = tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(FINE_SCALES))
+        rank = _ranges.tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(_ranges.FINE_SCALES))
         return rank if self.follows_tail and self.n_users > 2 * rank else None
 
     @property
@@ -588,36 +563,32 @@ class PureUserMean(Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
+    def run(self, data: Partitions | UserRows, release: Release) -> PureMeanResult:
         """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         rows = as_partitions(data).map(mean_rows).map(_vectors).persisted()
         if self.tau is not None:
             epsilon = self._share(1.0)
             bound = max(self.bound, self.tau)
-            means = winsorized_means(
-                rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release
-            )
+            means = winsorized_means(rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release)
             return self._result(means, 2.0 * self.tau, epsilon / 2.0)
-        medians = private_middles(
-            rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release
-        )
+        medians = private_middles(rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release)
         half = self._half_side(rows.sum(partial(_distance_counts, middles=medians)), release)
         epsilon = self._share(self._sum_share)
         means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)
         return self._result(means, half, epsilon)
 
-    def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+    def _half_side(self, counts: npt.NDArray[np.int64], release: Release) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
         upper_epsilon = None if self._rank is None else epsilon
-        median, upper, _ = select_quantiles(
+        median, upper, _ = _ranges.select_quantiles(
             counts, epsilon=epsilon, upper_epsilon=upper_epsilon, release=release, monotone=False
         )
         if self._rank is None:
             return median
-        return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
+        return _ranges.tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:
-        """Return the norm of all noise at this price of a coordinate; users all at one corner of the cube have √d."""
+        """Return the norm of all noise at this cost of a coordinate; users all at one corner of the cube have √d."""
         return math.sqrt(2.0 * self.n_features) * 2.0 / (epsilon * self.n_users)
 
     def _result(self, means: list[float], half: float, epsilon: float) -> PureMeanResult:

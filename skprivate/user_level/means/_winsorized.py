@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import InMemory, Partitions
-from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, exact_sum, interval_contributions
+from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, Release, exact_sum, interval_contributions
 from skprivate.user_level._ranges import select_middle, snap
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any) -> float:
+def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release) -> float:
     """Release the mean of one number per user, clipped to a private interval: Algorithm 2, WinsorizedMean1D.
 
     Parameters
@@ -50,7 +50,7 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
 def winsorized_means(
     rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Any
 ) -> list[float]:
-    """Compute `winsorized_mean_1d` for several numbers of every user, each at this price.
+    """Compute `winsorized_mean_1d` for several numbers of every user, each at this cost.
 
     Blocks have shape (n_numbers, n_users_of_block).
     """
@@ -59,7 +59,7 @@ def winsorized_means(
 
 
 def private_middles(
-    rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+    rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
 ) -> list[float]:
     """Select the middle of the interval of `private_range` for each of several numbers of every user."""
     return [
@@ -73,7 +73,7 @@ def _bins(vectors: FloatArray, tau: float, bound: float) -> list[npt.NDArray[np.
 
 
 def clipped_means(
-    rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Any
+    rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Release
 ) -> list[float]:
     """Release means of numbers clipped to released middles ± half, with Laplace noise of scale 2·half/(nε)."""
     totals = rows.sum(partial(_clipped_sums, middles=middles, half=half))
@@ -85,9 +85,7 @@ def clipped_means(
 
 
 def _clipped_sums(vectors: FloatArray, middles: list[float], half: float) -> npt.NDArray[Any]:
-    sums = [
-        clipped_sum(numbers, middle, half).item() for numbers, middle in zip(vectors, middles, strict=True)
-    ]
+    sums = [clipped_sum(numbers, middle, half).item() for numbers, middle in zip(vectors, middles, strict=True)]
     return np.array(sums, dtype=object)
 
 

@@ -24,18 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from skprivate import privacy
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    CONTRIBUTION_BITS,
-    CONTRIBUTION_STEP,
-    Adjacency,
-    GaussianEvent,
-    PrivacyEvent,
-    ball_contributions,
-    exact_sum,
-)
-from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData
+from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent, Release
+from skprivate.user_level import _plan, _problems
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -85,6 +77,12 @@ STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
 #: Share of the budget that hardly matters; more is spent where it is needed, up to the second. Share where the number
 #: of users is private.
 LEAST_SHARE, MOST_SHARE, SHARE_PRIVATE_COUNT = 0.08, 0.25, 0.12
+#: Share of the budget (in zCDP).
+RARE_SHARE = 0.03
+#: Part of the largest possible rate of rare values that is assumed.
+RATE_PART = 0.25
+#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
+QUIET_NOISE = 0.01
 
 
 class Shapes(NamedTuple):
@@ -129,9 +127,7 @@ class Histogram(NamedTuple):
         """Return the median and half the distance of the quantiles one deviation from that of normal numbers."""
         below = np.maximum.accumulate(np.cumsum(self.shares[column]))[:-1]
         low, middle, high = np.interp((TAIL, 0.5, 1.0 - TAIL), below, self.edges[column]).tolist()
-        return middle, max(
-            0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0])
-        )
+        return middle, max(0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0]))
 
     def beyond(self, column: int) -> float:
         """Return the share of the users beyond the outermost edges."""
@@ -152,7 +148,7 @@ class ColumnSearch:
     may well have centre 0 and deviation 1 is taken to have them, unless users are more than enough.
     """
 
-    terms: Terms
+    terms: _plan.Terms
     n_columns: int
     centred: bool
     share: float
@@ -189,7 +185,7 @@ class ColumnSearch:
         """Return True if ``n_users`` are more than enough to tell every column from noise."""
         return self.share * signal(self.terms, n_users, self.n_columns) > PLENTY_OF_SIGNAL
 
-    def run(self, rows: Partitions, n_users: float, release: Any) -> Columns:
+    def run(self, rows: Partitions, n_users: float, release: Release) -> Columns:
         """Release centres and scales of the columns."""
         d = self.n_columns
         sought = np.ones(d, dtype=bool)
@@ -218,9 +214,7 @@ class ColumnSearch:
             centres, deviations = _hypotheses(count)
             support = np.array(
                 [
-                    np.sum(
-                        [each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0
-                    )
+                    np.sum([each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0)
                     for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
                 ]
             )
@@ -263,7 +257,7 @@ class ColumnSearch:
         sought: npt.NDArray[np.bool_],
         k: int,
         n_users: float,
-        release: Any,
+        release: Release,
     ) -> Histogram:
         """Release the shares of the users in the cells of the sought columns.
 
@@ -271,29 +265,27 @@ class ColumnSearch:
         columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
         """
         n_sought = int(sought.sum())
-        total = math.isqrt((1 << 2 * CONTRIBUTION_BITS) // max(n_sought, 1))
+        total = math.isqrt((1 << 2 * privacy.CONTRIBUTION_BITS) // max(n_sought, 1))
         counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=k == 0))
         noisy = release.gaussian(
             counts.ravel(),
-            sensitivity=self.terms.acute_sensitivity / CONTRIBUTION_STEP,
+            sensitivity=self.terms.acute_sensitivity / privacy.CONTRIBUTION_STEP,
             noise_multiplier=self.multipliers[k],
-            step=CONTRIBUTION_STEP,
+            step=privacy.CONTRIBUTION_STEP,
         )
-        unit = n_users * total * CONTRIBUTION_STEP
+        unit = n_users * total * privacy.CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
-        return Histogram(
-            edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0
-        )
+        return Histogram(edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0)
 
 
-def signal(terms: Terms, n_users: float, n_columns: int) -> float:
+def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
     """Return ρ n² for each column with all the budget."""
     factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 2.0
     return factor * terms.rho * n_users**2 / n_columns
 
 
 def plan_search(
-    terms: Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
+    terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
 ) -> ColumnSearch | None:
     """Plan a search; None where a public number of users shows nothing."""
     share = SHARE_PRIVATE_COUNT
@@ -306,7 +298,7 @@ def plan_search(
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def _counts(
-    data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
+    data: _problems.UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
     """Sum over users the shares of their rows, by cell: shape (n_columns, n_cells).
 
@@ -384,9 +376,7 @@ def _distance_of_exceptions(seen: list[Histogram], column: int) -> float:
     return float(UNITS[above.argmax()]) if certain else half_lengths[0]
 
 
-def _rejects_standard(
-    seen: list[Histogram], centres: FloatArray, deviations: FloatArray
-) -> npt.NDArray[np.bool_]:
+def _rejects_standard(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
     """Mark columns whose histograms reject centre 0 and deviations of about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
     near = (
@@ -444,14 +434,6 @@ def _magnitudes() -> Shapes:
     return Shapes(shares, distances, np.concatenate(units))
 
 
-#: Share of the budget (in zCDP).
-RARE_SHARE = 0.03
-#: Part of the largest possible rate of rare values that is assumed.
-RATE_PART = 0.25
-#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
-QUIET_NOISE = 0.01
-
-
 def rare_scales(
     rows: Partitions,
     rare: npt.NDArray[np.bool_],
@@ -460,8 +442,8 @@ def rare_scales(
     *,
     multiplier: float,
     n_users: float,
-    terms: Terms,
-    release: Any,
+    terms: _plan.Terms,
+    release: Release,
 ) -> FloatArray:
     """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
 
@@ -479,7 +461,7 @@ def rare_scales(
     return np.where(rare, np.sqrt(np.clip(squares, least, max(1.0, radius))), 1.0)
 
 
-def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
+def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
     """Sum the users' mean squares of the rare columns, 0 for the others."""
     groups = data.groups
     total: npt.NDArray[Any] = np.zeros(len(rare), dtype=np.int64)
@@ -487,6 +469,6 @@ def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) ->
         columns = np.ascontiguousarray(data.X[own].T[rare])
         squares = groups.block_means(np.square(columns, out=columns), users)
         block = np.zeros(len(rare), dtype=np.int64)
-        block[rare] = exact_sum(ball_contributions(squares, radius, weights=groups.weights[users]))
+        block[rare] = privacy.exact_sum(privacy.ball_contributions(squares, radius, weights=groups.weights[users]))
         total = total + block
     return total

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import ball_contributions, exact_sum
-from skprivate.user_level._plan import Terms
+from skprivate.privacy import Release, ball_contributions, exact_sum
+from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,6 +37,20 @@ ROW_BOUND = 2.0
 ROW_BOUND_GROWTH = 0.04
 #: Largest entry, so that norms stay finite.
 _LARGEST = 1e300
+#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
+PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
+#: Share of the Gaussian budget.
+MEANS_SHARE = 0.05
+#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
+#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
+#: classes add up to 0.
+MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
+#: Deviations of noise that do not count as a mean.
+NOISE_DEVIATIONS = 2.0
+#: Least part of a row's mean square without the means.
+LEAST_LEFT = 0.1
+#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
+MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
 
 
 def public_bound(n_features: int) -> float:
@@ -81,10 +95,6 @@ def bounded_rows(
         block *= scales[:, None]
         np.add(block, centres[:, None], out=result[:, rows])
     return result.T
-
-
-#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
-PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
 
 
 class Frame(NamedTuple):
@@ -139,18 +149,6 @@ def identity(n_features: int) -> Frame:
     return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0)
 
 
-#: Share of the Gaussian budget.
-MEANS_SHARE = 0.05
-#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
-#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
-#: classes add up to 0.
-MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
-#: Deviations of noise that do not count as a mean.
-NOISE_DEVIATIONS = 2.0
-#: Least part of a row's mean square without the means.
-LEAST_LEFT = 0.1
-
-
 def row_means(
     rows: Partitions,
     n_features: int,
@@ -158,8 +156,8 @@ def row_means(
     row_norm: float,
     multiplier: float,
     n_users: float,
-    terms: Terms,
-    release: Any,
+    terms: _plan.Terms,
+    release: Release,
 ) -> FloatArray:
     """Release the means of features, shrunk by their noise.
 
@@ -208,11 +206,7 @@ def shifted(data: UserData, centres: FloatArray) -> UserData:
     return replace(data, X=columns.T, store=store)
 
 
-#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
-MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
-
-
-def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
+def relative_noise(terms: _plan.Terms, multiplier: float, d: int, n_users: float) -> float:
     """Return the spectral norm of the noise on the second moments, in units of their average eigenvalue.
 
     Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
@@ -228,8 +222,8 @@ def whitening(
     constant: bool,
     multiplier: float,
     n_users: float,
-    terms: Terms,
-    release: Any,
+    terms: _plan.Terms,
+    release: Release,
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 

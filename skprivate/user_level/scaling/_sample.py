@@ -47,9 +47,7 @@ class Sample(Partitions):
 class _Part:
     """A part of the rows of a block at some of the places."""
 
-    def __init__(
-        self, places: IntArray, functions: tuple[Callable[[Any], Any], ...], part: Callable[..., Any]
-    ) -> None:
+    def __init__(self, places: IntArray, functions: tuple[Callable[[Any], Any], ...], part: Callable[..., Any]) -> None:
         self.places, self.functions, self.part = places, functions, part
 
     def __call__(self, data: UserData, first: int) -> Any:

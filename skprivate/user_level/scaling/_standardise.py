@@ -11,37 +11,49 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release
 from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
-from skprivate.user_level._plan import Terms
+from skprivate.user_level import _plan
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
-from skprivate.user_level.scaling._column_search import (
-    FOLD,
-    RARE_SHARE,
-    Columns,
-    ColumnSearch,
-    plan_search,
-    rare_scales,
-)
-from skprivate.user_level.scaling._frame import (
-    PREDICTION_RANGE,
-    RANGE_LEVEL,
-    ROW_BOUND,
-    Frame,
-    bounded_columns,
-    identity,
-    row_bound_factor,
-)
+from skprivate.user_level.scaling import _column_search, _frame
+from skprivate.user_level.scaling._column_search import Columns, ColumnSearch
+from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
+#: target that has one.
+MOST_BEYOND = 0.35
+#: Features with centres and scales of at most these sizes, and a scale that is not small, keep both.
+MOST_CENTRE, MOST_SCALE = 1.5, 3.0
+#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
+PREDICTION_NOISE = 0.3
+#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
+QUANTILE_ERROR = 1.1
+#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
+#: one cannot dominate. Those of a regression are clipped as predictions are.
+FEATURE_RANGE = 4.0
+#: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
+#: light tail: longer rows add more noise than signal. Less below this noise level.
+ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
+#: Distances up to these, in units of the centre and in the target's own, count as 0.
+LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
+#: A priori a distance one octave larger is e^−DECAY times as likely.
+DECAY = 1.0 / 24.0
+#: Logarithms of the number of candidates, and of the chance that a selection fails.
+DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
+#: Largest share of the budget for scales of users with several rows.
+SCALES_SHARE = 0.15
+#: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
+TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
+#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
+_MANY = 2.0**40
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -81,30 +93,13 @@ def rescaled(data: UserData, scales: FloatArray) -> UserData:
 def clip_rows(data: UserData, bound: float) -> UserData:
     """Clip rows in the coordinates of a frame to this norm."""
     store = data.writable(data.X.shape[1])
-    return replace(data, X=bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
+    return replace(data, X=_frame.bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
 
 
 def clip_data(data: UserData, frame: Frame) -> UserData:
     """Clip rows in their original units."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
-
-
-#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
-#: target that has one.
-MOST_BEYOND = 0.35
-#: Features with centres and scales of at most these sizes, and a scale that is not small, keep both.
-MOST_CENTRE, MOST_SCALE = 1.5, 3.0
-#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
-PREDICTION_NOISE = 0.3
-#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
-QUANTILE_ERROR = 1.1
-#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
-#: one cannot dominate. Those of a regression are clipped as predictions are.
-FEATURE_RANGE = 4.0
-#: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
-#: light tail: longer rows add more noise than signal. Less below this noise level.
-ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ class Standardisation:
     those of a fit of ``all_users``, if the map is found in a sample of them.
     """
 
-    terms: Terms
+    terms: _plan.Terms
     centred: bool
     features: ColumnSearch | None
     target: ColumnSearch | None
@@ -161,13 +156,13 @@ class Standardisation:
     @property
     def rare_multiplier(self) -> float:
         """Noise multiplier of the mean squares of columns without a scale."""
-        return self.terms.multiplier / math.sqrt(RARE_SHARE)
+        return self.terms.multiplier / math.sqrt(_column_search.RARE_SHARE)
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough."""
         return all(search.decides(n_users) for search in (self.features, self.target) if search)
 
-    def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
+    def run(self, data: Partitions | UserData, n_users: float, release: Release) -> tuple[Partitions, Frame]:
         """Release the map and apply it to rows, sorted by user; nothing is changed where ``n_users`` are too few.
 
         ``n_users`` is public, or a released lower bound. What is drawn does not depend on it.
@@ -175,7 +170,7 @@ class Standardisation:
         rows = as_partitions(data).map(UserData.in_order)
         # A released lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
-        useful, frame = self.decides(n_users), identity(self.width)
+        useful, frame = self.decides(n_users), _frame.identity(self.width)
         if self.target is not None:
             column = rows.map(target_as_column)
             found = self._scaled(column, self.target.run(column, n_users, release), n_users, release)
@@ -191,11 +186,11 @@ class Standardisation:
                 frame, rare[searched] = self._with_features(frame, found, n_users)
         mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target is not None))
         if self._measures:
-            own = rare_scales(
+            own = _column_search.rare_scales(
                 mapped,
                 rare,
                 MOST_BEYOND,
-                self._farthest(n_users) ** 2,
+                self._largest_distance(n_users) ** 2,
                 multiplier=self.rare_multiplier,
                 n_users=n_users,
                 terms=self.terms,
@@ -213,18 +208,14 @@ class Standardisation:
         frame = frame._replace(
             target_centre=float(found.centres[0]), target_scale=scale or 1.0, target_found=scale > 0.0
         )
-        return (
-            frame._replace(prediction_range=self._prediction_range(tail / scale, n_users)) if scale else frame
-        )
+        return frame._replace(prediction_range=self._prediction_range(tail / scale, n_users)) if scale else frame
 
-    def _with_features(
-        self, frame: Frame, found: Columns, n_users: float
-    ) -> tuple[Frame, npt.NDArray[np.bool_]]:
+    def _with_features(self, frame: Frame, found: Columns, n_users: float) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
         factor = FEATURE_RANGE if self.target is None else frame.prediction_range
-        factor = row_bound_factor(factor, level)
+        factor = _frame.row_bound_factor(factor, level)
         rare = scales == 0.0
         # Second moments need one unit for all columns.
         least = scales.max() if self.all_users is None else scales[scales > 0.0].min(initial=math.inf)
@@ -234,8 +225,8 @@ class Standardisation:
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
             factor = math.inf if known or self.scale_epsilon is not None else factor
-        farthest = np.where(known_units, self._farthest(n_users), self._farthest_unknown(n_users))
-        ends = np.where(rare, farthest * units, factor * scales)
+        largest = np.where(known_units, self._largest_distance(n_users), self._unknown_distance(n_users))
+        ends = np.where(rare, largest * units, factor * scales)
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
             scales=self._among_all(np.where(rare, units, scales), 1.0),
@@ -254,32 +245,32 @@ class Standardisation:
         """Return the noise level ν of a fit with all the budget."""
         return self.terms.level(self.all_users or n_users, self.width)
 
-    def _farthest(self, n_users: float) -> float:
+    def _largest_distance(self, n_users: float) -> float:
         """Return the bound of features without a scale about their centre, in units: up to the next cell.
 
         Without noise nothing is clipped.
         """
-        return 2.0**FOLD * max(1.0, RANGE_LEVEL / self._level(n_users))
+        return 2.0**_column_search.FOLD * max(1.0, _frame.RANGE_LEVEL / self._level(n_users))
 
-    def _farthest_unknown(self, n_users: float) -> float:
+    def _unknown_distance(self, n_users: float) -> float:
         """Return the same where users are too few to tell the unit.
 
         A share β of the users differ from the centre at most. Clipped to β^(−1/2), its mean square is at most 1.
         """
         many = self.features is not None and self.features.decides_all(n_users)
-        return self._farthest(n_users) * (1.0 if many else 2.0**-FOLD / math.sqrt(MOST_BEYOND))
+        return self._largest_distance(n_users) * (1.0 if many else 2.0**-_column_search.FOLD / math.sqrt(MOST_BEYOND))
 
     def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
         level = self._level(n_users)
         if self.target is None or self.features is None:
-            return row_bound_factor(ROW_BOUND, level)
+            return _frame.row_bound_factor(_frame.ROW_BOUND, level)
         if self.tail_epsilon is None:
-            return row_bound_factor(prediction_range, level)
-        light = max(0.0, 1.0 - (prediction_range - PREDICTION_RANGE) / ROW_SHORT)
-        return row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
+            return _frame.row_bound_factor(prediction_range, level)
+        light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
+        return _frame.row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
 
-    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Any) -> Columns:
+    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Release) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
         if self.scale_epsilon is None:
             return found
@@ -291,7 +282,7 @@ class Standardisation:
         ]
         return found._replace(scales=np.array(distances) / -float(ndtri(0.5 * share)))
 
-    def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Any) -> float:
+    def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Release) -> float:
         """Select the scale of the target's tail: that of normal numbers as far away; 0 if it is not looked for."""
         if self.tail_epsilon is None:
             return 0.0
@@ -307,44 +298,28 @@ class Standardisation:
         extrapolated to the last user.
         """
         if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
-            return PREDICTION_RANGE
+            return _frame.PREDICTION_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
         power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
         most = PREDICTION_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
-        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(
+        heavy = math.log(_frame.PREDICTION_RANGE * excess) + power * math.log(
             max(share * (self.all_users or n_users), 1.0)
         )
-        return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
-
-
-#: Distances up to these, in units of the centre and in the target's own, count as 0.
-LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
-#: A priori a distance one octave larger is e^−DECAY times as likely.
-DECAY = 1.0 / 24.0
-#: Logarithms of the number of candidates, and of the chance that a selection fails.
-DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
-#: Largest share of the budget for scales of users with several rows.
-SCALES_SHARE = 0.15
-#: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
-TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
-#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
-_MANY = 2.0**40
+        return max(_frame.PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
 def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     """Count users by the root mean square distance of their rows to the centre, in each column."""
     # What is not a number may have a sign, too, and is far away.
     counts = [
-        np.bincount(
-            EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1
-        )
+        np.bincount(EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1)
         for column, centre in zip(data.X.T, centres.tolist(), strict=True)
     ]
     return np.array(counts, dtype=np.int64)
 
 
-def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Any) -> float:
+def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Release) -> float:
     """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if hardly a user differs."""
     least = int(EIGHTHS.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
     finer = 2.0 ** (EIGHTHS.bits - OCTAVES.bits)
@@ -363,18 +338,18 @@ def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: fl
     return EIGHTHS.value(least + chosen) if chosen else 0.0
 
 
-def distance_price(beyond: float, n_users: float) -> float:
-    """Return the price of telling a part of the users from nobody."""
+def distance_cost(beyond: float, n_users: float) -> float:
+    """Return the cost of telling a part of the users from nobody."""
     return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
 
 
-def share_beyond(price: float, n_users: float) -> float:
-    """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
-    return min(2.0 * DISTANCE_CANDIDATES / (price * n_users), MOST_BEYOND)
+def share_beyond(cost: float, n_users: float) -> float:
+    """Return the smallest tail that this cost distinguishes from nobody, or the largest that is used."""
+    return min(2.0 * DISTANCE_CANDIDATES / (cost * n_users), MOST_BEYOND)
 
 
 def plan_standardisation(
-    terms: Terms,
+    terms: _plan.Terms,
     *,
     n_features: int,
     centred: bool,
@@ -389,20 +364,18 @@ def plan_standardisation(
     Users may have ``several`` rows.
     """
     left = n_features - sum(prepared) - sum(unit)
-    features = plan_search(terms, n_columns=left, centred=centred) if left else None
-    sought = plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
+    features = _column_search.plan_search(terms, n_columns=left, centred=centred) if left else None
+    sought = _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
     if target and sought is None:
         return None
     if not target and features is None and (left or not any(unit)):
         return None
-    plan = Standardisation(
-        terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit
-    )
+    plan = Standardisation(terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit)
     if terms.n_users is None:
         return plan
-    n, tail, scale = float(terms.n_users), None, distance_price(MOST_BEYOND, float(terms.n_users))
+    n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
-        price = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_price(LEAST_TAIL, n))
-        tail = price if price >= distance_price(MOST_TAIL, n) else None
+        cost = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
+        tail = cost if cost >= distance_cost(MOST_TAIL, n) else None
     affordable = several and plan.n_scales * scale**2 <= 8.0 * SCALES_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
