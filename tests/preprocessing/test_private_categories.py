@@ -200,6 +200,14 @@ def test_the_model_is_nearly_that_of_lists_and_costs_its_budget(additive, made):
     assert scores[0] > scores[1] - 0.02 and scores[0] > 0.9
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_splines_that_rows_are_too_few_for_leave_a_total_within_the_budget():
+    X, y = visits(100)
+    model = make_additive_pipeline(UserLevelSGDRegressor(random_state=0))
+    model = make_private_pipeline(model, SCHEMA, epsilon=0.1, delta=1e-5).fit(X, y)
+    assert 0.09 < guarantee_of(model).epsilon <= 0.1
+
+
 def test_users_are_protected_by_all_steps():
     X, y = visits()
     users = np.arange(1200) // 2

@@ -50,6 +50,12 @@ def test_composes_by_events_and_never_above_the_sum():
     assert both.events == ((GaussianEvent(10.0, 2), 3),)
 
 
+def test_a_release_of_nothing_leaves_the_events_of_others():
+    every = [guarantee(delta=1e-6), guarantee(delta=1e-6), guarantee(epsilon=0.0, delta=0.0, events=())]
+    assert every[0].compose(*every[1:]).epsilon == every[0].compose(every[1]).epsilon
+    assert every[2].compose(*every[:2]).events == every[0].compose(every[1]).events != ()
+
+
 def test_composition_without_events_is_the_sum():
     assert guarantee(events=()).compose(guarantee(epsilon=0.5)).epsilon == 1.5
 
