@@ -328,6 +328,14 @@ def test_a_gap_of_one_row_changes_no_type():
         assert two.dtypes.tolist() == one.dtypes.tolist()
 
 
+def test_a_gap_of_one_row_makes_no_objects_of_booleans():
+    X = frame()[["ok"]]
+    Y = X.astype(object)
+    Y.loc[3, "ok"] = None
+    model = PrivateTableSynthesizer(schema={"ok": [False, True]}, random_state=0)
+    assert [model.fit(Z).sample(99, random_state=0)["ok"].dtype for Z in (X, Y)] == [bool, bool]
+
+
 def test_arrays_come_back():
     X = np.column_stack([frame()["age"], frame()["temp"]])
     assert PrivateTableSynthesizer(random_state=0).fit(X).sample(5).dtype == np.float64

@@ -346,6 +346,8 @@ def _pandas(own: FrameColumn, entries: Any) -> Any:
     if isinstance(own.dtype, str):
         categories = list(own.values or ())
         return pd.Series(pd.Categorical(entries, categories=categories, ordered=own.dtype == _ORDERED))
+    if own.dtype == object and own.values and all(isinstance(value, bool) for value in own.values):
+        own = replace(own, dtype=np.dtype(bool))  # pandas makes objects of them for a gap
     if own.dtype == np.bool_ and None in entries:
         return pd.Series(entries, dtype=object)
     try:
