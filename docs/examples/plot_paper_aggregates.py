@@ -1,5 +1,4 @@
 """
-=======
 Aggregates: sums of curated bags lose nothing, random bags do
 =============================================================
 

@@ -312,7 +312,8 @@ def _fitted_parts(step: Any) -> list[Any]:
         return [step]
     inside: list[Any] = []
     if isinstance(step, ColumnTransformer):
-        inside = [part for _, part, columns in step.transformers_ if np.size(columns)]
+        # A slice has no length; scikit-learn 1.6 warns of all else that is asked of the columns of the remainder.
+        inside = [part for _, part, columns in step.transformers_ if not hasattr(columns, "__len__") or len(columns)]
     elif type(step) is Pipeline or isinstance(step, FeatureUnion):
         inside = [part for _, part in (step.steps if isinstance(step, Pipeline) else step.transformer_list)]
     return [found for part in inside for found in _fitted_parts(part)]
