@@ -180,4 +180,4 @@ class Collects(fakes.NoisyMean):
 
 def test_what_the_garbage_collector_says_is_not_of_the_fit():
     data = default_data(Collects(), public_generator(0), 12)
-    assert fit_clone(Collects(random_state=0), data).said == ""
+    assert fit_clone(Collects(random_state=0), data).wording == ""
