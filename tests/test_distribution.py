@@ -68,7 +68,15 @@ def test_the_source_distribution_holds_what_tests_and_site_need(built):
     with tarfile.open(built[1]) as source:
         names = {member.name.partition("/")[2] for member in source.getmembers()}
     kept = {"benchmarks", "docs", "skprivate", "tests", "tools"}
-    files = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml"}
+    files = {
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "LICENSE-DATA.txt",
+        "README.md",
+        "pyproject.toml",
+    }
     assert {name.partition("/")[0] for name in names} == kept | files | {".ci", ".gitignore", "PKG-INFO"}
     for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.csv")]:
         relative = path.relative_to(ROOT).as_posix()
