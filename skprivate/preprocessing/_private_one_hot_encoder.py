@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -18,15 +16,6 @@ from skprivate.base import AdjacencyName
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing import _columns, _private_columns
 from skprivate.privacy import PrivacyLedger, draws, identifier_tags
-
-
-def _finite_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
-    """Validate a table of entries of any kind; infinity is refused, as by scikit-learn's encoder."""
-    table = any_table(estimator, X, reset=reset)
-    entries = table.ravel().tolist() if table.dtype.kind in "fcO" else []
-    if any(isinstance(entry, float | Decimal) and math.isinf(entry) for entry in entries):
-        raise ValueError("Input X contains infinity.")
-    return table
 
 
 class PrivateOneHotEncoder(_private_columns.PrivateColumns):
@@ -104,7 +93,7 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
         },
         "max_categories": [Interval(Integral, 1, None, closed="left")],
     }
-    _read = staticmethod(_finite_table)
+    _read = staticmethod(any_table)
     bounds = None  # read by the shared `fit`
 
     def __init__(

@@ -321,9 +321,12 @@ def _bad_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, 
         array.flat[len(array) // 2] = value
         return array
 
-    if not get_tags(estimator).input_tags.allow_nan:
+    tags = get_tags(estimator)
+    if not tags.input_tags.allow_nan:
         yield "NaN in X", CheckData(spoiled(X, math.nan), y, metadata)
-    yield "infinity in X", CheckData(spoiled(X, math.inf), y, metadata)
+    # A transformer of text takes any entry for a value: to refuse a private one would tell of it.
+    if not (tags.input_tags.string and tags.transformer_tags):
+        yield "infinity in X", CheckData(spoiled(X, math.inf), y, metadata)
     yield "a flat X", CheckData(X[:, 0], y, metadata)
     empty = {key: values[:0] for key, values in metadata.items()}
     yield "X without rows", CheckData(X[:0], None if y is None else y[:0], empty)
