@@ -140,7 +140,7 @@ class CountDraws:
         _contributions.check_positive(sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size)
         lattice = count_lattice(noise, sensitivity, level, size)
         limit = count_threshold(noise, lattice, own=own, most_keys=most_keys, delta=threshold_delta)
-        keys = sorted(counts)
+        keys = [] if self.dry_run else sorted(counts)  # their number is private, too
         numbers = _contributions.integers(
             np.array([counts[key] for key in keys], dtype=object).reshape(len(keys), n_numbers)
         )
@@ -161,8 +161,6 @@ class CountDraws:
         least = math.ceil(limit * Fraction(2) ** lattice.shift)  # in points: a float64 would be rounded
 
         def sample(sums: NDArray[Any]) -> tuple[list[Any], FloatArray]:
-            if self.dry_run:
-                return [], np.empty((0, n_numbers))
             drawn = _samplers.integer_noise(noise, scale, sums.shape, self._source)
             total = _contributions.add_exactly(lattice.place(sums), drawn)
             passed = total[:, 0] >= least
