@@ -7,10 +7,7 @@ import numpy as np
 
 from skprivate.audit._intervals import clopper_pearson
 
-_AXES = {
-    "accuracy": "probability of guessing the sensitive bit",
-    "epsilon": "ε",
-}
+_AXES = {"accuracy": "probability of guessing the sensitive bit", "epsilon": "ε"}
 
 
 class AuditDisplay:
@@ -99,13 +96,7 @@ class AuditDisplay:
         handles = [
             plt.Rectangle((0, 0), 1, 1, color="#4c78a8", label="found for certain"),
             plt.Rectangle((0, 0), 1, 1, color="#e6e6e6", label="left open"),
-            plt.Line2D(
-                [],
-                [],
-                color="#222222",
-                linewidth=2.2,
-                label=limit_name,
-            ),
+            plt.Line2D([], [], color="#222222", linewidth=2.2, label=limit_name),
         ]
         if not np.allclose(achieved, low):
             handles.insert(1, plt.Line2D([], [], color="#1f3b5c", marker="o", linestyle="", label="estimate"))

@@ -56,12 +56,7 @@ def render(runs: pd.DataFrame, cases: dict[str, Any]) -> None:
                 continue
             means = {method: float(rows.score.mean()) for method, rows in found.items() if rows is not None}
             winner = max((method for method in PEERS if method in means), key=means.get)
-            verdict: dict[str, Any] = {
-                "case": name,
-                "epsilon": epsilon,
-                "metric": case.metric,
-                "winner": winner,
-            }
+            verdict: dict[str, Any] = {"case": name, "epsilon": epsilon, "metric": case.metric, "winner": winner}
             for ours in OWN:
                 verdict[ours] = within_noise(found[ours], found[winner], case.metric)
                 verdict[ours, "open"] = float((found[ours].score - open_runs.score).mean())

@@ -68,10 +68,7 @@ def current_subjects():
         "CuratedBagGAMClassifier": (gam(classes=[0, 1], **few), two),
         "CuratedBagGAMClassifier, Laplace": (gam(classes=[0, 1], **few, mechanism="laplace"), two),
         "CuratedBagGAMRegressor": (sp.CuratedBagGAMRegressor(**plain), plane),
-        "CuratedBagGAMRegressor, Laplace": (
-            sp.CuratedBagGAMRegressor(**plain, mechanism="laplace"),
-            plane,
-        ),
+        "CuratedBagGAMRegressor, Laplace": (sp.CuratedBagGAMRegressor(**plain, mechanism="laplace"), plane),
         "CuratedBagGAMRegressor, Poisson": (
             sp.CuratedBagGAMRegressor(loss="poisson", label_bounds=(0.0, 9.0), **few),
             plane,
@@ -82,10 +79,7 @@ def current_subjects():
             three,
         ),
         "RandomBagRegressor": (sp.RandomBagRegressor(label_bounds=(0.0, 1.0)), plane),
-        "RandomBagRegressor, range chosen": (
-            sp.RandomBagRegressor(bag_size=3, disjoint=False),
-            plane,
-        ),
+        "RandomBagRegressor, range chosen": (sp.RandomBagRegressor(bag_size=3, disjoint=False), plane),
         "UserLevelSGDRegressor": (regressor(), {}),
         "UserLevelSGDRegressor, descent": (regressor(solver="sgd", max_iter=3), {}),
         "UserLevelSGDRegressor, three rows a user": (regressor(weight_cap=3, aggregation="mean"), {}),
@@ -156,11 +150,7 @@ def current_subjects():
         ),
         "PrivateSearchCV, labels": (
             search(
-                gam(classes=[0, 1], mechanism="laplace", **few),
-                {"n_bins": [2, 4]},
-                epsilon=4.0,
-                delta=0.0,
-                n_iter=2,
+                gam(classes=[0, 1], mechanism="laplace", **few), {"n_bins": [2, 4]}, epsilon=4.0, delta=0.0, n_iter=2
             ),
             {**two, "settings": [{}]},
         ),
@@ -191,10 +181,7 @@ def old_subjects():
     return {
         "several outputs": (bags, {"X": plane, "y": numbers, "settings": numeric_bags}),
         "a user's number of rows, regressor": (sp.UserLevelSGDRegressor(), {"settings": [{}]}),
-        "a user's number of rows, classifier": (
-            sp.UserLevelSGDClassifier(classes=[0, 1]),
-            {"settings": [{}]},
-        ),
+        "a user's number of rows, classifier": (sp.UserLevelSGDClassifier(classes=[0, 1]), {"settings": [{}]}),
         "squares underflow, ridge off": (
             sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False),
             {"unit": "row", "settings": [{}]},

@@ -246,10 +246,7 @@ def factors(name, data, seeds):
 
 def main() -> None:
     args = parse_args(
-        __doc__,
-        seeds=5,
-        part={"choices": ["table", "figure", "factors"], "default": "table"},
-        only={"default": ""},
+        __doc__, seeds=5, part={"choices": ["table", "figure", "factors"], "default": "table"}, only={"default": ""}
     )
     warnings.simplefilter("ignore", SimulatedNoiseWarning)
     sets = {"adult": adult}

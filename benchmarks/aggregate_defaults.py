@@ -53,9 +53,7 @@ def main() -> None:
                 )
                 print(rows[-1], flush=True)
     write_table(
-        "aggregate_defaults",
-        ["data", "feature sets", "label epsilon", "log loss", "tables", "CPU seconds"],
-        rows,
+        "aggregate_defaults", ["data", "feature sets", "label epsilon", "log loss", "tables", "CPU seconds"], rows
     )
 
 

@@ -19,16 +19,7 @@ from interpret.glassbox import ExplainableBoostingClassifier
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
-ADULT = [
-    "workclass",
-    "education",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "gender",
-    "native-country",
-]
+ADULT = ["workclass", "education", "marital-status", "occupation", "relationship", "race", "gender", "native-country"]
 CRITEO = ["C1", "C5", "C6", "C8", "C9", "C14", "C17", "C20"]
 
 

@@ -138,15 +138,7 @@ def recorded_outputs(args, splits=9):
                     seconds,
                 ]
             )
-    columns = [
-        "target",
-        "looks at",
-        "held-out accuracy",
-        "95 % interval",
-        "over the splits",
-        "AUC",
-        "95 % interval ",
-    ]
+    columns = ["target", "looks at", "held-out accuracy", "95 % interval", "over the splits", "AUC", "95 % interval "]
     write_table("audit_location30", columns, rows)
     columns = ["target", "numbers", "empirical loss", "loss ≥", "duality gap", "accuracy ≤", "CPU seconds"]
     write_table("audit_location30_certificates", columns, certificates)

@@ -25,15 +25,7 @@ from skprivate.privacy.draws import _draws
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import half_noise
 
-METHODS = (
-    "laplace",
-    "gaussian",
-    "discrete_laplace",
-    "discrete_gaussian",
-    "select",
-    "select_parts",
-    "flow_laplace",
-)
+METHODS = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "select", "select_parts", "flow_laplace")
 #: Of the functions' audits.
 DELTA, CONFIDENCE = 1e-5, 0.999
 #: Of the audits at the release: their default, stated here.

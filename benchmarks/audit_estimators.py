@@ -44,11 +44,7 @@ def recipe_ppm_halfspace_classifier():
     public = np.repeat([-1.0, 1.0], 50)
     X = np.concatenate([public, [3.0, -3.0], np.zeros(14)])[:, None]
     private = np.arange(len(X)) >= public.size
-    return {
-        "parameters": {"strategy": "exact"},
-        "fit": (X, private.astype(int)),
-        "fit_params": {"private": private},
-    }
+    return {"parameters": {"strategy": "exact"}, "fit": (X, private.astype(int)), "fit_params": {"private": private}}
 
 
 def released_sums(model):
@@ -79,12 +75,7 @@ def recipe_bags(epsilon, regression=False):
 
 def recipe_random_bags(epsilon):
     n = 8 if epsilon <= 1 else 4
-    parameters = {
-        "bag_size": n if epsilon <= 1 else 1,
-        "alpha": 1.0,
-        "classes": [0, 1],
-        "label_bounds": (0.0, 1.0),
-    }
+    parameters = {"bag_size": n if epsilon <= 1 else 1, "alpha": 1.0, "classes": [0, 1], "label_bounds": (0.0, 1.0)}
     data = RNG.normal(size=(n, 1)), np.arange(n) % 2
     return {"parameters": parameters, "fit": data, "observable": released_sums}
 

@@ -190,11 +190,7 @@ HERE = {
     "numpy: x + rng.laplace()": (numpy_laplace, (0.0, 1.0), {"epsilon": 1.0}),
     "OpenDP make_laplace": (lambda: opendp("laplace"), (0.0, 1.0), {"epsilon": 1.0}),
     "OpenDP make_gaussian": (lambda: opendp("gaussian"), (0.0, 1.0), {"epsilon": 1.0, "delta": 1e-5}),
-    "Gaussian calibrated by dp-accounting, on a grid": (
-        rounded_gaussian,
-        (0.0, 1.0),
-        {"epsilon": 1.0, "delta": 1e-5},
-    ),
+    "Gaussian calibrated by dp-accounting, on a grid": (rounded_gaussian, (0.0, 1.0), {"epsilon": 1.0, "delta": 1e-5}),
     "PMM, one column": (lambda: published_hierarchy(1), worst_row(), {"epsilon": 1.0}),
     "PMM, two columns": (lambda: published_hierarchy(2), worst_row(), {"epsilon": 1.0}),
     "skprivate UserLevelMean": (lambda: UserLevelMean(tau=1.0, delta=1e-5), worst_user(), {}),

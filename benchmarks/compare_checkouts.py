@@ -85,11 +85,7 @@ def run(checkout: str, code: str, rows: int) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": checkout}
     environment.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     done = subprocess.run(
-        [sys.executable, "-c", SETUP + code, str(rows)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd="/",
+        [sys.executable, "-c", SETUP + code, str(rows)], env=environment, capture_output=True, text=True, cwd="/"
     )
     if done.returncode:
         raise RuntimeError(f"in {checkout}:\n{done.stderr[-2000:]}")

@@ -28,16 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import (
-    DIFFPRIVLIB,
-    INTERPRET,
-    RESULTS,
-    ROOT,
-    parse_args,
-    peer_python,
-    record_environment,
-    require_data,
-)
+from _common import DIFFPRIVLIB, INTERPRET, RESULTS, ROOT, parse_args, peer_python, record_environment, require_data
 from _default_bar_peer import DELTA, FOREST, LINEAR, LOGISTIC, score
 from _default_bar_render import GAM, LIMIT, OPEN, OURS, SAME, SPLINES, render
 from dp_accounting.pld.common import DifferentialPrivacyParameters
@@ -113,13 +104,7 @@ def credit(args: Any) -> Case:
 def hospital(args: Any) -> Case:
     frame = pd.read_parquet(require_data(args, "diabetes130_hospital.parquet"))
     frame = frame.drop_duplicates("patient_nbr")  # one row a patient
-    names = [
-        "time_in_hospital",
-        "num_lab_procedures",
-        "num_procedures",
-        "num_medications",
-        "number_diagnoses",
-    ]
+    names = ["time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications", "number_diagnoses"]
     visits = np.log1p(frame[["number_outpatient", "number_emergency", "number_inpatient"]].to_numpy(float))
     age = frame["age"].astype(str).str.extract(r"(\d+)")[0].to_numpy(float) / 16.0 - 4.0
     flags = [frame["discharge_disposition_id"] != 1, frame["insulin"] != "No", frame["diabetesMed"] == "Yes"]
@@ -130,14 +115,7 @@ def hospital(args: Any) -> Case:
 
 def rare(args: Any) -> Case:
     X, y = make_classification(
-        10_000,
-        20,
-        n_informative=8,
-        n_redundant=6,
-        weights=[0.97],
-        class_sep=1.2,
-        flip_y=0.01,
-        random_state=12,
+        10_000, 20, n_informative=8, n_redundant=6, weights=[0.97], class_sep=1.2, flip_y=0.01, random_state=12
     )
     return Case(StandardScaler().fit_transform(X), y, "prepared, 3 % positives")
 
@@ -294,12 +272,7 @@ def run_here(method: str, epsilon: float, seed: int, train: Case, test: Case) ->
 def run_peers(jobs: list[list[Any]], seed: int, train: Case, test: Case, folder: Path) -> Iterator[list[Any]]:
     """Results of jobs [method, config, ε], one after the other, from the peers' environment."""
     scaler = StandardScaler().fit(train.X)
-    arrays = {
-        "X": scaler.transform(train.X),
-        "X_test": scaler.transform(test.X),
-        "y": train.y,
-        "y_test": test.y,
-    }
+    arrays = {"X": scaler.transform(train.X), "X_test": scaler.transform(test.X), "y": train.y, "y_test": test.y}
     if train.frame is not None:  # trees get a category as one column of codes
         for name, frame in (("tree", train.frame), ("tree_test", test.frame)):
             codes = [c.cat.codes if isinstance(c.dtype, pd.CategoricalDtype) else c for _, c in frame.items()]

@@ -37,10 +37,7 @@ def tasks(args: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     cards = pd.read_parquet(require_data(args, "taiwan_credit_default.parquet")).astype(float)
     cards = cards.drop(columns="ID")
     money = cards.drop(columns=["Default", "LIMIT_BAL"])
-    found["credit: log limit"] = (
-        np.log1p(money.clip(lower=0)).to_numpy(),
-        np.log(cards["LIMIT_BAL"]).to_numpy(),
-    )
+    found["credit: log limit"] = (np.log1p(money.clip(lower=0)).to_numpy(), np.log(cards["LIMIT_BAL"]).to_numpy())
     bill = next(name for name in cards if "BILL" in name.upper())
     found["credit: a bill"] = cards.drop(columns=["Default", bill]).to_numpy(), cards[bill].to_numpy()
     sex = next(name for name in cards if name.upper() == "SEX")
@@ -58,10 +55,7 @@ def tasks(args: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     people = pd.get_dummies(load_adult(as_frame=True).data, dtype=float)
     for name in ("hours", "age"):
         column = next(each for each in people if each.startswith(name))
-        found[f"adult: {name}"] = (
-            people.drop(columns=column).iloc[:, :40].to_numpy(),
-            people[column].to_numpy(),
-        )
+        found[f"adult: {name}"] = (people.drop(columns=column).iloc[:, :40].to_numpy(), people[column].to_numpy())
     column = next(each for each in people if "Female" in each)
     others = [each for each in people if not each.startswith(column.split("_")[0])]
     found["adult: sex"] = people[others].to_numpy(), people[column].to_numpy(int)
@@ -71,17 +65,11 @@ def tasks(args: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     value = houses["MedHouseVal"]
     found["california: dear"] = houses.drop(columns="MedHouseVal").to_numpy(), (value > 3.5).to_numpy(int)
     corner = (houses["Latitude"] > 36).astype(int) + 2 * (houses["Longitude"] > -119.5).astype(int)
-    found["california: corner"] = (
-        houses.drop(columns=["Latitude", "Longitude"]).to_numpy(),
-        corner.to_numpy(int),
-    )
+    found["california: corner"] = (houses.drop(columns=["Latitude", "Longitude"]).to_numpy(), corner.to_numpy(int))
 
     columns = ["distance", "dep_delay", "hour", "month", "air_time", "arr_delay"]
     trips = pd.read_parquet(require_data(args, "nycflights13.parquet"), columns=columns).dropna()
-    found["flights: air time"] = (
-        trips.drop(columns="air_time").to_numpy(float),
-        trips["air_time"].to_numpy(float),
-    )
+    found["flights: air time"] = (trips.drop(columns="air_time").to_numpy(float), trips["air_time"].to_numpy(float))
     plan = trips[["distance", "hour", "month", "air_time"]].to_numpy(float)
     found["flights: late"] = plan, (trips["arr_delay"] > 30).to_numpy(int)
 

@@ -64,14 +64,7 @@ def preparation(method, epsilon, bounds):
 
 #: From the raw frame, with one budget.
 WHOLE, CURVES = "make_private_pipeline", "make_private_pipeline, additive"
-METHODS = (
-    OPEN,
-    WHOLE,
-    CURVES,
-    "quantiles",
-    "PrivateImputer, PrivateStandardScaler",
-    "public limits alone",
-)
+METHODS = (OPEN, WHOLE, CURVES, "quantiles", "PrivateImputer, PrivateStandardScaler", "public limits alone")
 
 
 def private_pipeline(method, private, epsilon, raw, encoded, schema, bounds):
@@ -90,10 +83,7 @@ def pipeline(numbers, model, bounds):
 
 def tasks(frame):
     """Name, target, non-private and private model, metric."""
-    classifiers = (
-        LogisticRegression(max_iter=1000),
-        lambda e, d: UserLevelSGDClassifier(e, delta=d, classes=[0, 1]),
-    )
+    classifiers = (LogisticRegression(max_iter=1000), lambda e, d: UserLevelSGDClassifier(e, delta=d, classes=[0, 1]))
     regressors = LinearRegression(), lambda e, d: UserLevelSGDRegressor(e, delta=d)
     yield "back within 30 days, AUC", (frame["readmitted"] == "<30").astype(int), *classifiers, "roc_auc"
     yield "days of the stay, R2", frame["days"].astype(float), *regressors, "r2"

@@ -21,15 +21,7 @@ from skprivate.privacy.ledger._store import record
 
 KIND = {"unit": "row", "adjacency": "replace-one", "simulated": False}
 PRICE = {"epsilon": 1e-6, "delta": 1e-12, "rho": None, "events": [{"event": "GaussianEvent", "count": 20}]}
-COLUMNS = (
-    "store",
-    "entries before",
-    "processes",
-    "ms per release",
-    "in fsyncs",
-    "ms to open",
-    "s to read all",
-)
+COLUMNS = ("store", "entries before", "processes", "ms per release", "in fsyncs", "ms to open", "s to read all")
 
 
 def release(ledger):

@@ -16,12 +16,7 @@ import numpy as np
 import pandas as pd
 from _common import parse_args, write_table
 
-from skprivate.metric import (
-    Ball,
-    MetricPrivateSynthesizer,
-    MetricPrivatizer,
-    NoiseFillsBoxWarning,
-)
+from skprivate.metric import Ball, MetricPrivateSynthesizer, MetricPrivatizer, NoiseFillsBoxWarning
 from skprivate.metric.grid._mixed import MixedMeasure
 from skprivate.privacy import SimulatedNoiseWarning
 

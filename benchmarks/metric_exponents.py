@@ -54,12 +54,7 @@ def hats(data: np.ndarray, epsilon: float, seed: int) -> GridMeasure:
     n, d = data.shape
     mechanism = HatMoments(epsilon, n, d, "linf", choose_levels(epsilon, d, "linf"))
     release = open_release(
-        epsilon=epsilon,
-        unit="data set",
-        adjacency="metric",
-        metric="W1",
-        random_state=seed,
-        plan=mechanism.events,
+        epsilon=epsilon, unit="data set", adjacency="metric", metric="W1", random_state=seed, plan=mechanism.events
     )
     return GridMeasure(np.zeros(d), np.ones(d), mechanism.run(data, release), "nodes")
 

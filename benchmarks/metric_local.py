@@ -52,15 +52,7 @@ def main() -> None:
             "exponential, remapped": expected_loss(remap(exponential, distances, prior), distances, prior),
             "optimal": expected_loss(optimum, distances, prior),
         }
-        rows.append(
-            [
-                epsilon,
-                round(radius, 4),
-                2 / epsilon,
-                *(round(v, 3) for v in found.values()),
-                round(seconds, 2),
-            ]
-        )
+        rows.append([epsilon, round(radius, 4), 2 / epsilon, *(round(v, 3) for v in found.values()), round(seconds, 2)])
         losses[epsilon] = found
         print(rows[-1], flush=True)
     write_table("metric_local", ["epsilon per km", "mean radius", "2/epsilon", *found, "its seconds"], rows)

@@ -22,12 +22,7 @@ from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric.grid import _hierarchy as hierarchy
 
 #: The constant of two numeric columns, and depth per split of categories.
-RULES = {
-    "+0": (1.0, 0.0),
-    "+0.3 a split": (1.0, 0.3),
-    "+0.6": (1.0, 0.6),
-    "+0.9": (1.0, 0.9),
-}
+RULES = {"+0": (1.0, 0.0), "+0.3 a split": (1.0, 0.3), "+0.6": (1.0, 0.6), "+0.9": (1.0, 0.9)}
 
 
 def tables() -> dict[str, tuple[np.ndarray, list[tuple[float, float]]]]:

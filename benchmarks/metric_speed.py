@@ -32,13 +32,7 @@ def main() -> None:
                 seconds.append(time.perf_counter() - start)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             rows.append(
-                [
-                    f"{n:.0e}",
-                    name,
-                    round(statistics.median(seconds), 3),
-                    round(peak, 2),
-                    str(model.measure_.shape),
-                ]
+                [f"{n:.0e}", name, round(statistics.median(seconds), 3), round(peak, 2), str(model.measure_.shape)]
             )
             print(rows[-1], flush=True)
         if n <= 10**6:

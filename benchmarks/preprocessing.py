@@ -97,14 +97,6 @@ if __name__ == "__main__":
         rows += [[name, len(x), epsilon, method, *errors(x, found)] for method, found in results.items()]
     write_table(
         "preprocessing",
-        [
-            "column",
-            "rows",
-            "epsilon",
-            "method",
-            "mean error / sd",
-            "|log2 scale ratio|",
-            "largest rank error",
-        ],
+        ["column", "rows", "epsilon", "method", "mean error / sd", "|log2 scale ratio|", "largest rank error"],
         rows,
     )

@@ -27,12 +27,7 @@ from sklearn import set_config
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupShuffleSplit,
-    ParameterGrid,
-    ShuffleSplit,
-)
+from sklearn.model_selection import GridSearchCV, GroupShuffleSplit, ParameterGrid, ShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, StandardScaler
 
@@ -110,12 +105,7 @@ def adult(args: Any) -> Case:
     bunch = load_adult(as_frame=True)
     frame, bounds = (
         bunch.frame,
-        {
-            "age": (0, 120),
-            "capital_gain": (0, 100_000),
-            "capital_loss": (0, 10_000),
-            "hours_per_week": (0, 168),
-        },
+        {"age": (0, 120), "capital_gain": (0, 100_000), "capital_loss": (0, 10_000), "hours_per_week": (0, 168)},
     )
     texts = ["workclass", "education", "marital_status", "occupation", "relationship", "gender"]
     encoded = pd.get_dummies(frame[texts]).astype(float)  # the questionnaire's categories, all of which occur
@@ -186,13 +176,7 @@ def credit(args: Any) -> Case:
         score_bounds=None,
         model=UserLevelSGDClassifier(classes=[0, 1]),
         prepare=prepare,
-        grid=[
-            {
-                "prepare": ["standard", "quantiles", "bins"],
-                "share": [0.15],
-                "alpha": [0.0, 0.001, 0.01],
-            }
-        ],
+        grid=[{"prepare": ["standard", "quantiles", "bins"], "share": [0.15], "alpha": [0.0, 0.001, 0.01]}],
         guide={"prepare": "quantiles", "share": 0.15},
         plain=[Pipeline([("prepare", step), ("model", LogisticRegression(max_iter=1000))]) for step in maps],
     )
@@ -211,11 +195,7 @@ def flights(args: Any) -> Case:
             "standard": lambda: PrivateStandardScaler(**budget(epsilon, 0.15)),
         }[how]()
 
-    settings = {
-        "radius": [None, 30.0, 400.0],
-        "loss": ["squared_error", "huber"],
-        "aggregation": ["robust", "mean"],
-    }
+    settings = {"radius": [None, 30.0, 400.0], "loss": ["squared_error", "huber"], "aggregation": ["robust", "mean"]}
     return Case(
         X=frame[["month", "hour", "distance", "dep_delay"]].astype(float),
         y=frame["arr_delay"].to_numpy(float),
@@ -224,10 +204,7 @@ def flights(args: Any) -> Case:
         score_bounds=(-120.0, 0.0),
         model=UserLevelSGDRegressor(),
         prepare=prepare,
-        grid=[
-            {"prepare": ["constants"], **settings},
-            {"prepare": ["standard"], "share": [0.15], **settings},
-        ],
+        grid=[{"prepare": ["constants"], **settings}, {"prepare": ["standard"], "share": [0.15], **settings}],
         guide={"prepare": "constants"},
         plain=[Pipeline([("prepare", StandardScaler()), ("model", m)]) for m in (LinearRegression(), HuberRegressor())],
     )
@@ -333,11 +310,7 @@ def run(case: Case, method: str, epsilon: float, seed: int) -> list[Any]:
         each, chosen = f"{model.search_plan_.each_epsilon:.4g}", named(case, model.best_index_)
     else:
         index = int(np.random.default_rng(seed).integers(len(ParameterGrid(case.grid))))
-        params = {
-            RAW: {"prepare": "raw"},
-            GUIDE: case.guide,
-            RANDOM: list(ParameterGrid(case.grid))[index],
-        }
+        params = {RAW: {"prepare": "raw"}, GUIDE: case.guide, RANDOM: list(ParameterGrid(case.grid))[index]}
         model = seeded(pipeline.set_params(**case.point(params[method], epsilon)), seed).fit(X, y, **ids)
         assert guarantee_of(model).epsilon <= epsilon * (1 + 1e-9)
     seconds = time.process_time() - started

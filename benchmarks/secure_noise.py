@@ -96,10 +96,7 @@ def limits(repeats: int) -> list[list[Any]]:
         ["operating system (os.urandom), MB/s", n / fastest(lambda: os.urandom(n), 20 * repeats) / 1e6],
         ["secure source (OpenSSL, reseeded), MB/s", n / fastest(lambda: secure.bytes(n), 20 * repeats) / 1e6],
         ["seeded source (SFC64), MB/s", n / fastest(lambda: seeded.bytes(n), 20 * repeats) / 1e6],
-        [
-            "one pass of np.log over a cached block, M/s",
-            2**14 / fastest(lambda: np.log(block, out=out), 99) / 1e6,
-        ],
+        ["one pass of np.log over a cached block, M/s", 2**14 / fastest(lambda: np.log(block, out=out), 99) / 1e6],
         ["one pass of np.multiply, M/s", 2**14 / fastest(lambda: np.multiply(block, 2.0, out=out), 99) / 1e6],
     ]
 
@@ -136,16 +133,7 @@ def selections(repeats: int) -> list[list[Any]]:
 
 def main() -> None:
     args = parse_args(__doc__ or "", size={"type": int, "default": 10**6}, repeats={"type": int, "default": 7})
-    columns = [
-        "noise",
-        "scale",
-        "skprivate",
-        "os.urandom only",
-        "seeded",
-        "OpenDP",
-        "NumPy float",
-        "ratio to OpenDP",
-    ]
+    columns = ["noise", "scale", "skprivate", "os.urandom only", "seeded", "OpenDP", "NumPy float", "ratio to OpenDP"]
     rates = noise_rates(args.size, args.repeats)
     write_table("secure_noise", columns, rates)
     write_table(

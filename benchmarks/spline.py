@@ -30,12 +30,7 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.inspection import guarantee_of
 from skprivate.preprocessing import PrivateSplineTransformer
 
-LINEAR, SPLINES, OPEN_LINEAR, OPEN_SPLINES = (
-    "linear",
-    "splines",
-    "linear, not private",
-    "splines, not private",
-)
+LINEAR, SPLINES, OPEN_LINEAR, OPEN_SPLINES = ("linear", "splines", "linear, not private", "splines, not private")
 EPSILONS = (0.5, 1.0, 3.0, 10.0)
 KNOTS, MODEL = 0.4, 0.85
 #: Columns that are numbers, where others are indicators of categories.

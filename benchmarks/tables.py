@@ -147,16 +147,7 @@ def main():
     wanted = args.only.split(",")
     rows = [row for name in REAL if name in wanted for row in real(args, name, args.seeds)]
     if rows:
-        head = [
-            "table",
-            "rows",
-            "columns",
-            "epsilon",
-            "score",
-            "score of real rows",
-            "one-way error",
-            "two-way error",
-        ]
+        head = ["table", "rows", "columns", "epsilon", "score", "score of real rows", "one-way error", "two-way error"]
         write_table("tables", [*head, "W1 / sd", "CPU seconds"], rows)
     for name, (part, columns) in PARTS.items():
         if name in wanted:

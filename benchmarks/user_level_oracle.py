@@ -205,12 +205,7 @@ def measure(kind, n, m, seeds, told):
         mine, reference = np.array(mine), np.array(risks[epsilon, adjacency])
         medians = np.median(mine), np.median(reference)
         again = np.median(mine[drawn], axis=1) / np.median(reference[drawn], axis=1)
-        of_both = (
-            medians[0] / medians[1],
-            again.std(),
-            mine.mean() / reference.mean(),
-            mine.max() / medians[0],
-        )
+        of_both = (medians[0] / medians[1], again.std(), mine.mean() / reference.mean(), mine.max() / medians[0])
         yield [kind, n, m, epsilon, adjacency, public, seeds, medians[1], medians[0], *of_both]
 
 

@@ -86,10 +86,7 @@ def main():
             few = train[at_most(users[train], GROUP, np.random.default_rng(seed))]
             for epsilon in EPSILONS:
                 results.setdefault(("non-private", epsilon), []).append(open_score)
-                for label, options in (
-                    ("ours, robust", {}),
-                    ("ours, mean", {"aggregation": "mean"}),
-                ):
+                for label, options in (("ours, robust", {}), ("ours, mean", {"aggregation": "mean"})):
                     model = Model(epsilon, random_state=seed, **options)
                     model.fit(X[train], y[train], user_ids=users[train])
                     results.setdefault((label, epsilon), []).append(score(model, X[test], y[test]))
@@ -118,14 +115,7 @@ def main():
             ]
             bias, deviation = np.mean(errors) / spread, np.std(errors) / spread
             table.append(
-                [
-                    f"bias/deviation in users' sd: {name}",
-                    aggregation,
-                    f"{bias:.4f}",
-                    f"{deviation:.4f}",
-                    "",
-                    "",
-                ]
+                [f"bias/deviation in users' sd: {name}", aggregation, f"{bias:.4f}", f"{deviation:.4f}", "", ""]
             )
             print(table[-1], flush=True)
     write_table("user_level_real", ["data", "model", *[f"ε = {e:g}" for e in EPSILONS]], table)

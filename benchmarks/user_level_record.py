@@ -62,10 +62,7 @@ def main():
         plain = [open_model.fit(a, c).score(b, d) for a, b, c, d in splits]
         table.append([name, "non-private", *[f"{np.median(plain):.3f}"] * 4, ""])
         Model = UserLevelSGDRegressor if regression else UserLevelSGDClassifier
-        for label, options in (
-            ("ours, add-remove, n public", {"adjacency": "add-remove"}),
-            ("ours, replace-one", {}),
-        ):
+        for label, options in (("ours, add-remove, n public", {"adjacency": "add-remove"}), ("ours, replace-one", {})):
             row, seconds = [], []
             for epsilon in EPSILONS:
                 scores = []

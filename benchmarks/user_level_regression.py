@@ -123,15 +123,7 @@ def main():
             for label, values in [("GD* (oracle)", oracle)] + [(o[0], risks[o[0], epsilon]) for o in OURS]:
                 middle = float(np.median(values))
                 table.append(
-                    [
-                        name,
-                        f"{np.median(ols):.3g}",
-                        label,
-                        epsilon,
-                        middle,
-                        middle / reference,
-                        max(values) / middle,
-                    ]
+                    [name, f"{np.median(ols):.3g}", label, epsilon, middle, middle / reference, max(values) / middle]
                 )
     name = os.environ.get("PART", "user_level_regression")
     write_table(name, columns, table)

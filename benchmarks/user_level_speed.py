@@ -60,18 +60,8 @@ def main():
     labels = (y > 0).astype(int)
     table = []
     for name, model, target, users in (
-        (
-            "regression, sorted users",
-            UserLevelSGDRegressor(),
-            y,
-            np.arange(args.rows) * args.users // args.rows,
-        ),
-        (
-            "regression, users in any order",
-            UserLevelSGDRegressor(),
-            y,
-            rng.integers(args.users, size=args.rows),
-        ),
+        ("regression, sorted users", UserLevelSGDRegressor(), y, np.arange(args.rows) * args.users // args.rows),
+        ("regression, users in any order", UserLevelSGDRegressor(), y, rng.integers(args.users, size=args.rows)),
         (
             "classification, sorted users",
             UserLevelSGDClassifier(),

@@ -19,32 +19,15 @@ if TYPE_CHECKING:
         make_random_bags,
         private_counts,
     )
-    from skprivate.audit import (
-        FiniteAdversaryAuditor,
-        audit_estimator,
-    )
+    from skprivate.audit import FiniteAdversaryAuditor, audit_estimator
     from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of, to_release
-    from skprivate.metric import (
-        MetricPrivateSynthesizer,
-        MetricPrivatizer,
-        PrivateTableSynthesizer,
-    )
+    from skprivate.metric import MetricPrivateSynthesizer, MetricPrivatizer, PrivateTableSynthesizer
     from skprivate.mixture import PPMHalfspaceClassifier
     from skprivate.model_selection import PrivateSearchCV
     from skprivate.preprocessing import make_private_pipeline
-    from skprivate.privacy import (
-        BudgetExceededError,
-        PrivacyGuarantee,
-        PrivacyLedger,
-        SimulatedNoiseWarning,
-    )
+    from skprivate.privacy import BudgetExceededError, PrivacyGuarantee, PrivacyLedger, SimulatedNoiseWarning
     from skprivate.report import privacy_report
-    from skprivate.user_level import (
-        UserLevelMean,
-        UserLevelSelector,
-        UserLevelSGDClassifier,
-        UserLevelSGDRegressor,
-    )
+    from skprivate.user_level import UserLevelMean, UserLevelSelector, UserLevelSGDClassifier, UserLevelSGDRegressor
 
 __all__ = [
     "BudgetExceededError",
@@ -111,14 +94,7 @@ _PLACES = {
     "to_release": "inspection",
 }
 #: Packages and modules that are reached as attributes.
-_MODULES = {
-    *_PLACES.values(),
-    "datasets",
-    "papers",
-    "partitions",
-    "preprocessing",
-    "utils",
-}
+_MODULES = {*_PLACES.values(), "datasets", "papers", "partitions", "preprocessing", "utils"}
 
 
 def __getattr__(name: str) -> Any:

@@ -244,11 +244,7 @@ class BudgetExceededError(ValueError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        required: tuple[float, float] | None = None,
-        remaining: tuple[float, float] | None = None,
+        self, message: str, *, required: tuple[float, float] | None = None, remaining: tuple[float, float] | None = None
     ) -> None:
         super().__init__(message)
         self.required = required

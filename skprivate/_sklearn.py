@@ -26,13 +26,7 @@ from sklearn import get_config
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
-from sklearn.utils._param_validation import (
-    HasMethods,
-    Interval,
-    InvalidParameterError,
-    StrOptions,
-    validate_params,
-)
+from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions, validate_params
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, _num_samples

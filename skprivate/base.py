@@ -24,12 +24,7 @@ from skprivate._sklearn import CallbackSupportMixin, Interval, _Method, _VisualB
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import Adjacency, Mechanism, PrivacyGuarantee, PrivacyLedger, PrivacyUnit, Release
 
-__all__ = [
-    "DELTA_CONSTRAINT",
-    "PRIVACY_CONSTRAINTS",
-    "PrivateEstimatorMixin",
-    "fit_context",
-]
+__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
 #: What a cache of fitted steps (``memory``) does.
 REPEATS = "keeps private rows, and repeats noise if and only if none of them changed"

@@ -37,10 +37,7 @@ from skprivate.privacy.ledger import ENTRY_COLUMNS
 __all__ = ["main"]
 
 #: Words for members and others, lower case.
-_WORDS = {
-    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
-    **dict.fromkeys(("0", "0.0", "false", "no"), False),
-}
+_WORDS = {**dict.fromkeys(("1", "1.0", "true", "yes"), True), **dict.fromkeys(("0", "0.0", "false", "no"), False)}
 _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
 #: Controls of a terminal, line breaks among them.
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -339,10 +336,7 @@ def _verify(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
     if options.seal is None:
         return f"{count}\nseal {seals[-1]}\n", 0
     if not any(seal.startswith(options.seal.lower()) for seal in seals):
-        return (
-            f"{count}\nBut none has the seal {options.seal}: this is an older copy, or another ledger.\n",
-            1,
-        )
+        return (f"{count}\nBut none has the seal {options.seal}: this is an older copy, or another ledger.\n", 1)
     return f"{count}\nThe seal {options.seal} is among them.\n", 0
 
 

@@ -15,12 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from test_common import ESTIMATORS
 
-from skprivate import (
-    PPMHalfspaceClassifier,
-    UserLevelMean,
-    UserLevelSelector,
-    UserLevelSGDRegressor,
-)
+from skprivate import PPMHalfspaceClassifier, UserLevelMean, UserLevelSelector, UserLevelSGDRegressor
 from skprivate._sklearn import MOST_STEPS, gather, listening, steps
 from skprivate.audit import FiniteAdversaryAuditor, LiRAAttack
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context

@@ -216,14 +216,7 @@ def test_a_reader_that_has_seen_enough(tmp_path):
     ledger = PrivacyLedger(tmp_path / "long.ledger", epsilon=1e3)
     for _ in range(300):
         ledger.charge(
-            "x" * 500,
-            epsilon=0.5,
-            delta=0.0,
-            rho=None,
-            unit="row",
-            adjacency="add-remove",
-            events=[],
-            simulated=False,
+            "x" * 500, epsilon=0.5, delta=0.0, rho=None, unit="row", adjacency="add-remove", events=[], simulated=False
         )
     for command in (["show"], ["export", "--format", "jsonl"]):
         process = subprocess.Popen(
@@ -240,13 +233,7 @@ def test_a_reader_that_has_seen_enough(tmp_path):
 @pytest.mark.slow
 def test_every_terminal_and_locale(path):
     """The same bytes whatever the locale says of programs' data; a table without codes that move a cursor."""
-    plain = {
-        **os.environ,
-        "LC_ALL": "C",
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-        "TERM": "xterm-256color",
-    }
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "skprivate.cli", "ledger"]
     exported = subprocess.run([*command, "export", path, "--format", "jsonl"], capture_output=True, env=plain)
     assert exported.returncode == 0 and not exported.stderr

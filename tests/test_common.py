@@ -41,10 +41,7 @@ REQUIRED = {
     "categories": [0, 1, 2],
     "estimator": DecisionTreeClassifier(max_depth=2),  # fits references of one class, too
     "estimators": [
-        (
-            f"constant {value}",
-            FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])),
-        )
+        (f"constant {value}", FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])))
         for value in (0.0, 1.0)
     ],
 }

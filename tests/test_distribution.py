@@ -35,10 +35,7 @@ def test_the_wheel_is_small_and_holds_the_package_alone(built):
     assert built[0].stat().st_size <= MAX_WHEEL
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
-    assert {name.partition("/")[0] for name in names} == {
-        "skprivate",
-        f"skprivate-{skprivate.__version__}.dist-info",
-    }
+    assert {name.partition("/")[0] for name in names} == {"skprivate", f"skprivate-{skprivate.__version__}.dist-info"}
     needed = {path for path in (ROOT / "skprivate").rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert {path.relative_to(ROOT).as_posix() for path in needed} == {
         name for name in names if name.startswith("skprivate/")
@@ -48,10 +45,7 @@ def test_the_wheel_is_small_and_holds_the_package_alone(built):
 @pytest.mark.slow
 def test_the_program_runs_from_the_wheel(built, tmp_path):
     """The wheel is on the path as it is; dependencies are those of this environment."""
-    for command in (
-        ["-m", "skprivate.cli", "--version"],
-        ["-c", "import skprivate; print(skprivate.__file__)"],
-    ):
+    for command in (["-m", "skprivate.cli", "--version"], ["-c", "import skprivate; print(skprivate.__file__)"]):
         done = subprocess.run(
             [sys.executable, *command],
             env={**os.environ, "PYTHONPATH": str(built[0])},

@@ -171,10 +171,7 @@ def test_names_are_the_shortest():
     assert "skprivate.privacy.Release" in names and "skprivate.base.PrivateEstimatorMixin" in names
     assert not {"skprivate.user_level.UserLevelMean", "skprivate.privacy.PrivacyLedger"} & set(names)
     # The same word for two things: both are named.
-    assert {
-        "skprivate.audit.epsilon_lower_bound",
-        "skprivate.utils.estimator_checks.epsilon_lower_bound",
-    } <= set(names)
+    assert {"skprivate.audit.epsilon_lower_bound", "skprivate.utils.estimator_checks.epsilon_lower_bound"} <= set(names)
 
 
 def test_what_docstrings_refer_to_has_a_page():
@@ -212,10 +209,7 @@ def test_pictures_that_examples_save_are_those_that_pages_show():
     for page in PAGES:
         text = page.read_text()
         for picture in re.findall(r'savefig\("([^"]+)"', text):
-            assert f"images/{picture}" in text and (ROOT / "docs" / "images" / picture).exists(), (
-                page,
-                picture,
-            )
+            assert f"images/{picture}" in text and (ROOT / "docs" / "images" / picture).exists(), (page, picture)
 
 
 def test_what_a_page_loads_from_elsewhere_is_found():
@@ -267,12 +261,7 @@ def test_tests_that_pages_name_exist():
 
 #: The version that is being made, and one that never was: what broke once is not what is installed.
 UNSAID = {skprivate.__version__, skprivate.__version__.partition(".dev")[0], "0.1.0"}
-SAID = [
-    *PAGES,
-    ROOT / "CHANGELOG.md",
-    *(ROOT / "changelog.d").glob("*.md"),
-    *(ROOT / "skprivate").rglob("*.py"),
-]
+SAID = [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "changelog.d").glob("*.md"), *(ROOT / "skprivate").rglob("*.py")]
 
 
 def test_no_page_speaks_of_the_current_version_in_the_past_tense():

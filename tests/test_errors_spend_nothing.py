@@ -136,10 +136,7 @@ def releases():
         "classes": (make_curated_bags, {"X": X, "y": y, "epsilon": 1.0}),
         "numbers": (make_curated_bags, {"X": X, "y": y + 0.5, "epsilon": 1.0, "label_bounds": (0, 2)}),
         "random": (make_random_bags, {"X": X, "y": y, "bag_size": 2, "epsilon": 1.0}),
-        "frames": (
-            release_frames,
-            {"tables": table, "count": "n", "sums": "s", "classes": (0, 1), "epsilon": 1.0},
-        ),
+        "frames": (release_frames, {"tables": table, "count": "n", "sums": "s", "classes": (0, 1), "epsilon": 1.0}),
         "queries": (UserLevelQueries, {"X": X, "user_ids": y, "n_queries": 2, "bound": 4.0}),
         "folds": (fit_folds, {"estimator": model, "X": X, "user_ids": np.arange(40) // 2}),
     }
@@ -165,13 +162,7 @@ def test_functions_check_before_they_pay(name):
     assert error is None and ledger.spent[0] > 0, error
     known = [p for p in inspect.signature(function).parameters if p not in ("ledger", "random_state")]
     for key in [*known, "no_such"]:
-        for odd in (
-            *_ODD,
-            np.full(40, "Rosalind"),
-            np.arange(39),
-            np.full((40, 2), np.nan),
-            np.arange(40) % 3,
-        ):
+        for odd in (*_ODD, np.full(40, "Rosalind"), np.arange(39), np.full((40, 2), np.nan), np.arange(40) % 3):
             ledger, error = charged({**right, key: odd})
             if error is not None:
                 assert ledger.spent == (0.0, 0.0), f"{key}={odd!r}: {error!r}"

@@ -89,14 +89,7 @@ def test_routing_in_a_pipeline_with_disjoint_users(data):
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, unit="user")
     pipeline = make_pipeline(PublicScaler(), UserLevelSGDRegressor(ledger=ledger, radius=3.0, random_state=0))
     with config_context(enable_metadata_routing=True):
-        result = cross_validate(
-            pipeline,
-            X,
-            y,
-            cv=UserKFold(FOLDS),
-            params={"user_ids": users},
-            return_estimator=True,
-        )
+        result = cross_validate(pipeline, X, y, cv=UserKFold(FOLDS), params={"user_ids": users}, return_estimator=True)
     direct = UserLevelSGDRegressor(radius=3.0, random_state=0)
     for estimator, (train, _) in zip(result["estimator"], UserKFold(FOLDS).split(X, user_ids=users), strict=True):
         direct.fit(X[train], y[train], user_ids=users[train])

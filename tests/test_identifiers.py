@@ -194,13 +194,7 @@ def test_what_names_no_user_is_refused(ids, error, text):
 
 
 def test_messages_show_no_identifier():
-    for ids in (
-        ["Ann Other", 77777],
-        ["Ann Other", None],
-        ["Ann Other"],
-        [["Ann Other"], ["x"]],
-        [7.7777, 1.0],
-    ):
+    for ids in (["Ann Other", 77777], ["Ann Other", None], ["Ann Other"], [["Ann Other"], ["x"]], [7.7777, 1.0]):
         with pytest.raises((TypeError, ValueError)) as caught:
             encode_identifiers(ids, 2)
         assert "Ann" not in str(caught.value) and "7777" not in str(caught.value)
@@ -230,10 +224,7 @@ def test_hash_is_blake2b_of_the_canonical_name():
         for s in ("ä", "b")
     ]
     assert hash_identifiers(names, b"k").tolist() == expected
-    assert identifier_bytes(np.array([0, 127, 128, -128, -129]))[1:3] == [
-        b"integer:\x7f",
-        b"integer:\x00\x80",
-    ]
+    assert identifier_bytes(np.array([0, 127, 128, -128, -129]))[1:3] == [b"integer:\x7f", b"integer:\x00\x80"]
 
 
 FORMS = [unicodedata.normalize(form, f"Zoë Ångström {i}") for i in range(4) for form in ("NFC", "NFD")]

@@ -185,10 +185,7 @@ def test_missing_labels_are_refused_before_the_charge_in_the_same_words(kind, na
 @pytest.mark.parametrize("gap", [True, False])
 def test_missing_labels_in_a_block_are_refused_before_the_charge(library, gap):
     for text in (True, False):
-        y = [
-            None if gap else (WITHOUT if text else BITS_WITHOUT)[2],
-            *(WITHOUT if text else BITS_WITHOUT)[1:],
-        ]
+        y = [None if gap else (WITHOUT if text else BITS_WITHOUT)[2], *(WITHOUT if text else BITS_WITHOUT)[1:]]
         blocks = Blocks(
             [library({"a": X[rows, 0], "b": X[rows, 1], "y": y[rows]}) for rows in (slice(40, N), slice(40))]
         )
@@ -375,10 +372,7 @@ def test_every_public_label_is_compared():
         (PPMHalfspaceClassifier(private_label="yes", ledger=ledger), "private_label"),
         (PPMHalfspaceClassifier(class_weight={"yes": 2.0}, ledger=ledger), "class_weight"),
         (UserLevelSGDClassifier(class_weight={"yes": 2.0}, ledger=ledger), "class_weight"),
-        (
-            PrivateSearchCV(UserLevelSGDClassifier(), {"class_weight": [{"yes": 2.0}]}, ledger=ledger),
-            "class_weight",
-        ),
+        (PrivateSearchCV(UserLevelSGDClassifier(), {"class_weight": [{"yes": 2.0}]}, ledger=ledger), "class_weight"),
         (PrivateSearchCV(UserLevelSGDClassifier(), {"classes": [["a", "b"]]}, ledger=ledger), "classes"),
     ):
         with pytest.raises(TypeError, match=f"y must hold text, as {named} does, got numbers"):
@@ -450,11 +444,7 @@ def test_a_class_that_no_label_has_is_warned_of(name):
         released([1, 2], y, 10.0)[name]()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        for classes, epsilon in (
-            ([0, 1], 10.0),
-            ([0, 1], 0.01),
-            ([1, 2], 0.01),
-        ):  # noise hides a class of any size
+        for classes, epsilon in (([0, 1], 10.0), ([0, 1], 0.01), ([1, 2], 0.01)):  # noise hides a class of any size
             released(classes, y, epsilon)[name]()
     assert not [one for one in seen if "of classes=" in str(one.message)]
 
@@ -575,10 +565,7 @@ def test_blocks_of_several_types_have_the_classes_of_none(first, types):
         assert model.classes_.dtype == np.int64
     assert "rows with label 1 are" in str(mixture.privacy_guarantee_.assumptions)
     if "float64" not in types:
-        assert list(map(type, make_curated_bags(bags, "y", epsilon=1.0, random_state=0).classes)) == [
-            int,
-            int,
-        ]
+        assert list(map(type, make_curated_bags(bags, "y", epsilon=1.0, random_state=0).classes)) == [int, int]
 
 
 def test_text_is_plain_text():

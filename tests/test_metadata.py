@@ -148,12 +148,7 @@ def test_every_function_of_rows_refuses_what_is_in_another_order(kind, name, arg
     else:
         bound = function
     parameters = inspect.signature(bound).parameters
-    public = {
-        "model": None,
-        "estimator": PublicScaler(),
-        "ledger": PrivacyLedger(epsilon=1.0),
-        "constants": None,
-    }
+    public = {"model": None, "estimator": PublicScaler(), "ledger": PrivacyLedger(epsilon=1.0), "constants": None}
     public |= {"n_queries": 1, "bag_size": 4, "user_ids": users, "membership": y}
     needed = {
         key for key, each in parameters.items() if each.default is each.empty and each.kind is not each.VAR_KEYWORD
@@ -211,13 +206,7 @@ def test_kinds_of_indices(index):
     ):
         with pytest.raises(ValueError, match="X must have the same index where both are pandas objects"):
             call()
-    for values in (
-        users.to_numpy(),
-        users.to_list(),
-        users.array,
-        pl.Series(users.to_numpy()),
-        pa.array(users),
-    ):
+    for values in (users.to_numpy(), users.to_list(), users.array, pl.Series(users.to_numpy()), pa.array(users)):
         np.testing.assert_array_equal(model.fit(X, y, user_ids=values).coef_, expected)
 
 
@@ -257,14 +246,8 @@ def test_the_message_shows_no_label():
 
 
 COMPOSITES = {
-    "new frame": lambda model: (
-        make_pipeline(FunctionTransformer(lambda X: pd.DataFrame(np.array(X))), model),
-        False,
-    ),
-    "pandas output": lambda model: (
-        make_pipeline(PublicScaler().set_output(transform="pandas"), model),
-        True,
-    ),
+    "new frame": lambda model: (make_pipeline(FunctionTransformer(lambda X: pd.DataFrame(np.array(X))), model), False),
+    "pandas output": lambda model: (make_pipeline(PublicScaler().set_output(transform="pandas"), model), True),
     "columns": lambda model: (
         make_pipeline(ColumnTransformer([("s", PublicScaler(), ["a", "b"])]).set_output(transform="pandas"), model),
         True,

@@ -244,10 +244,7 @@ def fitted_twice(case: Case) -> Case:
 
 def attributes(model: Any) -> set[str]:
     """List the names of all attributes of a model and of its parts."""
-    parts = {
-        "": model,
-        **{f"{name}.": each for name, each in model.get_params().items() if hasattr(each, "fit")},
-    }
+    parts = {"": model, **{f"{name}.": each for name, each in model.get_params().items() if hasattr(each, "fit")}}
     return {f"{name}{each}" for name, part in parts.items() for each in vars(part)}
 
 

@@ -42,10 +42,7 @@ from skprivate.privacy.noise import _selection
 from skprivate.utils._data import equal_leaves, fitted_leaves
 from skprivate.utils._neighbours import _with_rows, environments, private_rows
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "parameters")
 
 
@@ -159,10 +156,7 @@ GRID = {"epsilon": [0.5, 1.0]}
 COMPOSITES = {
     "scaler": (make_pipeline(PrivateStandardScaler(0.5), number()), False),
     "scaler, labels": (make_pipeline(PrivateStandardScaler(0.5), label()), True),
-    "imputer, quantiles": (
-        make_pipeline(PrivateImputer(0.5), PrivateQuantileTransformer(0.5), number()),
-        False,
-    ),
+    "imputer, quantiles": (make_pipeline(PrivateImputer(0.5), PrivateQuantileTransformer(0.5), number()), False),
     "splines": (make_pipeline(PrivateSplineTransformer(0.5), number()), False),
     "ordinal bins": (make_pipeline(PrivateKBinsDiscretizer(0.5, encode="ordinal"), number()), False),
     "bins at the end": (make_pipeline(PrivateStandardScaler(0.5), PrivateKBinsDiscretizer(0.5)), False),
@@ -175,15 +169,11 @@ COMPOSITES = {
     ),
     "union": (
         make_pipeline(
-            FeatureUnion([("a", PrivateStandardScaler(0.5)), ("b", PrivateQuantileTransformer(0.5))]),
-            number(),
+            FeatureUnion([("a", PrivateStandardScaler(0.5)), ("b", PrivateQuantileTransformer(0.5))]), number()
         ),
         False,
     ),
-    "voting": (
-        VotingRegressor([("a", number()), ("b", make_pipeline(PrivateStandardScaler(), number()))]),
-        False,
-    ),
+    "voting": (VotingRegressor([("a", number()), ("b", make_pipeline(PrivateStandardScaler(), number()))]), False),
     "bagging": (BaggingRegressor(number(), n_estimators=2, bootstrap=False, random_state=0), False),
     "one for each label": (OneVsRestClassifier(label(classes=None)), True),
     "target": (
@@ -291,10 +281,7 @@ LOOKING = {
     "a candidate": (
         GridSearchCV(
             Pipeline([("first", PublicScaler()), ("last", number())]),
-            [
-                {"first": [PublicScaler()]},
-                {"first": [PublicScaler(), VarianceThreshold()], "last__alpha": [0.1, 1]},
-            ],
+            [{"first": [PublicScaler()]}, {"first": [PublicScaler(), VarianceThreshold()], "last__alpha": [0.1, 1]}],
             cv=UserKFold(2),
         ),
         r"VarianceThreshold\)",
@@ -339,10 +326,7 @@ def refusals(model, match):
             lambda: quote(model, X, y, user_ids=USERS, ledger=ledger),  # noqa: B023
             lambda: fit_folds(model, X, y, user_ids=USERS, ledger=ledger, cv=UserKFold(2)),  # noqa: B023
         ):
-            with (
-                config_context(enable_metadata_routing=True),
-                pytest.raises(ValueError, match=match) as caught,
-            ):
+            with config_context(enable_metadata_routing=True), pytest.raises(ValueError, match=match) as caught:
                 ask()
             said.add(str(caught.value))
         assert ledger.spent == (0.0, 0.0) and not ledger.entries()

@@ -13,10 +13,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.utils.discovery import all_estimators
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 #: What of an entry is about who, when and where.
 _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "parameters")
@@ -32,13 +29,7 @@ def test_every_private_estimator_has_variants():
 
 
 #: Left to the slow run.
-LONG = {
-    PrivateSearchCV,
-    PPMHalfspaceClassifier,
-    RandomBagClassifier,
-    UserLevelSGDRegressor,
-    UserLevelSelector,
-}
+LONG = {PrivateSearchCV, PPMHalfspaceClassifier, RandomBagClassifier, UserLevelSGDRegressor, UserLevelSelector}
 
 
 @pytest.mark.slow

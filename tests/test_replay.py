@@ -26,18 +26,9 @@ from skprivate.preprocessing import PrivateSplineTransformer
 from skprivate.privacy import public_generator
 from skprivate.utils._neighbours import EXTREMES
 from skprivate.utils.discovery import all_estimators
-from skprivate.utils.estimator_checks import (
-    Neighbour,
-    default_data,
-    isolation_failures,
-    replay,
-    replay_estimator,
-)
+from skprivate.utils.estimator_checks import Neighbour, default_data, isolation_failures, replay, replay_estimator
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 CASES = [
     pytest.param(estimator, make, id=f"{kind.__name__}-{k}-{make.__name__}")
@@ -68,14 +59,7 @@ def test_every_private_estimator_is_among_the_variants():
 
 def test_every_option_is_among_the_variants():
     """Each word that a parameter may be stands in some variant; what is drawn depends on nothing else by name."""
-    public = {
-        "out_of_bounds",
-        "submodel",
-        "penalty",
-        "categorical_features",
-        "output_distribution",
-        "label_release",
-    }
+    public = {"out_of_bounds", "submodel", "penalty", "categorical_features", "output_distribution", "label_release"}
     for kind, instances in VARIANTS.items():
         for name in sorted(kind._parameter_constraints.keys() - public):
             allowed = kind._parameter_constraints[name]
@@ -151,10 +135,7 @@ _COMMON = {
 _INTERVALS = st.tuples(_VALUES, _VALUES).filter(lambda ends: ends[0] < ends[1])
 #: Parameters that mean something else in some estimators, or that they need.
 _OF_CLASS = {
-    sp.UserLevelSelector: {
-        "tau": _POSITIVE,
-        "estimators": st.just(VARIANTS[sp.UserLevelSelector][0][0].estimators),
-    },
+    sp.UserLevelSelector: {"tau": _POSITIVE, "estimators": st.just(VARIANTS[sp.UserLevelSelector][0][0].estimators)},
     sp.UserLevelSGDClassifier: {"alpha": st.just(0.0) | _POSITIVE, "classes": st.just([0, 1])},
     sp.RandomBagClassifier: {"alpha": st.just("evidence"), "classes": st.just([0, 1])},
     sp.RandomBagRegressor: {"alpha": st.just("evidence"), "label_bounds": st.none() | _INTERVALS},
@@ -180,14 +161,8 @@ _OF_CLASS = {
     sp.preprocessing.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
     sp.preprocessing.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
     # "auto" draws nothing where rows are as few as here.
-    sp.preprocessing.PrivateSplineTransformer: {
-        "bounds": st.none() | _INTERVALS,
-        "n_knots": st.integers(2, 9),
-    },
-    sp.MetricPrivateSynthesizer: {
-        "metric": st.sampled_from(["wasserstein", "rows"]),
-        "bounds": _INTERVALS,
-    },
+    sp.preprocessing.PrivateSplineTransformer: {"bounds": st.none() | _INTERVALS, "n_knots": st.integers(2, 9)},
+    sp.MetricPrivateSynthesizer: {"metric": st.sampled_from(["wasserstein", "rows"]), "bounds": _INTERVALS},
     sp.MetricPrivatizer: {
         "metric": st.sampled_from(["l1", "l2", "linf"]),
         "mechanism": st.sampled_from(["k-norm", "exponential"]),
@@ -266,14 +241,7 @@ def test_curated_bags(mechanism, kind, looked_at):
 
     def release(labels):
         return make_curated_bags(
-            X,
-            labels,
-            epsilon=1.0,
-            delta=1e-5,
-            mechanism=mechanism,
-            categorical_features="all",
-            random_state=0,
-            **terms,
+            X, labels, epsilon=1.0, delta=1e-5, mechanism=mechanism, categorical_features="all", random_state=0, **terms
         )
 
     report = replay(release, y, label_neighbours(y, values, RNG))

@@ -17,10 +17,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import PrivateSplineTransformer
 from skprivate.privacy import public_generator
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 X = public_generator(0).uniform(0, 1, (400, 2))
 Y = X[:, 0] + X[:, 1]

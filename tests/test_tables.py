@@ -277,10 +277,7 @@ def fits(kind, make):
         UserLevelSGDRegressor(epsilon=1.0, standardize=False, max_iter=3, random_state=0),
     )
     imputer = PrivateImputer(1.0, strategy="most_frequent", categories=categories, random_state=0)
-    return {
-        "pipeline": lambda table: pipeline.fit(table, np.ones(12)),
-        "imputer": imputer.fit,
-    }
+    return {"pipeline": lambda table: pipeline.fit(table, np.ones(12)), "imputer": imputer.fit}
 
 
 @pytest.mark.take_turns(9)
@@ -413,10 +410,7 @@ def test_days_are_no_times_and_times_no_days():
     with pytest.raises(TypeError, match="are dates, but the column holds times without a zone"):
         PublicOneHotEncoder([list(days)]).fit(X)
     assert PublicOrdinalEncoder([list(X["v"])]).fit_transform(X).ravel().tolist() == [0, 1]
-    assert PublicOrdinalEncoder([list(days)]).fit_transform(pl.DataFrame({"v": days})).ravel().tolist() == [
-        0,
-        1,
-    ]
+    assert PublicOrdinalEncoder([list(days)]).fit_transform(pl.DataFrame({"v": days})).ravel().tolist() == [0, 1]
 
 
 FILLED = {

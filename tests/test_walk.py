@@ -24,11 +24,7 @@ FITS = {
     "classifier": (lambda: sp.UserLevelSGDClassifier(epsilon=1.0, classes=[0, 1]).fit(X, LABELS), 32, 340),
     "additive": (lambda: sp.CuratedBagGAMClassifier(epsilon=1.0, classes=[0, 1]).fit(CODES, LABELS), 34, 340),
     "random bags": (lambda: sp.RandomBagRegressor(epsilon=1.0).fit(X, Y), 26, 245),
-    "halfspaces": (
-        lambda: sp.PPMHalfspaceClassifier(epsilon=1.0, private_label=1).fit(X[:500], LABELS[:500]),
-        29,
-        255,
-    ),
+    "halfspaces": (lambda: sp.PPMHalfspaceClassifier(epsilon=1.0, private_label=1).fit(X[:500], LABELS[:500]), 29, 255),
     "synthesizer": (lambda: sp.MetricPrivateSynthesizer(epsilon=1.0).fit(X[:, :2]), 23, 235),
     "auditor": (lambda: sp.FiniteAdversaryAuditor().fit(X[:100], 2 * LABELS[:100] - 1), 11, 85),
 }

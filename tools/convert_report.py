@@ -50,11 +50,7 @@ _DETAILS = {
     "additional_information": "implementation",
 }
 #: Answers of the report that say the same.
-_ANSWERS = {
-    "trust": "trust_assumptions",
-    "tuning": "preprocessing_and_hyperparameter_tuning",
-    "utility": "utility",
-}
+_ANSWERS = {"trust": "trust_assumptions", "tuning": "preprocessing_and_hyperparameter_tuning", "utility": "utility"}
 _VARIANTS = {"pure": "Pure DP", "approximate": "Approximate DP", "metric": "Custom"}
 
 
@@ -359,10 +355,7 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"- **Audit:** {_plain(audit_in_words(audit))} The claim is **{said}**{rest}.{other}")
     far = strength["definition"] == "metric"
     lines += ["", _plain(strength["in_words"]), "", _plain(protection["example"]), "", "The best attack:", ""]
-    lines += [
-        f"|{' distance |' if far else ''} accused falsely | recognised, at most |",
-        "|---" * (2 + far) + "|",
-    ]
+    lines += [f"|{' distance |' if far else ''} accused falsely | recognised, at most |", "|---" * (2 + far) + "|"]
     for risk in strength["risk"]:
         place = f" {rounded_down(risk['distance'], 3)} |" if far else ""
         lines.append(f"|{place} {percent(risk['fpr'])} | {percent(risk['tpr'])} |")

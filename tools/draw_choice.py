@@ -24,10 +24,7 @@ TREE = (
                 "The trainer sees sums of labels only; features are known to both sides",
                 ("make_curated_bags", "CuratedBagGAMClassifier", "CuratedBagGAMRegressor"),
             ),
-            (
-                "… or sums over random groups",
-                ("make_random_bags", "RandomBagClassifier", "RandomBagRegressor"),
-            ),
+            ("… or sums over random groups", ("make_random_bags", "RandomBagClassifier", "RandomBagRegressor")),
             ("Somebody you trust; results are published", ()),
         ),
     ),
@@ -36,12 +33,7 @@ TREE = (
         (
             (
                 "Labels alone",
-                (
-                    "CuratedBagGAMClassifier",
-                    "CuratedBagGAMRegressor",
-                    "RandomBagClassifier",
-                    "RandomBagRegressor",
-                ),
+                ("CuratedBagGAMClassifier", "CuratedBagGAMRegressor", "RandomBagClassifier", "RandomBagRegressor"),
             ),
             ("The rows of one population; the other one is public", ("PPMHalfspaceClassifier",)),
             ("Every row, or all that a person contributed", ()),
@@ -56,10 +48,7 @@ TREE = (
             ("A mean", ("UserLevelMean",)),
             ("The best of fitted models", ("UserLevelSelector",)),
             ("Synthetic rows", ("MetricPrivateSynthesizer",)),
-            (
-                "Scales, bins, values for gaps",
-                ("PrivateStandardScaler", "PrivateKBinsDiscretizer", "PrivateImputer"),
-            ),
+            ("Scales, bins, values for gaps", ("PrivateStandardScaler", "PrivateKBinsDiscretizer", "PrivateImputer")),
         ),
     ),
 )

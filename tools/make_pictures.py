@@ -39,13 +39,7 @@ def photograph(page: Path) -> None:
         )
         picture = page.with_name(f"{page.stem}_{name}.png")
         size = [f"--window-size={width},{height}", f"--force-device-scale-factor={scale}"]
-        options = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--screenshot={picture}",
-        ]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--screenshot={picture}"]
         subprocess.run([browser, *options, *size, frame.as_uri()], check=True, capture_output=True)
 
 

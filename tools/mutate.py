@@ -61,14 +61,7 @@ OPERATIONS: dict[type, tuple[type, ...]] = {
     ast.LShift: (ast.RShift,), ast.RShift: (ast.LShift,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,),
     ast.FloorDiv: (ast.Mult,), ast.Mod: (ast.FloorDiv,),
 }  # fmt: skip
-NAMES = {
-    "max": "min",
-    "min": "max",
-    "floor": "ceil",
-    "ceil": "floor",
-    "maximum": "minimum",
-    "minimum": "maximum",
-}
+NAMES = {"max": "min", "min": "max", "floor": "ceil", "ceil": "floor", "maximum": "minimum", "minimum": "maximum"}
 
 
 def variants(node: ast.AST) -> Iterator[Callable[[Any], Any]]:
@@ -155,12 +148,7 @@ def tests_of(path: str) -> list[str]:
 def run(copied: Path, tests: list[str], limit: float) -> str:
     """Run tests in the copy: "killed", "survived", or "killed (time)"."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(copied),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(copied), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command, cwd=copied, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,

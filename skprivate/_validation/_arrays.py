@@ -220,12 +220,7 @@ def _no_floats(column: npt.NDArray[Any]) -> set[str]:
 
 
 def check_bounds(
-    bounds: Any,
-    columns: int | Sequence[int],
-    names: Any = None,
-    *,
-    parameter: str = "bounds",
-    partly: bool = False,
+    bounds: Any, columns: int | Sequence[int], names: Any = None, *, parameter: str = "bounds", partly: bool = False
 ) -> Any:
     """Read ranges of columns, one pair a column, from a mapping by name or position or from a pair (lower, upper).
 

@@ -50,12 +50,7 @@ _LEAST_SHARE = 0.01
 
 
 def bag_score(
-    model: BaseEstimator,
-    X: Any,
-    bags: object,
-    *,
-    loss: BagLoss = "auto",
-    level: Literal["bags", "rows"] = "bags",
+    model: BaseEstimator, X: Any, bags: object, *, loss: BagLoss = "auto", level: Literal["bags", "rows"] = "bags"
 ) -> float:
     """Minus the loss of a fitted model against label sums: the greater, the better.
 

@@ -33,12 +33,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **DELTA_CONSTRAINT,
     "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
     "delta": [Interval(Real, 0, 1, closed="left")],
-    "feature_sets": [
-        StrOptions({"auto", "pairs", "singles"}),
-        Interval(Integral, 0, None, closed="left"),
-        list,
-        tuple,
-    ],
+    "feature_sets": [StrOptions({"auto", "pairs", "singles"}), Interval(Integral, 0, None, closed="left"), list, tuple],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
     "small_bags": [StrOptions({"merge", "drop"})],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
@@ -208,11 +203,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             released, self.privacy_guarantee_ = sums.exact(rows), no_privacy(sums.assumptions)
         else:
             with self._releasing(
-                sums,
-                unit="label",
-                adjacency="replace-one",
-                assumptions=sums.assumptions,
-                n_units=n,
+                sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions, n_units=n
             ) as release:
                 released = sums.run(rows, release)
         report = membership.report(released, self.privacy_guarantee_, classes)

@@ -109,10 +109,7 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_gam_base.GAM_CONSTRAINTS,
-        "loss": [
-            StrOptions({"squared", "poisson"}),
-            HasMethods(["statistics", "potential", "gradient"]),
-        ],
+        "loss": [StrOptions({"squared", "poisson"}), HasMethods(["statistics", "potential", "gradient"])],
         "label_bounds": ["array-like", None],
     }
 

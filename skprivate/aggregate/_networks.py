@@ -74,12 +74,7 @@ def import_torch() -> Any:
 def own_torch(rng: np.random.Generator | None = None) -> Iterator[None]:
     """Use gradients, processor and random numbers of our own, independent of a caller's settings."""
     torch = import_torch()
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        torch.device("cpu"),
-    ):
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
         if rng is not None:
             torch.manual_seed(int(rng.integers(2**62)))
         yield

@@ -117,11 +117,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             released, self.privacy_guarantee_ = _bags.exact_bags(sums, rows, chosen, rng)
         else:
             with self._releasing(
-                sums,
-                unit="label",
-                adjacency="replace-one",
-                assumptions=sums.assumptions,
-                n_units=public.n_rows,
+                sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions, n_units=public.n_rows
             ) as release:
                 released = sums.run(rows, release)
         bags = structure.report(released, chosen, self.privacy_guarantee_, classes)
@@ -167,11 +163,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         features, rows = self._network_features(X)
         objective, centre, scale = self._objective(bags)
         fit = _networks.fit_network(
-            rows,
-            objective,
-            submodel=self.submodel,
-            options=self._network_options(),
-            random_state=self.random_state,
+            rows, objective, submodel=self.submodel, options=self._network_options(), random_state=self.random_state
         )
         n_outputs = centre.size
         self.prior_, self.alpha_, self.condition_number_ = None, None, None

@@ -257,12 +257,7 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
         alpha = self._alpha()
         if self.loss == "squared" or self.loss == "debiased":  # noqa: PLR1714 - mypy narrows this
             fit = _quadratic.fit_quadratic(
-                bags,
-                X,
-                loss=self.loss,
-                alpha=alpha,
-                fit_intercept=self.fit_intercept,
-                label_bounds=(0.0, 1.0),
+                bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=(0.0, 1.0)
             )
             if self._is_binary() or self._is_multilabel():
                 fit = replace(fit, intercept=fit.intercept - 0.5)

@@ -9,11 +9,4 @@ from skprivate.datasets._loaders import (
     load_locations,
 )
 
-__all__ = [
-    "load_adult",
-    "load_credit_default",
-    "load_flights",
-    "load_hospital",
-    "load_icd10",
-    "load_locations",
-]
+__all__ = ["load_adult", "load_credit_default", "load_flights", "load_hospital", "load_icd10", "load_locations"]

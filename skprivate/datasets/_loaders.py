@@ -13,12 +13,7 @@ from skprivate.datasets._load import outputs, read_csv, read_description
 
 _BOOLEAN = ["boolean"]
 #: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
-_FLIGHTS = {
-    "month": (1.0, 12.0),
-    "hour": (0.0, 24.0),
-    "distance": (0.0, 5000.0),
-    "dep_delay": (-60.0, 1440.0),
-}
+_FLIGHTS = {"month": (1.0, 12.0), "hour": (0.0, 24.0), "distance": (0.0, 5000.0), "dep_delay": (-60.0, 1440.0)}
 _FLIGHT_TARGETS = {"air_time": (0.0, 720.0), "arr_delay": (-120.0, 1440.0)}
 #: Limits that hold for patients and hospital stays of this kind anywhere; nothing here was looked up in the data.
 _HOSPITAL = {
@@ -166,11 +161,7 @@ def load_credit_default(*, return_X_y: bool = False, as_frame: bool = False) -> 
 
 @_checked(target=[StrOptions(set(_FLIGHT_TARGETS))], return_users=_BOOLEAN)
 def load_flights(
-    *,
-    target: str = "arr_delay",
-    return_X_y: bool = False,
-    return_users: bool = False,
-    as_frame: bool = False,
+    *, target: str = "arr_delay", return_X_y: bool = False, return_users: bool = False, as_frame: bool = False
 ) -> Any:
     """Load flights from New York in 2013, grouped by aircraft (regression with users).
 
@@ -246,11 +237,7 @@ def load_flights(
 
 @_checked(target=[StrOptions({"readmitted", "days"})], return_users=_BOOLEAN)
 def load_hospital(
-    *,
-    target: str = "readmitted",
-    return_X_y: bool = False,
-    return_users: bool = False,
-    as_frame: bool = False,
+    *, target: str = "readmitted", return_X_y: bool = False, return_users: bool = False, as_frame: bool = False
 ) -> Any:
     """Load hospital encounters of diabetic patients (classification or regression with users, texts and gaps).
 
@@ -428,10 +415,5 @@ def load_locations(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     lower, upper = np.array([-74.26, 40.49] * 2), np.array([-73.70, 40.92] * 2)
     bounds = {"feature_bounds": (lower, upper), "target_bounds": (0.0, 7200.0)}
     return outputs(
-        "locations",
-        read_csv("locations"),
-        "trip_duration",
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-        **bounds,
+        "locations", read_csv("locations"), "trip_duration", as_frame=as_frame, return_X_y=return_X_y, **bounds
     )

@@ -6,12 +6,4 @@ from skprivate.inspection._quote import charged_to, quote
 from skprivate.inspection._single import is_private, maps_by_row, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Step, check_widths, objects_in
 
-__all__ = [
-    "NoGuaranteeError",
-    "PipelineReport",
-    "StepReport",
-    "check_pipeline",
-    "guarantee_of",
-    "quote",
-    "to_release",
-]
+__all__ = ["NoGuaranteeError", "PipelineReport", "StepReport", "check_pipeline", "guarantee_of", "quote", "to_release"]

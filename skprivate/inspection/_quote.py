@@ -196,12 +196,7 @@ class _Trial(NamedTuple):
 
 
 def _trial(
-    ledger: PrivacyLedger,
-    estimator: BaseEstimator,
-    X: Any,
-    y: Any,
-    fit_params: dict[str, Any],
-    part: int | None,
+    ledger: PrivacyLedger, estimator: BaseEstimator, X: Any, y: Any, fit_params: dict[str, Any], part: int | None
 ) -> _Trial:
     """Fit a copy whose searches prefer the candidates that cost most in one part of the cost; None: prefer any."""
     with tempfile.TemporaryDirectory() as folder:

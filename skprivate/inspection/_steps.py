@@ -19,12 +19,7 @@ from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, PrivacyUnit
 
 #: These protect labels, and take features for public.
-LABELS_ONLY = (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    aggregate.RandomBagRegressor,
-)
+LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, aggregate.RandomBagRegressor)
 _PLAIN = (type, str, bytes, int, float, complex, FunctionType, BuiltinFunctionType, ModuleType, type(None))
 #: What composites of scikit-learn fit for themselves: the set of labels, and functions that were given.
 _HELPERS = (FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer)

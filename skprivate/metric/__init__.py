@@ -6,13 +6,7 @@ from skprivate.metric._synthesizer import MetricPrivateSynthesizer
 from skprivate.metric._table_synthesizer import PrivateTableSynthesizer
 from skprivate.metric.grid._flows import NoiseFillsBoxWarning
 from skprivate.metric.grid._measure import GridMeasure
-from skprivate.metric.net import (
-    best_exponential_channel,
-    distance_matrix,
-    separated_net,
-    tree_distances,
-    worst_error,
-)
+from skprivate.metric.net import best_exponential_channel, distance_matrix, separated_net, tree_distances, worst_error
 from skprivate.metric.tables._quality import TableQuality
 
 __all__ = [

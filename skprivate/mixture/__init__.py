@@ -5,8 +5,4 @@ from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier, 
 from skprivate.mixture._problem import selection_loss
 from skprivate.mixture._roles import ProtectedLabelWarning
 
-__all__ = [
-    "PPMHalfspaceClassifier",
-    "ProtectedLabelWarning",
-    "export_text",
-]
+__all__ = ["PPMHalfspaceClassifier", "ProtectedLabelWarning", "export_text"]

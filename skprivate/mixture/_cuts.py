@@ -23,10 +23,7 @@ from skprivate.mixture._geometry import Floats
 #: Fraction of the public points that a cut leaves in. Most of the public population should be called public, all of it
 #: where the classes do not overlap.
 KEPT_FRACTIONS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
-FINE_KEPT_FRACTIONS = (
-    *(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8),
-    *(0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0),
-)
+FINE_KEPT_FRACTIONS = (*(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8), *(0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0))
 #: Number of rows that stay in the cache while their products with the directions are formed.
 ROWS = 2**13
 #: Largest number of thresholds that a value is compared with one by one.

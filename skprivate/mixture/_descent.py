@@ -114,13 +114,7 @@ class DescentPlan:
 
 
 def plan_descent(
-    shares: Floats,
-    n_rows: float,
-    *,
-    epsilon: float,
-    delta: float,
-    other: Events = (),
-    size_is_public: bool,
+    shares: Floats, n_rows: float, *, epsilon: float, delta: float, other: Events = (), size_is_public: bool
 ) -> DescentPlan:
     r"""Choose coordinates, steps and clipping radius by public numbers.
 
@@ -272,13 +266,7 @@ class LogisticDescent(Mechanism):
         row_radius = plan.clip * math.sqrt(max(plan.n_coordinates, 1))
         radius = 0.5 * math.sqrt(1.0 + row_radius**2)  # slopes are one half at the origin
         rows = problem.rows.map(
-            partial(
-                private_rows,
-                frame=problem.frame,
-                coordinates=coordinates,
-                radius=row_radius,
-                weights=self.weights,
-            )
+            partial(private_rows, frame=problem.frame, coordinates=coordinates, radius=row_radius, weights=self.weights)
         )
         others = problem.rows.gather(public_rows_of_private_label, np.concatenate)
         others = problem.frame.scaled(others)

@@ -190,10 +190,7 @@ def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) 
     if start == stop:
         return
     shift = level.shift
-    yield (
-        level.on_boundary[start:stop],
-        lambda p: (*prefix, 2 * (shift + start + p), 2 * (shift + start + p) + 1),
-    )
+    yield (level.on_boundary[start:stop], lambda p: (*prefix, 2 * (shift + start + p), 2 * (shift + start + p) + 1))
     total = level.row_weights.sum(dtype=level.dtype)
     outside = level.on_boundary - level.in_positive
     largest = 4 * min(ROW_BLOCK, stop - start) * min(COLUMN_BLOCK, level.n_pairs - start)
@@ -238,16 +235,10 @@ def _later_columns(values: NDArray[Any], low: int, left: int, shift: int, prefix
         upper = np.triu_indices(n_rows, k=1 + low - left, m=min(overlap, n_columns))
         square = values[:, upper[0], upper[1]]
         n_upper = upper[0].size
-        yield (
-            square,
-            lambda p: identify(p // n_upper, int(upper[0][p % n_upper]), int(upper[1][p % n_upper])),
-        )
+        yield (square, lambda p: identify(p // n_upper, int(upper[0][p % n_upper]), int(upper[1][p % n_upper])))
         rest = values[:, :, overlap:]
     else:
         overlap, rest = 0, values
     width = n_columns - overlap
     if width > 0:
-        yield (
-            rest,
-            lambda p: identify(p // (n_rows * width), p // width % n_rows, overlap + p % width),
-        )
+        yield (rest, lambda p: identify(p // (n_rows * width), p // width % n_rows, overlap + p % width))

@@ -301,11 +301,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "calibration_fraction": [Interval(Real, 0.001, 0.999, closed="both"), None],
         "classes": ["array-like", None],
-        "n_jobs": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-            None,
-        ],
+        "n_jobs": [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None],
     }
 
     def __init__(
@@ -510,10 +506,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         draws += [draw for draw in self.draws_[-1:] if draw.name == "turn"]
         losses = [
             selection_loss(
-                log(3 if draw.name == "turn" else draw.n_hypotheses),
-                draw.epsilon,
-                beta / len(draws),
-                monotone=monotone,
+                log(3 if draw.name == "turn" else draw.n_hypotheses), draw.epsilon, beta / len(draws), monotone=monotone
             )
             for draw in draws
         ]

@@ -60,13 +60,7 @@ class Roles:
 
 
 def assign_roles(
-    y: NDArray[Any],
-    private: object,
-    private_label: object,
-    classes: object,
-    adjacency: str,
-    *,
-    simulated: bool,
+    y: NDArray[Any], private: object, private_label: object, classes: object, adjacency: str, *, simulated: bool
 ) -> Roles:
     """Find the roles, with an error for whatever does not fit.
 
@@ -202,9 +196,7 @@ def error_weights(roles: Roles, class_weight: object, adjacency: str) -> ErrorWe
         if n_public_label and n_private_label:
             weights = {public_label: 1.0 / n_public_label, private_label: 1.0 / n_private_label}
     return ErrorWeights.from_class_weights(
-        weights[public_label],
-        weights[private_label],
-        private_rows_have_private_label=roles.label_determined,
+        weights[public_label], weights[private_label], private_rows_have_private_label=roles.label_determined
     )
 
 
@@ -229,10 +221,7 @@ def read_problem(estimator: BaseEstimator, X: Any, y: Any, private: object) -> t
         roles = replace(assign(labels, None if private is None else marks), counts=counts)
         rows = blocks.map(
             partial(
-                _with_roles,
-                classes=roles.classes,
-                index=roles.private_index,
-                label_determined=roles.label_determined,
+                _with_roles, classes=roles.classes, index=roles.private_index, label_determined=roles.label_determined
             )
         )
     else:

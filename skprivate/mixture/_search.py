@@ -286,11 +286,7 @@ class HalfspaceSearch(Mechanism):
         sums = problem.on_span.sum(partial(move_sums, present=present, options=turned))
         errors = (problem.offset + sums) // problem.unit
         chosen = release.select(
-            -errors,
-            sensitivity=problem.sensitivity,
-            epsilon=plan.move_epsilon,
-            rule=self.rule,
-            monotone=self.monotone,
+            -errors, sensitivity=problem.sensitivity, epsilon=plan.move_epsilon, rule=self.rule, monotone=self.monotone
         )
         record = DrawRecord("move", errors.size, plan.move_epsilon)
         return _moved(present, [(slot, cuts) for slot, _, cuts in options], int(chosen) - 1), record
@@ -355,8 +351,7 @@ def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen
                 normal, intercept = cuts.halfspace(direction, chosen)
                 kept = np.arange(len(present.intercepts)) != slot
                 return Hypothesis(
-                    np.vstack([present.normals[kept], normal]),
-                    np.append(present.intercepts[kept], intercept),
+                    np.vstack([present.normals[kept], normal]), np.append(present.intercepts[kept], intercept)
                 )
             chosen -= n_cuts
     raise AssertionError("The release chose an option that was not offered.")

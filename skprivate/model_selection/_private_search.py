@@ -293,11 +293,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
-        self,
-        candidates: list[_candidates.Candidate],
-        candidate_costs: _inside.CandidateCosts,
-        rows: Rows,
-        parts: Parts,
+        self, candidates: list[_candidates.Candidate], candidate_costs: _inside.CandidateCosts, rows: Rows, parts: Parts
     ) -> tuple[_search_mechanism.PrivateSearch, _inside.FitCost]:
         """Make the search from public numbers, and the cost of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)

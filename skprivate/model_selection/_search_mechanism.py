@@ -86,12 +86,7 @@ class PrivateSearch(Mechanism):
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
     def _fit(
-        self,
-        candidate_costs: CandidateCosts,
-        number: int,
-        epsilon: float,
-        delta: float,
-        release: privacy.Release,
+        self, candidate_costs: CandidateCosts, number: int, epsilon: float, delta: float, release: privacy.Release
     ) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None

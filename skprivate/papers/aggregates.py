@@ -179,8 +179,7 @@ def excess_risk_bound(
     N, n, m, K = n_samples, n_bags, bag_size, n_outputs
     if N - m < _SMALL_REST * N:
         warn_caller(
-            f"bags of {m} out of {N} rows are nearly all rows: bound (6) blows up as N - m goes to 0.",
-            UserWarning,
+            f"bags of {m} out of {N} rows are nearly all rows: bound (6) blows up as N - m goes to 0.", UserWarning
         )
     delta = beta / 4
     own = float(np.sum(np.broadcast_to(rademacher_bags, (K,))))

@@ -176,10 +176,7 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
     """
     mass = float(ndtr(radius + mean) - ndtr(-radius + mean))
     integral = quad(
-        lambda t: math.exp(-((t + mean) ** 2) / 2.0) / (1.0 + math.exp(-2.0 * mean * t)),
-        -radius,
-        radius,
-        epsabs=1e-13,
+        lambda t: math.exp(-((t + mean) ** 2) / 2.0) / (1.0 + math.exp(-2.0 * mean * t)), -radius, radius, epsabs=1e-13
     )[0]
     return math.sqrt(2.0 / math.pi) / mass * integral
 

@@ -422,12 +422,7 @@ def _published(plan: Plan, n_coef: int, theorem: str, random_state: RandomStateL
 
 
 def _run(
-    direction: Callable[[FloatArray], FloatArray],
-    w: FloatArray,
-    steps: list[float],
-    radius: float,
-    *,
-    weighted: bool,
+    direction: Callable[[FloatArray], FloatArray], w: FloatArray, steps: list[float], radius: float, *, weighted: bool
 ) -> tuple[FloatArray, list[FloatArray]]:
     """Descend with projections; return the mean of the iterates, weighted by 1, 2, 3, … or evenly, and all of them."""
     iterates = []

@@ -7,13 +7,7 @@ rows are cut into blocks, nor on where or in which order these are visited. With
 
 from skprivate.partitions._apply import OverBlocks, apply
 from skprivate.partitions._blocks import BATCH_ROWS, Blocks
-from skprivate.partitions._copies import (
-    NOT_PUBLISHED,
-    is_estimator,
-    is_known,
-    kept_attributes,
-    published_copy,
-)
+from skprivate.partitions._copies import NOT_PUBLISHED, is_estimator, is_known, kept_attributes, published_copy
 from skprivate.partitions._folds import UserKFold, check_cv, check_folds, fold_problem, key_bytes
 from skprivate.partitions._kinds import Roles, as_partitions, is_partitioned, split_columns
 from skprivate.partitions._partitions import OTHER_ROWS, InMemory, Partitions, linear_rows

@@ -117,11 +117,7 @@ class Blocks(Partitions):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def gather(
-        self,
-        part: Callable[..., Part],
-        merge: Callable[[list[Part]], Part],
-        *,
-        beside: Sequence[Any] | None = None,
+        self, part: Callable[..., Part], merge: Callable[[list[Part]], Part], *, beside: Sequence[Any] | None = None
     ) -> Part:
         # Parts of 2ᵏ blocks each, as the digits of a binary number: few are held, and each is merged log₂ times.
         held: list[tuple[int, Part]] = []

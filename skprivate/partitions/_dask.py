@@ -63,11 +63,7 @@ class DaskPartitions(Partitions):
         return self._empty
 
     def gather(
-        self,
-        part: Callable[..., Part],
-        merge: Callable[[list[Part]], Part],
-        *,
-        beside: Sequence[Any] | None = None,
+        self, part: Callable[..., Part], merge: Callable[[list[Part]], Part], *, beside: Sequence[Any] | None = None
     ) -> Part:
         from dask import delayed
 

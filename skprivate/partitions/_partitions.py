@@ -51,11 +51,7 @@ class Partitions(ABC):
 
     @abstractmethod
     def gather(
-        self,
-        part: Callable[..., Part],
-        merge: Callable[[list[Part]], Part],
-        *,
-        beside: Sequence[Any] | None = None,
+        self, part: Callable[..., Part], merge: Callable[[list[Part]], Part], *, beside: Sequence[Any] | None = None
     ) -> Part:
         """Merge parts of all blocks, in one pass.
 
@@ -266,11 +262,7 @@ class InMemory(Partitions):
         return type(self)(function(self.block))
 
     def gather(
-        self,
-        part: Callable[..., Part],
-        merge: Callable[[list[Part]], Part],
-        *,
-        beside: Sequence[Any] | None = None,
+        self, part: Callable[..., Part], merge: Callable[[list[Part]], Part], *, beside: Sequence[Any] | None = None
     ) -> Part:
         return part(self.block, *beside_block(beside, 0))
 

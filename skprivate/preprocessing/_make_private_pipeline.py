@@ -35,10 +35,7 @@ _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop
 #: Name, transformer and columns, as ColumnTransformer takes them.
 _Entry: TypeAlias = tuple[str, Any, Any]
 #: Words of the schema by kinds of types.
-_WORD_OF_KIND = {
-    "numbers": _NUMBER,
-    **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE),
-}
+_WORD_OF_KIND = {"numbers": _NUMBER, **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE)}
 
 #: What to do with columns of other types, by their kinds.
 _ADVICE = {

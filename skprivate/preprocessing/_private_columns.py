@@ -113,11 +113,7 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         )
 
     def _budget(self):
-        return {
-            "epsilon": float(self.epsilon),
-            "delta": float(self.delta),
-            "adjacency": Adjacency(self.adjacency),
-        }
+        return {"epsilon": float(self.epsilon), "delta": float(self.delta), "adjacency": Adjacency(self.adjacency)}
 
     def _checked_bounds(self, *, partly=False):
         names = getattr(self, "feature_names_in_", None)

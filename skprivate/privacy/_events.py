@@ -193,14 +193,7 @@ class ApproximateEvent(PrivacyEvent):
 
 _KINDS: dict[str, type[PrivacyEvent]] = {
     kind.__name__: kind
-    for kind in (
-        ApproximateEvent,
-        BoundedRangeEvent,
-        GaussianEvent,
-        LaplaceEvent,
-        PureEvent,
-        ZeroConcentratedEvent,
-    )
+    for kind in (ApproximateEvent, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent)
 }
 
 #: A multiset of events as callers may write it.

@@ -52,15 +52,7 @@ N_KINDS = len(KINDS) + 1
 _DIGITS = 10
 #: Of an estimator: what does not decide how it maps rows.
 _OF_SKLEARN = ("_skl", "_metadata", "_skprivate")
-_BESIDE = (
-    "feature_names_in_",
-    "ledger",
-    "n_features_in_",
-    "n_jobs",
-    "privacy_guarantee_",
-    "random_state",
-    "verbose",
-)
+_BESIDE = ("feature_names_in_", "ledger", "n_features_in_", "n_jobs", "privacy_guarantee_", "random_state", "verbose")
 
 
 def encode_identifiers(

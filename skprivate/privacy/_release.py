@@ -242,10 +242,7 @@ class Release(Draws):
             # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
             beside = {event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0}
             with_plan = _composition.add_up(
-                [
-                    _composition.compose_epsilon(self._plan, self._accounted_delta),
-                    _composition.compose_epsilon(beside),
-                ]
+                [_composition.compose_epsilon(self._plan, self._accounted_delta), _composition.compose_epsilon(beside)]
             )
             return min(_composition.compose_epsilon(total), with_plan)
         pure = _composition.compose_epsilon(total)  # nearly always enough, and the cheapest to know

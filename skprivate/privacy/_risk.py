@@ -206,10 +206,7 @@ def _largest_tpr(curves: Curves, fpr: float) -> float:
         place = int(np.argmin(values))
         ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
         found = minimize_scalar(
-            lambda epsilon: bound(epsilon, rough(epsilon)),
-            bounds=ends,
-            method="bounded",
-            options={"xatol": 1e-9 * end},
+            lambda epsilon: bound(epsilon, rough(epsilon)), bounds=ends, method="bounded", options={"xatol": 1e-9 * end}
         )
         places |= {float(grid[place]), float(found.x)}
     return min(bound(epsilon, curve(epsilon)) for epsilon in sorted(places))

@@ -75,11 +75,7 @@ def sentence(item: str) -> str:
 
 
 def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Iterable[int] = (),
-    long: Iterable[int] = (),
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), long: Iterable[int] = ()
 ) -> str:
     kinds = {**dict.fromkeys(numbers, ' class="n"'), **dict.fromkeys(long, ' class="long"')}
 

@@ -6,14 +6,7 @@ from skprivate.user_level._losses import CustomLoss, HuberLoss, LogisticLoss, Sq
 from skprivate.user_level._mean import UserLevelMean
 from skprivate.user_level._parameter_cover import parameter_cover
 from skprivate.user_level._planning import user_level_mean_errors, user_level_sample_size
-from skprivate.user_level._problems import (
-    Objective,
-    UserData,
-    UserGroups,
-    UserProblem,
-    encode_users,
-    number_of_users,
-)
+from skprivate.user_level._problems import Objective, UserData, UserGroups, UserProblem, encode_users, number_of_users
 from skprivate.user_level._queries import UserLevelQueries
 from skprivate.user_level._ranges import n_bins, private_range
 from skprivate.user_level._regressor import UserLevelSGDRegressor

@@ -216,10 +216,7 @@ class Inference:
         moved = float(np.linalg.norm(found[0])) * (0.25 if self.logistic else 1.0)
         if not moved * at.near <= MOST_MOVED * at.clip:
             return None
-        move, covariance, noise = (
-            to_caller @ found[0],
-            *(to_caller @ each @ to_caller.T for each in found[1:]),
-        )
+        move, covariance, noise = (to_caller @ found[0], *(to_caller @ each @ to_caller.T for each in found[1:]))
         squares = np.diag(covariance)
         return Estimate(result.coef + move, np.sqrt(squares), np.diag(noise) / squares)
 

@@ -355,10 +355,7 @@ class Objective:
         if several.all():
             return _SeveralRowsProblem(self, data)
         parts: list[tuple[IntArray, UserProblem]] = []
-        for users, kind in (
-            (np.flatnonzero(several), _SeveralRowsProblem),
-            (np.flatnonzero(~several), _RowProblem),
-        ):
+        for users, kind in ((np.flatnonzero(several), _SeveralRowsProblem), (np.flatnonzero(~several), _RowProblem)):
             parts.append((users, kind(self, data.subset(users))))
         return _Parts(data.groups, parts)
 

@@ -162,13 +162,7 @@ def select_median_scale(
 
 
 def select_upper_scale(
-    counts: IntArray,
-    rank: int,
-    *,
-    epsilon: float,
-    release: Release,
-    scales: FloatArray,
-    near: float,
+    counts: IntArray, rank: int, *, epsilon: float, release: Release, scales: FloatArray, near: float
 ) -> float:
     """Select a scale that about ``rank`` of non-negative numbers, one per user, exceed, from their `scale_counts`.
 

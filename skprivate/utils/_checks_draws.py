@@ -14,14 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from skprivate import privacy
 from skprivate._sklearn import StrOptions
-from skprivate.privacy import (
-    Adjacency,
-    BudgetExceededError,
-    Mechanism,
-    PrivacyUnit,
-    SimulatedNoiseWarning,
-    draws,
-)
+from skprivate.privacy import Adjacency, BudgetExceededError, Mechanism, PrivacyUnit, SimulatedNoiseWarning, draws
 from skprivate.utils import _data, _laws
 from skprivate.utils._data import CheckData, MakeData
 from skprivate.utils._neighbours import EXTREMES, changes, environments, evenly, random_floats
@@ -139,9 +132,7 @@ def replay_estimator(
     """
     estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
     steps = evenly(
-        changes(estimator, data, guarantee, privacy.public_generator(seed + 1), n_units),
-        at_most,
-        _begin(seed),
+        changes(estimator, data, guarantee, privacy.public_generator(seed + 1), n_units), at_most, _begin(seed)
     )
     around = (Neighbour(step.name, step.apply(data), step.distance) for step in steps)
     return replay(lambda other: fit_and_release(estimator, other), data, around)

@@ -489,38 +489,15 @@ def _odd_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, 
     words, mixed = np.full(n, _SECRET), np.array([_SECRET, *range(n - 1)], dtype=object)
     numbers = np.linspace(0.0, 1.0, n)
     gaps, dates = np.where(numbers > 0.9, math.nan, numbers), np.full(n, np.datetime64("2020-01-01"))
-    features: list[Any] = [
-        None,
-        3,
-        _SECRET,
-        X[:, 0],
-        X[None],
-        X[:, :0],
-        X[:, :1],
-        X[:0],
-        X[:-1],
-        X + 1j,
-        X * 1e308,
-    ]
+    features: list[Any] = [None, 3, _SECRET, X[:, 0], X[None], X[:, :0], X[:, :1], X[:0], X[:-1], X + 1j, X * 1e308]
     features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [np.where(X > 0.9, np.array(None), X)]
     features += [np.repeat(column[:, None], X.shape[1], axis=1) for column in (words, mixed, dates)]
     rows: list[Any] = [None, 3, "y", words, mixed, gaps, dates, numbers, numbers * 1e308, numbers > 0.5]
-    rows += [
-        np.zeros(n),
-        np.zeros((n, 1)),
-        np.zeros((n, 2)),
-        np.arange(n) % 3,
-        np.arange(n - 1),
-        numbers + 1j,
-    ]
+    rows += [np.zeros(n), np.zeros((n, 1)), np.zeros((n, 2)), np.arange(n) % 3, np.arange(n - 1), numbers + 1j]
     rows += [np.where(numbers > 0.9, np.array(None), numbers), [object()] * n]
     for k, odd in enumerate(features):
         yield f"X number {k}", CheckData(odd, y, metadata), {}
-    yield (
-        "X of one row",
-        CheckData(X[:1], y if y is None else y[:1], {k: v[:1] for k, v in metadata.items()}),
-        {},
-    )
+    yield ("X of one row", CheckData(X[:1], y if y is None else y[:1], {k: v[:1] for k, v in metadata.items()}), {})
     for k, odd in enumerate(rows if y is not None else []):
         yield f"y number {k}", CheckData(X, odd, metadata), {}
     steps = [f"{step}__no_such" for step, _ in getattr(estimator, "steps", ())]

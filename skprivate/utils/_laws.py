@@ -97,11 +97,7 @@ def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, floa
         laws = selection_laws(draw) or []
         chosen = np.asarray(results)
         return [
-            (
-                int((column != int(law.argmax())).sum()),
-                len(results),
-                float(np.delete(law, law.argmax()).sum()),
-            )
+            (int((column != int(law.argmax())).sum()), len(results), float(np.delete(law, law.argmax()).sum()))
             for law, column in zip(laws, chosen.T, strict=False)
         ]
     return []

@@ -13,12 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from skprivate.privacy.noise import (
-    exponential_select,
-    exponential_select_rows,
-    integer_noise,
-    permute_and_flip_select,
-)
+from skprivate.privacy.noise import exponential_select, exponential_select_rows, integer_noise, permute_and_flip_select
 
 
 def epsilon_lower_bound(first: ArrayLike, second: ArrayLike, *, delta: float = 0.0, alpha: float = 1e-6) -> float:

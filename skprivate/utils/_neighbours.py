@@ -200,9 +200,7 @@ def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.
         for k, (name, X) in enumerate(_rows_values(data, rows, rng)):
             text, y = labels[k % len(labels)] if labels else ("", None)
             yield Change(
-                f"{who} with {name} {text}".rstrip(),
-                rows,
-                lambda other, X=X, y=y: _with_rows(other, unit, rows, X, y),
+                f"{who} with {name} {text}".rstrip(), rows, lambda other, X=X, y=y: _with_rows(other, unit, rows, X, y)
             )
     for text, y in labels:
         yield Change(f"{who} with {text}", rows, lambda other, y=y: _with_rows(other, unit, rows, None, y))

@@ -454,11 +454,7 @@ def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str
 
 
 def _leaves_of(run: Callable[[Any], Any], data: object, tape: object) -> dict[str, Any]:
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        redirect_stdout(StringIO()) as printed,
-        run_tape(tape),
-    ):
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed, run_tape(tape):
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of anybody's objects, when they are collected
         result = run(data)

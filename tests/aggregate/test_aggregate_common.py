@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from helpers.common_checks import parametrize_variants
 
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    RandomBagRegressor,
-)
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
 from skprivate.utils.estimator_checks import CheckData, default_data, parametrize_with_privacy_checks
 
 VARIANTS = [

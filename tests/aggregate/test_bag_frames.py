@@ -253,10 +253,7 @@ def test_the_long_frame_by_hand():
         ({"s": [1, None]}, r"column 's' is NULL, NaN or infinite for 1 groups .*keep rows with a label only"),
         ({"s": [1, math.inf]}, r"column 's' is NULL, NaN or infinite"),
         ({"s": ["a", "b"]}, r"column 's' must hold numbers, the sums of labels"),
-        (
-            {"s": [1, 5]},
-            r"column 's' must hold whole numbers between 0 and the group's count.*noise_variance=",
-        ),
+        ({"s": [1, 5]}, r"column 's' must hold whole numbers between 0 and the group's count.*noise_variance="),
         ({"s": [-1, 3]}, r"whole numbers between 0 and"),
         ({"s": [0.5, 3]}, r"whole numbers between 0 and"),
     ],
@@ -336,10 +333,7 @@ def test_rows_that_do_not_match_are_named():
 
     refused(r"columns \['age', 'sex'\], X has \['sex'\]: select", X[["sex"]])
     refused(r"columns \['age', 'sex'\], X has \['sex', 'age', 'z'\]: select", X.assign(z=1))
-    refused(
-        r"column 'age' of X has values that no bag has, in 9 rows: '40', '20'; bags have 20, 40",
-        X.astype(str),
-    )
+    refused(r"column 'age' of X has values that no bag has, in 9 rows: '40', '20'; bags have 20, 40", X.astype(str))
     refused(
         r"1 rows of X have no bag in \('age', 'sex'\); the first is row 8, age=40, sex=f",
         X.assign(age=[*X.age[:-1], 40]),
@@ -371,12 +365,7 @@ KINDS = {
     "two": ({"classes": (0, 1)}, 1, lambda y: y[:, np.newaxis] % 2, (0, 1)),
     "three": ({"classes": "abc"}, 2, lambda y: np.eye(3, dtype=np.int64)[y % 3], (0, 1, 2)),
     "numbers": ({"label_bounds": (-5, 7)}, 12, lambda y: np.clip(y, -5, 7)[:, np.newaxis], (-5, 0, 3, 7)),
-    "far": (
-        {"label_bounds": (10**15, 10**15 + 9)},
-        9,
-        lambda y: 10**15 + np.clip(y, 0, 9)[:, np.newaxis],
-        (0, 9),
-    ),
+    "far": ({"label_bounds": (10**15, 10**15 + 9)}, 9, lambda y: 10**15 + np.clip(y, 0, 9)[:, np.newaxis], (0, 9)),
 }
 
 
@@ -487,23 +476,12 @@ def test_released_tables_are_paid_for_once_and_errors_cost_nothing():
     ledger = PrivacyLedger(epsilon=1.0, unit="label")
 
     def release(tables=tables, **other):
-        said = {
-            "count": "n",
-            "sums": names,
-            "classes": (0, 1),
-            "epsilon": 1.0,
-            "ledger": ledger,
-            "random_state": 0,
-        }
+        said = {"count": "n", "sums": names, "classes": (0, 1), "epsilon": 1.0, "ledger": ledger, "random_state": 0}
         return release_frames(tables, **{**said, **other})
 
     floats = [table.assign(s0=table.s0 / 2) for table in tables]
     for error, message, other in (
-        (
-            ValueError,
-            r"column 's0' must be of an integer type, got Float64.*AS BIGINT",
-            {"tables": floats},
-        ),
+        (ValueError, r"column 's0' must be of an integer type, got Float64.*AS BIGINT", {"tables": floats}),
         (ValueError, r"epsilon must be a positive finite number", {"epsilon": 0.0}),
         ((TypeError, ValueError), r"epsilon must be a positive .*got None", {"epsilon": None}),
         (ValueError, r"label_bounds must be two integers", {"classes": None}),

@@ -114,10 +114,7 @@ def test_feature_sets():
     assert resolve_feature_sets("singles", names, count) == ([(0,), (1,), (2,)], False)
     assert len(resolve_feature_sets("pairs", names, count)[0]) == 6
     assert len(resolve_feature_sets(1, names, count)[0]) == 4
-    assert resolve_feature_sets(["a", ("c", "b"), (0, 1, 2)], names, count) == (
-        [(0,), (1, 2), (0, 1, 2)],
-        True,
-    )
+    assert resolve_feature_sets(["a", ("c", "b"), (0, 1, 2)], names, count) == ([(0,), (1, 2), (0, 1, 2)], True)
     for bad, message in [
         ("triples", "must be 'singles'"),
         ([], "is empty"),
@@ -153,12 +150,7 @@ def test_pandas_polars_and_arrays_agree():
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.integers(0, 10**6),
-    st.integers(2, 20),
-    st.lists(st.floats(0.02, 0.9), max_size=3),
-    st.integers(30, 400),
-)
+@given(st.integers(0, 10**6), st.integers(2, 20), st.lists(st.floats(0.02, 0.9), max_size=3), st.integers(30, 400))
 def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
     rng = np.random.default_rng(seed)
     values = rng.normal(size=n)

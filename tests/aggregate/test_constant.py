@@ -10,18 +10,9 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    RandomBagRegressor,
-)
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
 from skprivate.aggregate._losses import BUILT_IN
-from skprivate.aggregate.additive._constant import (
-    LabelSums,
-    guarded_fit,
-    no_worse_than_constant,
-)
+from skprivate.aggregate.additive._constant import LabelSums, guarded_fit, no_worse_than_constant
 from skprivate.aggregate.additive._design import CellDesign, constant_start, fit_tables
 from skprivate.aggregate.additive._evidence import _optimism, filtered_mode
 from skprivate.aggregate.tables._labels import (
@@ -354,20 +345,7 @@ def test_few_rows_get_a_wider_range():
     assert _find_interval(noisy, noise, 1000) == (16.0, 128.0)
 
 
-EXTREMES = [
-    0.0,
-    -0.0,
-    5e-324,
-    -5e-324,
-    2.0**-30,
-    -(2.0**-30),
-    1.0,
-    np.nextafter(1.0, 2),
-    -2.0,
-    2.0**41,
-    1e300,
-    -1e300,
-]
+EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-30, -(2.0**-30), 1.0, np.nextafter(1.0, 2), -2.0, 2.0**41, 1e300, -1e300]
 
 
 @pytest.mark.filterwarnings("ignore:labels between .* may spread much less")

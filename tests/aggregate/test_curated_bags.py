@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    CuratedBags,
-    make_curated_bags,
-)
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, CuratedBags, make_curated_bags
 from skprivate.aggregate.tables._labels import LabelNoise, LabelSensitivity, plan_label_noise
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, compose_epsilon, open_release
 

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from skprivate.aggregate import RandomBags
-from skprivate.aggregate._bag_losses import (
-    RowProducts,
-    class_objective,
-    easy_loss,
-    number_objective,
-    square_loss,
-)
+from skprivate.aggregate._bag_losses import RowProducts, class_objective, easy_loss, number_objective, square_loss
 from skprivate.aggregate.random._bags import BagSums
 from skprivate.aggregate.random._fit import _Problem
 

@@ -256,11 +256,7 @@ def test_squared_loss_with_noise_and_many_mechanisms():
     for mechanism in ("laplace", "gaussian"):
         for bounds in (None, (-10, 60)):
             model = CuratedBagGAMRegressor(
-                epsilon=1.0,
-                mechanism=mechanism,
-                label_bounds=bounds,
-                categorical_features="all",
-                random_state=0,
+                epsilon=1.0, mechanism=mechanism, label_bounds=bounds, categorical_features="all", random_state=0
             ).fit(X, y)
             assert model.score(X, y) > 0.93
     exact = CuratedBagGAMRegressor(epsilon=None, categorical_features="all").fit(X, y)

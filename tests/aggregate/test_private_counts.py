@@ -83,13 +83,7 @@ def test_a_user_moves_every_draw_by_its_sensitivity_at_most(adjacency, options):
 
     def run(rows):
         counts = private_counts(
-            rows,
-            "place",
-            values={"delay": (-60, 180)},
-            user_ids="who",
-            adjacency=adjacency,
-            **options,
-            **BUDGET,
+            rows, "place", values={"delay": (-60, 180)}, user_ids="who", adjacency=adjacency, **options, **BUDGET
         )
         return {**plain(counts.table), "lost": counts.lost}
 
@@ -158,12 +152,7 @@ def test_which_of_two_long_decimals_counts_depends_on_nobody_else(kind):
     assert repr(kept([first])) == repr(kept([last]))
 
 
-HUGE = {
-    "int": 10**5000,
-    "large": Decimal("1E+9999999"),
-    "small": Decimal("-1E-9999999"),
-    "sNaN": Decimal("sNaN"),
-}
+HUGE = {"int": 10**5000, "large": Decimal("1E+9999999"), "small": Decimal("-1E-9999999"), "sNaN": Decimal("sNaN")}
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -180,14 +169,7 @@ def test_intervals_beside_laplace_noise_cover_as_they_say(level):
     """3 000 known groups: within four standard errors of the level, or above it."""
     X = pd.DataFrame({"place": np.repeat(np.arange(3000), 60), "delay": 15.0})
     table = private_counts(
-        X,
-        "place",
-        keys=range(3000),
-        values={"delay": (0, 20)},
-        epsilon=0.5,
-        delta=0.0,
-        level=level,
-        random_state=1,
+        X, "place", keys=range(3000), values={"delay": (0, 20)}, epsilon=0.5, delta=0.0, level=level, random_state=1
     ).table
     for name, truth in (("count", 60), ("delay_mean", 15.0)):
         covered = np.mean((table[f"{name}_low"] <= truth) & (truth <= table[f"{name}_high"]))
@@ -263,13 +245,7 @@ def test_objects_and_categories_of_any_kind_are_groups(values):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pa.large_string(),
-        pa.dictionary(pa.int8(), pa.string()),
-        pa.date64(),
-        pa.decimal128(38, 3),
-        pa.timestamp("s"),
-    ],
+    [pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.date64(), pa.decimal128(38, 3), pa.timestamp("s")],
 )
 def test_types_of_arrow_come_back(kind):
     of = {pa.date64(): datetime.date(2024, 5, 17), pa.decimal128(38, 3): Decimal("1.500")}
@@ -313,15 +289,9 @@ def test_max_groups_is_found_and_what_it_leaves_out_is_released():
         ({"by": {"place"}}, "by must be names, as text"),
         ({"X": frame().assign(place=pd.Timedelta(1, "h"))}, "'place'.* must be a column of text.*timedelta"),
         ({"X": frame().assign(place=pd.cut(frame()["delay"], 3))}, "'place'.* must be a column of text"),
-        (
-            {"X": frame().rename(columns={"place": "count"}), "by": "count"},
-            "rename columns called like a result",
-        ),
+        ({"X": frame().rename(columns={"place": "count"}), "by": "count"}, "rename columns called like a result"),
         ({"X": {"place": ["a"]}}, "X must be a table"),
-        (
-            {"X": Blocks([frame(), frame().assign(place=1)])},
-            "of type str in all blocks|of type object in all",
-        ),
+        ({"X": Blocks([frame(), frame().assign(place=1)])}, "of type str in all blocks|of type object in all"),
         ({"values": [("delay", 0, 1)]}, "values must be a mapping"),
         ({"values": {"delay": (-1e308, 1e308)}}, "up to 1e.150"),
         ({"epsilon": 1e-300}, "epsilon must be a positive finite number, at least"),

@@ -11,12 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
 from skprivate import PrivacyLedger
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    RandomBagClassifier,
-    RandomBagRegressor,
-)
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
 
 LOSSES = ("likelihood", "log", "squared", "debiased", "easyllp")
 FEW = {"epochs": 8, "hidden": (16,), "folds": 2}
@@ -111,10 +106,7 @@ def make_wide(n_features, n_outputs):
     import torch
 
     return torch.nn.Sequential(
-        torch.nn.Linear(n_features, 24),
-        torch.nn.Tanh(),
-        torch.nn.Dropout(0.1),
-        torch.nn.Linear(24, n_outputs),
+        torch.nn.Linear(n_features, 24), torch.nn.Tanh(), torch.nn.Dropout(0.1), torch.nn.Linear(24, n_outputs)
     )
 
 

@@ -13,18 +13,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
-from skprivate.aggregate import (
-    RandomBagClassifier,
-    RandomBagRegressor,
-    RandomBags,
-    make_random_bags,
-)
+from skprivate.aggregate import RandomBagClassifier, RandomBagRegressor, RandomBags, make_random_bags
 from skprivate.aggregate.random._bags import BagSums, draw_members
-from skprivate.aggregate.random._fit import (
-    count_likelihood,
-    mean_cross_entropy,
-    noisy_count_likelihood,
-)
+from skprivate.aggregate.random._fit import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate.random._quadratic import debiasing, fit_quadratic
 from skprivate.privacy import public_generator
 

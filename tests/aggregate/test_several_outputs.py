@@ -11,13 +11,7 @@ from helpers.variant_data import Directions, NegativeBinomial
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from skprivate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    CuratedBags,
-    PrivacyLedger,
-    make_curated_bags,
-)
+from skprivate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, CuratedBags, PrivacyLedger, make_curated_bags
 from skprivate.aggregate import bag_score, bags_from_sql, release_frames
 from skprivate.aggregate._losses import BUILT_IN, OwnLoss, own_statistics
 from skprivate.inspection import quote
@@ -195,11 +189,7 @@ def test_what_is_refused_spends_nothing(rows):
     gam, regressor = CuratedBagGAMClassifier, CuratedBagGAMRegressor
     refused(r"for each of 2 outputs, got 3 pairs", regressor(label_bounds=[(0, 1)] * 3), numbers)
     refused(r"finite with low < high", regressor(label_bounds=[(0, 1), (1, 1)]), numbers)
-    refused(
-        r"not go below 0 for loss='poisson'",
-        regressor(loss="poisson", label_bounds=[(0, 1), (-1, 1)]),
-        counts,
-    )
+    refused(r"not go below 0 for loss='poisson'", regressor(loss="poisson", label_bounds=[(0, 1), (-1, 1)]), counts)
     refused("contains infinity", regressor(), np.where(numbers > 0, np.inf, numbers))
     refused("must hold numbers", gam(), np.where(labels == 1, "a", "b"))
     refused("must hold 0 and 1 only", gam(None), labels + 1)

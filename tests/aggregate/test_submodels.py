@@ -70,12 +70,7 @@ def test_factors_beat_tables_where_crosses_are_products(crossed, epsilon, gain):
     losses = {}
     for submodel in ("crosses", "factors"):
         model = CuratedBagGAMClassifier(
-            epsilon,
-            submodel=submodel,
-            feature_sets="pairs",
-            categorical_features="all",
-            classes=[0, 1],
-            random_state=0,
+            epsilon, submodel=submodel, feature_sets="pairs", categorical_features="all", classes=[0, 1], random_state=0
         ).fit(X, y)
         losses[submodel] = log_loss(y_test, model.predict_proba(X_test)[:, 1])
     assert losses["factors"] < losses["crosses"] - gain

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skprivate.audit.claims._bets import (
-    Bets,
-    Claim,
-    Forecaster,
-    Game,
-    _steps,
-    _views,
-    claimed_curve,
-)
+from skprivate.audit.claims._bets import Bets, Claim, Forecaster, Game, _steps, _views, claimed_curve
 from skprivate.audit.claims._runs import Runs, Subject
 from skprivate.privacy import GaussianEvent, PureEvent, public_generator
 from skprivate.privacy.accounting._gaussian import gaussian_delta

@@ -31,11 +31,7 @@ from skprivate.audit.certificates._halfplanes import (
     power_of_two_scale,
 )
 from skprivate.audit.certificates._halfspaces import fit_halfspaces
-from skprivate.audit.certificates._variation import (
-    fit_bounded_variation,
-    fit_bounded_variation_log,
-    group_ties,
-)
+from skprivate.audit.certificates._variation import fit_bounded_variation, fit_bounded_variation_log, group_ties
 
 
 def weighted(n, rng):
@@ -153,15 +149,7 @@ def degenerate(kind, n, rng):
     }[kind]
 
 
-KINDS = (
-    "general",
-    "a grid",
-    "a line and others",
-    "a sloping line",
-    "decimals",
-    "nearly a line",
-    "subnormal and large",
-)
+KINDS = ("general", "a grid", "a line and others", "a sloping line", "decimals", "nearly a line", "subnormal and large")
 EXTREME = ("two probabilities", "near overflow", "subnormal", "powers of two", "last digits")
 
 
@@ -193,10 +181,7 @@ def test_turning_line_is_exact_for_integer_masses(kind, n, seed):
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.sampled_from(("nearly a line", "two probabilities", "powers of two", "last digits")),
-    st.integers(0, 10**6),
-)
+@given(st.sampled_from(("nearly a line", "two probabilities", "powers of two", "last digits")), st.integers(0, 10**6))
 def test_directions_are_ordered_as_in_rational_arithmetic(kind, seed):
     """All points around one of them as a single run: their order and which of them are equal."""
     rng = np.random.default_rng(seed)

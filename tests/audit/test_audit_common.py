@@ -5,11 +5,7 @@ from helpers.common_checks import parametrize_variants
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
-from skprivate.audit import (
-    FiniteAdversaryAuditor,
-    LiRAAttack,
-    RMIAAttack,
-)
+from skprivate.audit import FiniteAdversaryAuditor, LiRAAttack, RMIAAttack
 
 INSTANCES = [
     FiniteAdversaryAuditor(loss="log"),

@@ -164,11 +164,7 @@ NULLS = {
     "ties, independent": ({"method": "clopper-pearson"}, 0.5, True),
     "few members": ({"method": "one-run", "p_member": 0.1}, 0.1, False),
     "many members": ({"method": "one-run", "p_member": 0.9, "n_guesses": (100, 10)}, 0.9, True),
-    "unfair coins, delta": (
-        {"method": "one-run", "p_member": 0.7, "delta": 1e-5, "n_guesses": (30, 30)},
-        0.7,
-        False,
-    ),
+    "unfair coins, delta": ({"method": "one-run", "p_member": 0.7, "delta": 1e-5, "n_guesses": (30, 30)}, 0.7, False),
     "unfair coins, curve": ({"method": "one-run-fdp", "p_member": 0.3, "n_guesses": 60}, 0.3, True),
     "unequal groups": ({"method": "clopper-pearson"}, 0.05, False),
 }
@@ -212,13 +208,7 @@ def test_bound_stays_below_a_true_epsilon_under_unfair_coins():
             scores = randomized_response(member, 1.0, rng)
             failures += (
                 epsilon_lower_bound(
-                    scores,
-                    member,
-                    method="one-run",
-                    p_member=coin,
-                    n_guesses=guesses,
-                    confidence=0.9,
-                    random_state=run,
+                    scores, member, method="one-run", p_member=coin, n_guesses=guesses, confidence=0.9, random_state=run
                 )
                 > 1.0
             )

@@ -309,13 +309,7 @@ def test_units_that_need_help():
         opposite_pairs(Inputs(X, y, {}), "private row", "add-remove")
     with pytest.raises(ValueError, match="neighbour"):
         opposite_pairs(Inputs(X, y, {}), "data set", "metric")
-    for bad in (
-        {"n_runs": 5},
-        {"confidence": 1.0},
-        {"distance": 0.0},
-        {"max_seconds": 0.0},
-        {"observable": "x"},
-    ):
+    for bad in ({"n_runs": 5}, {"confidence": 1.0}, {"distance": 0.0}, {"max_seconds": 0.0}, {"observable": "x"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             black_box(LaplaceSum(), X, y, **bad)
 

@@ -154,13 +154,7 @@ def test_labels_of_every_container_are_the_same():
         pl.Series(names),
         pl.Series(names, dtype=pl.Categorical),
     ]
-    whole = [
-        numbers,
-        np.array(numbers),
-        pd.Series(numbers),
-        pd.Series(numbers, dtype="Int64"),
-        pl.Series(numbers),
-    ]
+    whole = [numbers, np.array(numbers), pd.Series(numbers), pd.Series(numbers, dtype="Int64"), pl.Series(numbers)]
     whole.append(pd.Series(numbers, dtype="category"))
     for outputs, expected in [*((each, names) for each in text), *((each, numbers) for each in whole)]:
         auditor = FiniteAdversaryAuditor().fit(outputs, s)

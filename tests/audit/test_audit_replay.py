@@ -14,14 +14,7 @@ from sklearn.base import BaseEstimator
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import audit_estimator
 from skprivate.audit.claims._replay import pair_loss
-from skprivate.privacy import (
-    GaussianEvent,
-    Repetitions,
-    open_release,
-    plan_search,
-    public_generator,
-    select_repeatedly,
-)
+from skprivate.privacy import GaussianEvent, Repetitions, open_release, plan_search, public_generator, select_repeatedly
 from skprivate.privacy._events import Draw, run_tape
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.noise import _samplers
@@ -55,11 +48,7 @@ class Counts(BaseEstimator):
             sensitivity = 1
         delta = 1e-5 if "gaussian" in self.kind else 0.0
         with open_release(
-            epsilon=self.epsilon,
-            delta=delta,
-            unit="row",
-            adjacency="replace-one",
-            random_state=self.random_state,
+            epsilon=self.epsilon, delta=delta, unit="row", adjacency="replace-one", random_state=self.random_state
         ) as release:
             self.counts_ = self.draw(release, counts, sensitivity)
             if self.fault == "beside":
@@ -281,12 +270,7 @@ def test_attained_epsilon_is_that_of_the_densities(kind, epsilon):
 def test_report_names_its_limits():
     found = audit(Counts())
     text = str(found)
-    for part in (
-        "not refuted",
-        "replay: attains epsilon",
-        "1 draws replayed on 1 neighbours",
-        "not seen here",
-    ):
+    for part in ("not refuted", "replay: attains epsilon", "1 draws replayed on 1 neighbours", "not seen here"):
         assert part in text
     assert found.epsilon_lower_bound == pytest.approx(1.0)
     assert found.method == "replay" and found.confidence == 1 - 1e-6

@@ -14,15 +14,7 @@ from skprivate import MetricPrivatizer, PPMHalfspaceClassifier
 from skprivate.audit import find_violation
 from skprivate.audit.claims._neighbours import Pair, Surroundings, halves, setting_variants, with_distance
 from skprivate.audit.claims._recipes import Recipes
-from skprivate.audit.claims._runs import (
-    Claim,
-    Inputs,
-    Subject,
-    _lattice_step,
-    layout_of,
-    numbers_of,
-    row_features,
-)
+from skprivate.audit.claims._runs import Claim, Inputs, Subject, _lattice_step, layout_of, numbers_of, row_features
 from skprivate.audit.claims._violation import Search, largest_share, separation
 from skprivate.privacy import open_release
 
@@ -444,11 +436,7 @@ class _Draws(BaseEstimator):
         place = np.nan_to_num(np.asarray(X, dtype=float)[:, 0], nan=0.0, posinf=1.0, neginf=0.0)
         options = {} if self.adjacency != "metric" else {"metric": "wasserstein-1, l1"}
         with open_release(
-            epsilon=self.epsilon,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            random_state=self.random_state,
-            **options,
+            epsilon=self.epsilon, unit=self.unit, adjacency=self.adjacency, random_state=self.random_state, **options
         ) as release:
             self.drawn_ = self.draw(release, np.clip(place, 0.0, 1.0))
         return self
@@ -496,13 +484,7 @@ class Flow(_Draws):
 
 def search(subject, **options):
     metric = "l1" if subject.adjacency == "metric" else None
-    claim = {
-        "epsilon": 1.0,
-        "delta": 0.0,
-        "unit": subject.unit,
-        "adjacency": subject.adjacency,
-        "metric": metric,
-    }
+    claim = {"epsilon": 1.0, "delta": 0.0, "unit": subject.unit, "adjacency": subject.adjacency, "metric": metric}
     settings = [{"bounds": (0.0, 1.0)}] if metric else [{}]
     return find_violation(subject, ROWS, settings=settings, random_state=0, **claim, **options)
 

@@ -85,12 +85,7 @@ from skprivate import (
 )
 from skprivate.inspection import quote
 from skprivate.model_selection import UserKFold, check_cv
-from skprivate.preprocessing import (
-    PrivateImputer,
-    PrivateStandardScaler,
-    PublicOneHotEncoder,
-    PublicScaler,
-)
+from skprivate.preprocessing import PrivateImputer, PrivateStandardScaler, PublicOneHotEncoder, PublicScaler
 from skprivate.privacy import SimulatedNoiseError, forbid_simulated_noise, public_generator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "combinations.md"
@@ -284,8 +279,7 @@ def ids_of_two_kinds(d):
 
 
 @line(
-    "`user_ids` as floats (a pandas column with a gap becomes one)",
-    Refused(TypeError, "got entries of type float64"),
+    "`user_ids` as floats (a pandas column with a gap becomes one)", Refused(TypeError, "got entries of type float64")
 )
 def ids_of_floats(d):
     return regressor().fit(d.X, d.y, user_ids=d.users.astype(float))
@@ -356,17 +350,13 @@ topic("Preparing private rows")
 
 
 @line(
-    "`StandardScaler` before a private model",
-    Unguarded("(StandardScaler): its fit takes statistics of private rows"),
+    "`StandardScaler` before a private model", Unguarded("(StandardScaler): its fit takes statistics of private rows")
 )
 def leaking_scaler(d):
     return make_pipeline(StandardScaler(), regressor()).fit(d.X, d.y)
 
 
-@line(
-    "`SimpleImputer` before a private model",
-    Unguarded("(SimpleImputer): learns its fill values from private rows"),
-)
+@line("`SimpleImputer` before a private model", Unguarded("(SimpleImputer): learns its fill values from private rows"))
 def leaking_imputer(d):
     return make_pipeline(SimpleImputer(), regressor()).fit(d.gaps, d.y)
 
@@ -394,10 +384,7 @@ def private_steps(d):
     return model.fit(d.gaps, d.y)
 
 
-@line(
-    "the same with `user_ids` for all steps (metadata routing)",
-    Works("user", note="the three budgets compose"),
-)
+@line("the same with `user_ids` for all steps (metadata routing)", Works("user", note="the three budgets compose"))
 def private_steps_of_users(d):
     with routing():
         model = make_pipeline(PrivateImputer(0.5), PrivateStandardScaler(0.5), regressor(1.0))
@@ -405,8 +392,7 @@ def private_steps_of_users(d):
 
 
 @line(
-    "the same with `user_ids` for the last step only",
-    Unguarded("protects one row", "units differ and do not add up"),
+    "the same with `user_ids` for the last step only", Unguarded("protects one row", "units differ and do not add up")
 )
 def private_steps_of_some_users(d):
     model = make_pipeline(PrivateStandardScaler(0.5), regressor(1.0))
@@ -457,17 +443,13 @@ def set_output(d):
 topic("Ensembles and other composites")
 
 
-@line(
-    "`VotingRegressor` of two private models (ε = 1, 0.5)",
-    Works("row", epsilon=1.1, note="less than the sum"),
-)
+@line("`VotingRegressor` of two private models (ε = 1, 0.5)", Works("row", epsilon=1.1, note="less than the sum"))
 def voting(d):
     return VotingRegressor([("a", regressor(1.0)), ("b", regressor(0.5))]).fit(d.X, d.y)
 
 
 @line(
-    "`VotingRegressor.fit(X, y, user_ids=ids)` without metadata routing",
-    Refused(ValueError, "enable_metadata_routing"),
+    "`VotingRegressor.fit(X, y, user_ids=ids)` without metadata routing", Refused(ValueError, "enable_metadata_routing")
 )
 def voting_unrouted(d):
     return VotingRegressor([("a", regressor()), ("b", regressor())]).fit(d.X, d.y, user_ids=d.users)
@@ -490,27 +472,18 @@ def stacking(d):
     return StackingRegressor([("a", regressor())], final_estimator=regressor()).fit(d.X, d.y)
 
 
-@line(
-    "the same with `user_ids`, without metadata routing",
-    Refused(ValueError, "enable_metadata_routing"),
-)
+@line("the same with `user_ids`, without metadata routing", Refused(ValueError, "enable_metadata_routing"))
 def stacking_unrouted(d):
     return StackingRegressor([("a", regressor())]).fit(d.X, d.y, user_ids=d.users)
 
 
-@line(
-    "the same with metadata routing",
-    Refused(TypeError, "RidgeCV.fit got unexpected argument(s) {'user_ids'}"),
-)
+@line("the same with metadata routing", Refused(TypeError, "RidgeCV.fit got unexpected argument(s) {'user_ids'}"))
 def stacking_routed(d):
     with routing():
         return StackingRegressor([("a", regressor())], cv=2).fit(d.X, d.y, user_ids=d.users)
 
 
-@line(
-    "the same with a private `final_estimator`",
-    Unguarded("members fitted on folds, which are not kept"),
-)
+@line("the same with a private `final_estimator`", Unguarded("members fitted on folds, which are not kept"))
 def stacking_routed_private(d):
     with routing():
         model = StackingRegressor([("a", regressor())], final_estimator=regressor(), cv=2)
@@ -551,10 +524,7 @@ def boosting_classifier(d):
     return AdaBoostClassifier(classifier(), n_estimators=2).fit(d.X, d.labels)
 
 
-@line(
-    "`CalibratedClassifierCV` of a private model",
-    Unguarded("fits its calibrators to private targets without noise"),
-)
+@line("`CalibratedClassifierCV` of a private model", Unguarded("fits its calibrators to private targets without noise"))
 def calibrated(d):
     return CalibratedClassifierCV(classifier(), cv=2).fit(d.X, d.labels)
 
@@ -598,10 +568,7 @@ def encoded_by_calibration(d):
     return CalibratedClassifierCV(named(CuratedBagGAMClassifier), ensemble=False).fit(d.X, d.names)
 
 
-@line(
-    "the same in `OneVsRestClassifier`, `OneVsOneClassifier`, `OutputCodeClassifier`",
-    Refused(TypeError, ENCODED),
-)
+@line("the same in `OneVsRestClassifier`, `OneVsOneClassifier`, `OutputCodeClassifier`", Refused(TypeError, ENCODED))
 def encoded_by_several(d):
     model = named(UserLevelSGDClassifier)
     # Some codes of two classes have nothing but constant columns, for which nothing is fitted.
@@ -617,8 +584,7 @@ def encoded_by_cross_validation(d):
 
 
 @line(
-    '`PPMHalfspaceClassifier(private_label="bad")` in any of them',
-    Refused(TypeError, "leave private_label out there"),
+    '`PPMHalfspaceClassifier(private_label="bad")` in any of them', Refused(TypeError, "leave private_label out there")
 )
 def encoded_private_label(d):
     return VotingClassifier([("a", PPMHalfspaceClassifier(private_label="bad"))]).fit(d.X, d.names)
@@ -645,8 +611,7 @@ def chain(d):
 
 
 @line(
-    "`ClassifierChain` of models that protect labels",
-    Unguarded("take the true targets of earlier ones for features"),
+    "`ClassifierChain` of models that protect labels", Unguarded("take the true targets of earlier ones for features")
 )
 def label_chain(d):
     return ClassifierChain(RandomBagClassifier()).fit(d.X, np.column_stack([d.labels, 1 - d.labels]))
@@ -663,10 +628,7 @@ def rfe(d):
     return RFE(regressor(), n_features_to_select=2).fit(d.X, d.y)
 
 
-@line(
-    "`SequentialFeatureSelector` with a private model",
-    Unguarded("scores on private rows choose the features"),
-)
+@line("`SequentialFeatureSelector` with a private model", Unguarded("scores on private rows choose the features"))
 def sequential(d):
     return SequentialFeatureSelector(regressor(), n_features_to_select=1, cv=2).fit(d.X, d.y)
 
@@ -695,18 +657,12 @@ def tuned_threshold(d):
 topic("Searching, validating, looking in")
 
 
-@line(
-    "`GridSearchCV` over ε",
-    Unguarded("scores on private rows choose the parameters", "Every fit is in the ledger."),
-)
+@line("`GridSearchCV` over ε", Unguarded("scores on private rows choose the parameters", "Every fit is in the ledger."))
 def grid_search(d):
     return GridSearchCV(regressor(), {"epsilon": [0.5, 1.0]}, cv=2).fit(d.X, d.y)
 
 
-@line(
-    "`guarantee_of(search.best_estimator_)`",
-    Works("row", note="the last fit alone; the others were paid for, too"),
-)
+@line("`guarantee_of(search.best_estimator_)`", Works("row", note="the last fit alone; the others were paid for, too"))
 def best_estimator(d):
     return grid_search(d).best_estimator_
 
@@ -724,10 +680,7 @@ def search_over_budget(d):
     return search.fit(d.X, d.y)
 
 
-@line(
-    "`cross_val_predict`, `cross_val_score`",
-    Plain("each fold is a fit; scores on private rows carry no noise"),
-)
+@line("`cross_val_predict`, `cross_val_score`", Plain("each fold is a fit; scores on private rows carry no noise"))
 def cross_validation(d):
     ledger = PrivacyLedger(epsilon=10.0, delta=1e-3, unit="row")
     cross_val_predict(regressor(ledger=ledger), d.X, d.y, cv=2)
@@ -754,10 +707,7 @@ def curve(d):
     learning_curve(regressor(), d.X, d.y, cv=2, train_sizes=[0.5, 1.0])
 
 
-@line(
-    "`permutation_importance`, `partial_dependence` on public rows",
-    Plain("post-processing: costs nothing more"),
-)
+@line("`permutation_importance`, `partial_dependence` on public rows", Plain("post-processing: costs nothing more"))
 def inspection(d):
     model = regressor().fit(d.X, d.y)
     permutation_importance(model, d.X, d.y, n_repeats=2, random_state=0)
@@ -792,10 +742,7 @@ def other_names(d):
     return model.predict(d.frame[["dose", "age", "height"]])
 
 
-@line(
-    "a frame with a column of strings",
-    Refused(ValueError, "column 'city' of X must hold numbers, got str"),
-)
+@line("a frame with a column of strings", Refused(ValueError, "column 'city' of X must hold numbers, got str"))
 def strings(d):
     return regressor().fit(d.frame.assign(city="Bergen"), d.y)
 
@@ -903,11 +850,7 @@ def complex_numbers(d):
     return regressor().fit(d.X + 1j, d.y)
 
 
-@line(
-    "a target of shape (n, 1)",
-    Works("row"),
-    warns="A column-vector y was passed when a 1d array was expected",
-)
+@line("a target of shape (n, 1)", Works("row"), warns="A column-vector y was passed when a 1d array was expected")
 def column_vector(d):
     return regressor().fit(d.X, d.y[:, None])
 
@@ -1087,10 +1030,7 @@ def fitted_twice(d):
 
 @line("HTML in a notebook, of a model and of a pipeline", Plain("shows each step's guarantee"), since=(1, 9))
 def html(d):
-    for model, part in (
-        (regressor(), ""),
-        (make_pipeline(PublicScaler(), regressor()), ", of this step alone"),
-    ):
+    for model, part in ((regressor(), ""), (make_pipeline(PublicScaler(), regressor()), ", of this step alone")):
         assert f"ε=1, δ=1e-06, row{part}" in model.fit(d.X, d.y)._repr_html_()
 
 

@@ -27,11 +27,7 @@ class Summary(Mechanism):
 
     @property
     def events(self):
-        return [
-            (GaussianEvent(5.0, 2), 1),
-            (PureEvent(0.5, "discrete Laplace"), 1),
-            (BoundedRangeEvent(0.5), 1),
-        ]
+        return [(GaussianEvent(5.0, 2), 1), (PureEvent(0.5, "discrete Laplace"), 1), (BoundedRangeEvent(0.5), 1)]
 
     def run(self, data, release):
         total = self.total(self.contributions(data))
@@ -159,8 +155,7 @@ FAULTS = {
     ),
     "squares underflow": _fault("Underflow", contributions=_float_norms),
     "uses a row twice": _fault(
-        "Twice",
-        contributions=lambda self, data: Summary.contributions(self, np.append(data, data[-1:], axis=0)),
+        "Twice", contributions=lambda self, data: Summary.contributions(self, np.append(data, data[-1:], axis=0))
     ),
     "uses a row twice where it is large": _fault(
         "TwiceLarge",
@@ -168,8 +163,7 @@ FAULTS = {
     ),
     "scale of the data": _fault("Scaled", contributions=lambda self, data: _scale(data)),
     "centres by the mean": _fault(
-        "Centred",
-        contributions=lambda self, data: Summary.contributions(self, data - np.clip(data, -1, 1).mean(0)),
+        "Centred", contributions=lambda self, data: Summary.contributions(self, data - np.clip(data, -1, 1).mean(0))
     ),
     "drops duplicates": _fault("Unique", contributions=_unique),
     "ranks the rows": _fault(
@@ -221,8 +215,7 @@ FAULTS = {
         "Candidates", edges=lambda self, data: np.unique(np.clip(data[:, 0], -1, 1))
     ),
     "candidates between extremes of the data": _fault(
-        "PrivateEdges",
-        edges=lambda self, data: np.linspace(*np.clip([data.min(), data.max()], -1e9, 1e9), 1001)[1:-1],
+        "PrivateEdges", edges=lambda self, data: np.linspace(*np.clip([data.min(), data.max()], -1e9, 1e9), 1001)[1:-1]
     ),
     "warns of values": _fault("Warns", contributions=_warns),
     "refuses values": _fault("Refuses", contributions=_refuses),

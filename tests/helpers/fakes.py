@@ -11,13 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.privacy import (
-    GaussianEvent,
-    exact_sum,
-    gaussian_noise_multiplier,
-    interval_contributions,
-    open_release,
-)
+from skprivate.privacy import GaussianEvent, exact_sum, gaussian_noise_multiplier, interval_contributions, open_release
 
 BITS = 30
 

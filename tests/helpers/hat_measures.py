@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from skprivate.metric._domains import Norm
-from skprivate.metric.grid._flows import (
-    choose_cells,
-    hat_bits,
-    hat_sums,
-    l1_factor,
-    steps_per_distance,
-)
+from skprivate.metric.grid._flows import choose_cells, hat_bits, hat_sums, l1_factor, steps_per_distance
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PureEvent, Release
 from skprivate.privacy._events import Events

@@ -40,13 +40,7 @@ def scores(draw):
 
 def share(a, b):
     """Change of the statistic of two draws in units of the sensitivity, exactly."""
-    assert (a.kind, a.sensitivity, a.events, a.step, a.norm) == (
-        b.kind,
-        b.sensitivity,
-        b.events,
-        b.step,
-        b.norm,
-    )
+    assert (a.kind, a.sensitivity, a.events, a.step, a.norm) == (b.kind, b.sensitivity, b.events, b.step, b.norm)
     if a.kind.startswith("select"):
         (ends, first), (other_ends, second) = scores(a), scores(b)
         assert ends[-1] == other_ends[-1]

@@ -120,10 +120,7 @@ def columnwise_candidates():
 def constant_candidates():
     X = np.zeros((4, 3))
     return [
-        (
-            f"always {k}",
-            FrozenEstimator(DummyClassifier(strategy="constant", constant=k).fit(X, [0, 1, 0, 1])),
-        )
+        (f"always {k}", FrozenEstimator(DummyClassifier(strategy="constant", constant=k).fit(X, [0, 1, 0, 1])))
         for k in (0, 1)
     ]
 

@@ -48,13 +48,7 @@ from skprivate.utils.estimator_checks import default_data
 
 BOTH = ("replace-one", "add-remove")
 
-_USER_DATA = (
-    default_data,
-    users_of_many_rows,
-    rows_of_one_user_each,
-    ties_and_extremes,
-    wide_rows,
-)
+_USER_DATA = (default_data, users_of_many_rows, rows_of_one_user_each, ties_and_extremes, wide_rows)
 
 
 def modes(kind, makers, *, fixed=None, **options):
@@ -85,11 +79,7 @@ def _goes(estimator, make):
 def _user_level_means():
     kind = sp.UserLevelMean
     plain = modes(
-        kind,
-        (*_USER_DATA, names_of_users, far_rows),
-        adjacency=BOTH,
-        aggregation=("mean", "robust"),
-        weight_cap=(1, 3),
+        kind, (*_USER_DATA, names_of_users, far_rows), adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3)
     )
     known = modes(kind, _USER_DATA, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
     pure = modes(kind, _USER_DATA, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
@@ -279,12 +269,7 @@ def _selectors():
     ranges = modes(kind, data, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
     batch = modes(kind, data, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
     classes = modes(
-        kind,
-        data,
-        estimators=(constant,),
-        adjacency=BOTH,
-        predict_by=("user", "batch"),
-        loss=("auto", "zero_one"),
+        kind, data, estimators=(constant,), adjacency=BOTH, predict_by=("user", "batch"), loss=("auto", "zero_one")
     )
     return votes + differences + means + ranges + batch + classes
 
@@ -294,11 +279,7 @@ def _gam_classifiers():
     sets = ("pairs", "singles", [(0,), (0, 1), (1, 2)])
     two = modes(kind, (default_data,), fixed={"classes": [0, 1], "n_bins": 4}, mechanism=noise, feature_sets=sets)
     three = modes(
-        kind,
-        (three_classes,),
-        fixed={"classes": [0, 1, 2], "n_bins": 4},
-        mechanism=noise,
-        min_size=(None, 2),
+        kind, (three_classes,), fixed={"classes": [0, 1, 2], "n_bins": 4}, mechanism=noise, min_size=(None, 2)
     )
     labels = modes(kind, (several_labels,), fixed={"n_bins": 4}, mechanism=noise, classes=(None, [0, 1]))
     small = modes(
@@ -320,11 +301,7 @@ def _gam_regressors():
     data = (default_data, extreme_labels)
     squared = modes(kind, data, fixed={"n_bins": 4}, mechanism=noise, label_bounds=_LABEL_BOUNDS)
     squared += modes(
-        kind,
-        data,
-        mechanism=("laplace", "gaussian"),
-        feature_sets=("singles", "pairs"),
-        label_bounds=(None, (0, 1)),
+        kind, data, mechanism=("laplace", "gaussian"), feature_sets=("singles", "pairs"), label_bounds=(None, (0, 1))
     )
     several = modes(
         kind,
@@ -388,11 +365,7 @@ def _halfspaces():
         selection=("exponential", "permute-and-flip"),
         adjacency=BOTH,
     )
-    weights = {
-        "adjacency": BOTH,
-        "class_weight": ({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}),
-        "private_label": (0, 1),
-    }
+    weights = {"adjacency": BOTH, "class_weight": ({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}), "private_label": (0, 1)}
     few_data = (default_data, tied_rows)
     weighted = modes(kind, few_data, fixed={"classes": [0, 1]}, strategy=("exact", "greedy"), **weights)
     weighted += modes(kind, few_data, fixed={"classes": [0, 1], "delta": 1e-6}, strategy=("gradient",), **weights)
@@ -431,13 +404,7 @@ def _synthesizers():
     flows += modes(kind, data, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **distances)
     all_data = (*data, far_rows)
     rows = modes(kind, all_data)
-    rows += modes(
-        kind,
-        all_data,
-        metric=("rows",),
-        bounds=((0, 1), "private", (-1e9, 1e9)),
-        resolution=("auto", 4),
-    )
+    rows += modes(kind, all_data, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
     weights = {**distances, "category_weight": (0.1, 1.0, 30.0)}
     mixed = modes(
         kind,
@@ -456,17 +423,10 @@ def _synthesizers():
         **weights,
     )
     plain = modes(
-        kind,
-        (only_categories,),
-        fixed={"categories": {0: names, 1: [*names, "d"]}, "epsilon": 20.0},
-        **weights,
+        kind, (only_categories,), fixed={"categories": {0: names, 1: [*names, "d"]}, "epsilon": 20.0}, **weights
     )
     plain += modes(
-        kind,
-        (only_categories,),
-        fixed={"categories": {0: names, 1: names}},
-        metric=("rows",),
-        epsilon=(0.5, 2.0),
+        kind, (only_categories,), fixed={"categories": {0: names, 1: names}}, metric=("rows",), epsilon=(0.5, 2.0)
     )
     return flows + rows + mixed + plain
 
@@ -546,41 +506,23 @@ def _preprocessors():
         imputers += modes(
             sp.preprocessing.PrivateImputer,
             (make,),
-            fixed={
-                "strategy": "most_frequent",
-                "categories": ["red", "green", "blue"],
-                "add_indicator": True,
-            },
+            fixed={"strategy": "most_frequent", "categories": ["red", "green", "blue"], "add_indicator": True},
             adjacency=BOTH,
             delta=(0.0, 1e-6),
         )
     scalers = modes(sp.preprocessing.PrivateStandardScaler, data, **ways)
     scalers += modes(
-        sp.preprocessing.PrivateStandardScaler,
-        data,
-        with_mean=(False,),
-        with_std=(True, False),
-        adjacency=BOTH,
+        sp.preprocessing.PrivateStandardScaler, data, with_mean=(False,), with_std=(True, False), adjacency=BOTH
     )
     bins = modes(sp.preprocessing.PrivateKBinsDiscretizer, data, n_bins=(2, 5), **ways)
     bins += modes(
-        sp.preprocessing.PrivateKBinsDiscretizer,
-        data,
-        n_bins=(7,),
-        encode=("ordinal", "onehot"),
-        adjacency=BOTH,
+        sp.preprocessing.PrivateKBinsDiscretizer, data, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
     )
     categories = []
     for make in (colours, rows_of_colours):
         categories += modes(sp.preprocessing.PrivateOneHotEncoder, (make,), max_categories=(1, 4), adjacency=BOTH)
     splines = modes(sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5, 4), passthrough=(False, True), **ways)
-    splines += modes(
-        sp.preprocessing.PrivateSplineTransformer,
-        data,
-        n_knots=(5,),
-        basis=("b-spline",),
-        degree=(1, 3),
-    )
+    splines += modes(sp.preprocessing.PrivateSplineTransformer, data, n_knots=(5,), basis=("b-spline",), degree=(1, 3))
     return {
         sp.preprocessing.PrivateImputer: imputers,
         sp.preprocessing.PrivateStandardScaler: scalers,
@@ -643,11 +585,7 @@ def _searches():
     )
     # Constants, on which batches of any size round alike.
     batch = kind(
-        sp.UserLevelSelector(constant_candidates()),
-        {"rule": ["votes"]},
-        delta=0.0,
-        predict_by="batch",
-        **fixed,
+        sp.UserLevelSelector(constant_candidates()), {"rule": ["votes"]}, delta=0.0, predict_by="batch", **fixed
     )
     return (
         classifiers

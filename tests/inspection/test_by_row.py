@@ -116,19 +116,9 @@ SHOWN = [
         (learnt(model), PUBLIC)
         for model in (
             *(StandardScaler(), MinMaxScaler(clip=True), MaxAbsScaler(), RobustScaler(), Binarizer()),
-            *(
-                PolynomialFeatures(3),
-                PolynomialFeatures(2, order="F"),
-                Normalizer("max"),
-                FunctionTransformer(),
-            ),
+            *(PolynomialFeatures(3), PolynomialFeatures(2, order="F"), Normalizer("max"), FunctionTransformer()),
             *(QuantileTransformer(n_quantiles=20, output_distribution=law) for law in ("uniform", "normal")),
-            *(
-                _bins("onehot-dense"),
-                _bins("ordinal"),
-                RowByRow(Normalizer()),
-                RowByRow(frozen(PCA(2))),
-            ),
+            *(_bins("onehot-dense"), _bins("ordinal"), RowByRow(Normalizer()), RowByRow(frozen(PCA(2)))),
             *(PublicScaler.from_bounds(-10, 10), PublicScaler(center=3.0, scale=0.1)),
             PrivateImputer(1.0, bounds=(-100, 100), random_state=0),
             PrivateStandardScaler(1.0, random_state=0),
@@ -141,10 +131,7 @@ SHOWN = [
     ),
     (UserLevelSGDClassifier(9.0, max_iter=2, random_state=0).fit(PUBLIC, Y > 0), PUBLIC),
     (OneHotEncoder(categories=CATEGORIES, handle_unknown="ignore").fit(CODES), CODES),
-    (
-        OrdinalEncoder(categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1).fit(CODES),
-        CODES,
-    ),
+    (OrdinalEncoder(categories=CATEGORIES, handle_unknown="use_encoded_value", unknown_value=-1).fit(CODES), CODES),
     (
         SimpleImputer(strategy="constant", fill_value=0.5, keep_empty_features=True).fit(PUBLIC),
         np.where(CODES == 1, np.nan, PUBLIC),
@@ -218,14 +205,7 @@ def test_rows_come_out_the_same_among_any_others(model, X, n, order, seed, dtype
 
 @pytest.mark.parametrize(
     "model",
-    [
-        Normalizer("l1"),
-        Normalizer("l2"),
-        PCA(2),
-        GaussianRandomProjection(2),
-        LinearRegression(),
-        LogisticRegression(),
-    ],
+    [Normalizer("l1"), Normalizer("l2"), PCA(2), GaussianRandomProjection(2), LinearRegression(), LogisticRegression()],
     ids=lambda value: type(value).__name__,
 )
 def test_the_comparison_finds_what_it_is_for(model):
@@ -281,10 +261,7 @@ class Doubled(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 ROWS = np.abs(PUBLIC)
 FOREIGN = [
     *(frozen(PCA(2)), frozen(Nystroem(n_components=3))),
-    *(
-        frozen(GaussianRandomProjection(2)),
-        frozen(StandardScaler(), PCA(2)),
-    ),
+    *(frozen(GaussianRandomProjection(2)), frozen(StandardScaler(), PCA(2))),
     *(Normalizer(), FunctionTransformer(np.log1p), Doubled(), FrozenEstimator(Doubled())),
     *(
         FeatureUnion([("a", Normalizer())]),

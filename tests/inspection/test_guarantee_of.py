@@ -16,14 +16,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn import config_context
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    OneToOneFeatureMixin,
-    RegressorMixin,
-    TransformerMixin,
-    clone,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -78,21 +71,8 @@ from skprivate import (
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection import quote
 from skprivate.inspection._guarantee_of import TYPES_STAY
-from skprivate.preprocessing import (
-    PrivatePipeline,
-    PublicOneHotEncoder,
-    PublicOrdinalEncoder,
-    PublicScaler,
-    RowByRow,
-)
-from skprivate.privacy import (
-    PUBLIC_BEFORE,
-    GaussianEvent,
-    PureEvent,
-    compose_epsilon,
-    open_release,
-    public_generator,
-)
+from skprivate.preprocessing import PrivatePipeline, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow
+from skprivate.privacy import PUBLIC_BEFORE, GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 from skprivate.utils.estimator_checks import default_data
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -267,21 +247,11 @@ def holding():
     columns = [("a", PrivateMap(0.25), [0]), ("b", "drop", [1]), ("c", StandardScaler(), [])]
     mixed = make_pipeline(ColumnTransformer(columns, remainder="passthrough"), regressor)
     yield "columns", mixed, TARGET, 0.75
-    yield (
-        "remainder",
-        make_pipeline(ColumnTransformer([], remainder=PrivateMap(0.125)), regressor),
-        TARGET,
-        0.625,
-    )
+    yield ("remainder", make_pipeline(ColumnTransformer([], remainder=PrivateMap(0.125)), regressor), TARGET, 0.625)
     yield "voting", VotingRegressor([("a", regressor), ("b", PrivateRegressor(0.25))]), TARGET, 0.75
     yield "voting drop", VotingClassifier([("a", classifier), ("b", "drop"), ("c", classifier)]), LABELS, 1.0
     yield "bagging", BaggingRegressor(regressor, n_estimators=3, bootstrap=False), TARGET, 1.5
-    yield (
-        "bagging part",
-        BaggingRegressor(regressor, n_estimators=3, bootstrap=False, max_samples=0.5),
-        TARGET,
-        1.5,
-    )
+    yield ("bagging part", BaggingRegressor(regressor, n_estimators=3, bootstrap=False, max_samples=0.5), TARGET, 1.5)
     yield "rest", OneVsRestClassifier(classifier), LABELS, 1.5
     yield "one", OneVsOneClassifier(add_remove), LABELS, 1.5
     # Six columns of the code book; what is constant in it is so for every data set with these labels.
@@ -289,12 +259,7 @@ def holding():
     yield "outputs", MultiOutputRegressor(regressor), several, 1.0
     yield "chain", RegressorChain(regressor), several, 1.0
     yield "threshold", FixedThresholdClassifier(classifier, threshold=0.4), LABELS % 2, 0.5
-    yield (
-        "target",
-        TransformedTargetRegressor(regressor, func=np.log1p, inverse_func=np.expm1),
-        TARGET + 5,
-        0.5,
-    )
+    yield ("target", TransformedTargetRegressor(regressor, func=np.log1p, inverse_func=np.expm1), TARGET + 5, 0.5)
     frozen = [("a", FrozenEstimator(fitted)), ("b", FrozenEstimator(LinearRegression().fit(DRAWN, TARGET)))]
     yield "stacking", StackingRegressor(frozen, final_estimator=regressor), TARGET, 0.75
     plain = [("a", fitted), ("b", LinearRegression().fit(DRAWN, TARGET))]
@@ -616,10 +581,7 @@ def test_a_warning_about_private_rows_is_an_assumption(checked):
     model = make_pipeline(
         FunctionTransformer(np.square, np.sqrt, check_inverse=checked),
         TransformedTargetRegressor(
-            UserLevelSGDRegressor(radius=5.0),
-            func=np.negative,
-            inverse_func=np.negative,
-            check_inverse=checked,
+            UserLevelSGDRegressor(radius=5.0), func=np.negative, inverse_func=np.negative, check_inverse=checked
         ),
     )
     with warnings.catch_warnings():
@@ -642,10 +604,7 @@ def test_a_warning_about_private_rows_is_an_assumption(checked):
         (SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True), "add_indicator"),
         (SelectKBest(lambda X, y: X[0], k=2), "without a guarantee"),
         (type("Mine", (StandardScaler,), {})(), "without a guarantee"),
-        (
-            type("MyImputer", (SimpleImputer,), {})(strategy="constant", keep_empty_features=True),
-            "without a guarantee",
-        ),
+        (type("MyImputer", (SimpleImputer,), {})(strategy="constant", keep_empty_features=True), "without a guarantee"),
         (type("MyNormalizer", (Pipeline,), {})([("a", StandardScaler())]), "not known"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
@@ -669,10 +628,7 @@ def test_steps_that_learn_are_named(step, why):
         (FunctionTransformer(), None),
         (Declared(), "treats every row by itself, to the last bit"),
         (SimpleImputer(strategy="constant", keep_empty_features=True), "by itself, to the last bit"),
-        (
-            SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
-            "can hold its fill_value",
-        ),
+        (SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True), "can hold its fill_value"),
         (FunctionTransformer(np.log1p), "the function of pipeline step 'first' (FunctionTransformer)"),
         (Row(), "pipeline step 'first' (Row) needs no fit"),
     ],
@@ -784,11 +740,7 @@ def breaking():
     yield AdaBoostRegressor(regressor, n_estimators=2), TARGET, "errors of members"
     yield SelfTrainingClassifier(classifier), LABELS - 1, "transduction_"
     yield RFE(regressor, n_features_to_select=1), TARGET, "last only"
-    yield (
-        TransformedTargetRegressor(regressor, transformer=StandardScaler()),
-        TARGET,
-        "transformer of the target",
-    )
+    yield (TransformedTargetRegressor(regressor, transformer=StandardScaler()), TARGET, "transformer of the target")
     yield SelectFromModel(regressor, max_features=lambda X: 1), TARGET, "max_features"
     yield VotingRegressor([("a", regressor), ("b", user)]), TARGET, "protects one user"
     yield VotingRegressor([("a", regressor), ("b", added)]), TARGET, "add-remove"
@@ -828,10 +780,7 @@ def test_forgotten_user_ids_do_not_compose():
     """A member that got no ids protects rows, the other users: neither covers the other."""
     members = [("a", PrivateRegressor(unit="user")), ("b", PrivateRegressor(unit="row"))]
     problems = refused(VotingRegressor(members).fit(DRAWN, TARGET), "same unit")
-    assert [path for path, _ in problems] == [
-        "member 'a' (PrivateRegressor)",
-        "member 'b' (PrivateRegressor)",
-    ]
+    assert [path for path, _ in problems] == ["member 'a' (PrivateRegressor)", "member 'b' (PrivateRegressor)"]
 
 
 # The local model ------------------------------------------------------------------------------------------------

@@ -33,24 +33,13 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from test_common import ESTIMATORS as ALL
 
-from skprivate import (
-    NoGuaranteeError,
-    UserLevelSelector,
-    UserLevelSGDClassifier,
-    UserLevelSGDRegressor,
-    guarantee_of,
-)
+from skprivate import NoGuaranteeError, UserLevelSelector, UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection import to_release
 from skprivate.inspection._ensembles import ENSEMBLE_RULES
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.model_selection import PrivateSearchCV
-from skprivate.preprocessing import (
-    PrivateSplineTransformer,
-    PrivateStandardScaler,
-    PublicScaler,
-    RowByRow,
-)
+from skprivate.preprocessing import PrivateSplineTransformer, PrivateStandardScaler, PublicScaler, RowByRow
 from skprivate.preprocessing._private_pipeline import PrivatePipeline
 from skprivate.privacy import (
     GaussianEvent,
@@ -132,11 +121,7 @@ CASES = {
     BaggingRegressor: lambda: (BaggingRegressor(regressor(), 2, bootstrap=False), X, Y),
     ClassifierChain: lambda: (ClassifierChain(classifier()), X, BOTH),
     ColumnTransformer: lambda: (*encoded(), Y),
-    FeatureUnion: lambda: (
-        make_pipeline(FeatureUnion([("a", scaler()), ("b", scaler())]), regressor()),
-        X,
-        Y,
-    ),
+    FeatureUnion: lambda: (make_pipeline(FeatureUnion([("a", scaler()), ("b", scaler())]), regressor()), X, Y),
     FixedThresholdClassifier: lambda: (FixedThresholdClassifier(classifier(), threshold=0.3), X, LABELS),
     FrozenEstimator: lambda: (
         VotingRegressor([("a", frozen(fresh(UserLevelSGDRegressor, Y))), ("b", regressor())]),
@@ -247,9 +232,7 @@ def test_what_somebody_noted_at_a_model_stays_with_them(name):
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [each for each in ALL if isinstance(each, PrivateEstimatorMixin)],
-    ids=lambda each: type(each).__name__,
+    "estimator", [each for each in ALL if isinstance(each, PrivateEstimatorMixin)], ids=lambda each: type(each).__name__
 )
 def test_of_private_estimators_all_that_a_fit_sets_is_published_and_nothing_else(estimator):
     data = default_data(estimator, public_generator(0), 60)
@@ -335,11 +318,7 @@ def held(value):
             "named_estimators_",
             "a fitted UserLevelSGDRegressor",
         ),
-        (
-            lambda: beside("named_estimators_", [earlier(LinearRegression(), Y)]),
-            "named_",
-            "a fitted LinearRegression",
-        ),
+        (lambda: beside("named_estimators_", [earlier(LinearRegression(), Y)]), "named_", "a fitted LinearRegression"),
         (lambda: held(regressor().privacy_guarantee_), "held_", "a guarantee that no step accounts for"),
         (lambda: held(regressor()), "held_, privacy_guarantee_", "a guarantee that no step accounts for"),
         (
@@ -448,14 +427,7 @@ def test_a_guarantee_below_its_draws_is_refused_and_stops_a_report(number, whole
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"epsilon": 0.01},
-        {"unit": "user"},
-        {"adjacency": "add-remove"},
-        {"valid_for_release": True},
-    ],
-    ids=str,
+    "change", [{"epsilon": 0.01}, {"unit": "user"}, {"adjacency": "add-remove"}, {"valid_for_release": True}], ids=str
 )
 def test_a_guarantee_below_its_entry_is_refused_and_stops_a_report(change, tmp_path):
     simulated = "valid_for_release" in change

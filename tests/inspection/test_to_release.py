@@ -104,11 +104,7 @@ def test_no_guarantee_no_release():
 def test_caches_and_paths_stay_at_home(tmp_path):
     for memory in (str(tmp_path / "secret-path"), Memory(tmp_path / "secret-path", verbose=0)):
         where = FunctionTransformer(with_options, kw_args={"where": Path("secret-path")})
-        steps = [
-            ("scale", PublicScaler.from_bounds(0, 1)),
-            ("where", where),
-            ("model", UserLevelSGDRegressor()),
-        ]
+        steps = [("scale", PublicScaler.from_bounds(0, 1)), ("where", where), ("model", UserLevelSGDRegressor())]
         model = Pipeline(steps, memory=memory).fit(X, Y)
         with pytest.raises(NoGuaranteeError, match="repeats noise"):
             to_release(model)

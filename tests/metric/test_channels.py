@@ -16,12 +16,7 @@ from skprivate.metric.net._exponential import (
     exponential_channel,
     relaxed_distances,
 )
-from skprivate.metric.net._spaces import (
-    distance_matrix,
-    expected_loss,
-    separated_net,
-    worst_error,
-)
+from skprivate.metric.net._spaces import distance_matrix, expected_loss, separated_net, worst_error
 from skprivate.papers.metric import boolean_cube_accuracy, is_ultrametric
 from skprivate.privacy import public_generator
 
@@ -84,8 +79,7 @@ def test_lemma_4_1_on_all_measures():
         measures, wasserstein, channel = exponential_on_measures(points, 4, epsilon)
         assert measures.shape == (35, 4)
         np.testing.assert_allclose(
-            wasserstein,
-            np.abs(np.cumsum(measures[:, None] - measures[None], axis=2)[..., :-1]).sum(axis=2) / 3,
+            wasserstein, np.abs(np.cumsum(measures[:, None] - measures[None], axis=2)[..., :-1]).sum(axis=2) / 3
         )
         assert price(channel, wasserstein) <= epsilon
         errors.append(worst_error(channel, wasserstein))
@@ -120,8 +114,7 @@ def test_levelled_channel_of_the_cube_is_randomised_response(epsilon):
 
 
 @pytest.mark.parametrize(
-    ("distances", "epsilon"),
-    [(np.linalg.norm(GRID[:, None] - GRID[None], axis=2), 4.0), (random_tree(3, 18), 12.0)],
+    ("distances", "epsilon"), [(np.linalg.norm(GRID[:, None] - GRID[None], axis=2), 4.0), (random_tree(3, 18), 12.0)]
 )
 def test_levelled_channel_is_the_optimum_of_the_linear_programme(distances, epsilon):
     channel = best_exponential_channel(distances, epsilon)

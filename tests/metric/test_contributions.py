@@ -38,13 +38,7 @@ STATISTICS = {
 
 @pytest.mark.parametrize("name", STATISTICS)
 @settings(deadline=None, max_examples=40)
-@given(
-    d=st.integers(1, 3),
-    n=st.integers(1, 11),
-    box=st.sampled_from(BOXES),
-    block=st.integers(1, 5),
-    data=st.data(),
-)
+@given(d=st.integers(1, 3), n=st.integers(1, 11), box=st.sampled_from(BOXES), block=st.integers(1, 5), data=st.data())
 def test_a_row_adds_its_own_contribution_and_nothing_else(name, d, n, box, block, data):
     X = data.draw(arrays(np.float64, (n, d), elements=VALUES))
     order = data.draw(st.permutations(range(n)))
@@ -91,11 +85,7 @@ def test_the_unit_cube_is_monotone_and_holds_its_corners(box, x, y):
 def test_cell_borders_belong_to_the_cell_above(size):
     borders = np.arange(1, min(size, 64)) / size
     for border, cell in zip(borders, range(1, 64), strict=False):
-        for value, expected in (
-            (border, cell),
-            (np.nextafter(border, 0), cell - 1),
-            (np.nextafter(border, 1), cell),
-        ):
+        for value, expected in ((border, cell), (np.nextafter(border, 0), cell - 1), (np.nextafter(border, 1), cell)):
             assert np.flatnonzero(leaf_counts(np.array([[value]]), (size,))) == [expected]
     assert np.flatnonzero(leaf_counts(np.array([[1.0]]), (size,))) == [size - 1]
 

@@ -114,18 +114,12 @@ DIFFERENT = {
         *map(matrix, (LINE, 20 * LINE, LINE[:3, :3], np.minimum(LINE, 2))),
         *(matrix(LINE, states=states) for states in (list("abcd"), [1, 0, 2, 3])),
     ],
-    "tree": lambda: [
-        *map(tree, (TREE, {**TREE, "b": "y"}, {**TREE, "e": "y"})),
-        tree(TREE, states=list("abc")),
-    ],
+    "tree": lambda: [*map(tree, (TREE, {**TREE, "b": "y"}, {**TREE, "e": "y"})), tree(TREE, states=list("abc"))],
     "box": lambda: [
         *(measure(bounds=bounds) for bounds in ((0, 1), (0, 1000), (-1, 1), ([0, 0], [1, 2]), ([0, 0], [2, 1]))),
         *(measure(ground="l1"), measure(NAMED[["u", "v"]]), measure(NAMED[["u"]]), measure(NAMED[["v"]])),
     ],
-    "categories": lambda: [
-        *map(mixed, (1.0, 2.0, 1 + 1e-9)),
-        *(measure(NAMED), measure(NAMED[["u", "v"]])),
-    ],
+    "categories": lambda: [*map(mixed, (1.0, 2.0, 1 + 1e-9)), *(measure(NAMED), measure(NAMED[["u", "v"]]))],
     "step": lambda: [
         MetricPrivatizer(1.0).fit(ROWS).privacy_guarantee_,
         *(after(PublicScaler.from_bounds(0, 40, clip=clip)) for clip in (True, False)),
@@ -158,10 +152,7 @@ def test_different_distances_have_different_names(kind):
         found[0].compose(found[1])
 
 
-@given(
-    st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3),
-    st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3),
-)
+@given(st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3), st.lists(st.floats(0.1, 5.0), min_size=3, max_size=3))
 @settings(max_examples=30, deadline=None)
 def test_matrices_share_a_name_iff_they_are_equal(one, other):
     def line(gaps):
@@ -189,14 +180,7 @@ def test_fingerprints_are_equal_iff_values_are(one, other):
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=6))
 def test_fingerprints_do_not_tell_how_numbers_are_stored(values):
     array = np.array(values)
-    stored = (
-        values,
-        tuple(values),
-        array,
-        array.astype(object),
-        array[::-1].copy()[::-1],
-        np.float64(1) * array,
-    )
+    stored = (values, tuple(values), array, array.astype(object), array[::-1].copy()[::-1], np.float64(1) * array)
     assert len({fingerprint(each) for each in stored}) == 1
     assert fingerprint(array.reshape(-1, 1)) != fingerprint(array)
     assert fingerprint(2**53) != fingerprint(2**53 + 1) and fingerprint([2**53 + 1]) != fingerprint([2**53])
@@ -238,10 +222,7 @@ def test_steps_keep_their_name_when_private_modules_move(monkeypatch):
 def test_ledgers_add_up_one_distance_only(other):
     terms = {"metric": "precomputed", "distances": LINE}
     name = MetricPrivatizer(**terms).fit([[0]]).privacy_guarantee_.metric
-    for ledger in (
-        PrivacyLedger(epsilon=9.0),
-        PrivacyLedger(epsilon=9.0, unit="row", adjacency=f"metric: {name}"),
-    ):
+    for ledger in (PrivacyLedger(epsilon=9.0), PrivacyLedger(epsilon=9.0, unit="row", adjacency=f"metric: {name}")):
         first = MetricPrivatizer(**terms, ledger=ledger).fit([[0]])
         first.transform([[0]])
         first.transform([[1]])

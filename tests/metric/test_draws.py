@@ -110,12 +110,7 @@ def test_nothing_is_spent_on_parameters_out_of_range(draw, epsilon):
     ],
 )
 def test_refusals_of_draws_from_a_net(change, message):
-    keywords = {
-        "rows": [[0.1, 0.2]],
-        "points": [[0.5, 0.5]],
-        "bounds": ([0.0, 0.0], [1.0, 1.0]),
-        "norm": "l1",
-    }
+    keywords = {"rows": [[0.1, 0.2]], "points": [[0.5, 0.5]], "bounds": ([0.0, 0.0], [1.0, 1.0]), "norm": "l1"}
     opened = release(1.0)
     with pytest.raises(ValueError, match=message):
         opened.nearest(**(keywords | change), epsilon=1.0)

@@ -6,14 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers.hat_measures import (
-    HatMoments,
-    fit_moments,
-    hat_sensitivity,
-    level_budgets,
-    prolong,
-    restrict,
-)
+from helpers.hat_measures import HatMoments, fit_moments, hat_sensitivity, level_budgets, prolong, restrict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear

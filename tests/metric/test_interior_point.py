@@ -14,12 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skprivate.metric import MetricPrivatizer
 from skprivate.metric.net import _interior_point as interior
 from skprivate.metric.net._exponential import best_exponential_channel
-from skprivate.metric.net._interior_point import (
-    certified_bound,
-    constant_bound,
-    levelled_bound,
-    optimal_channel,
-)
+from skprivate.metric.net._interior_point import certified_bound, constant_bound, levelled_bound, optimal_channel
 from skprivate.metric.net._spaces import expected_loss, make_affordable, remap
 from skprivate.privacy.draws._channels import channel_cost, quantise_channel
 

@@ -28,13 +28,7 @@ def rows(n=5000, seed=0):
 
 
 def synthesizer(epsilon=1.0, **keywords):
-    keywords = {
-        "metric": "rows",
-        "bounds": (0, 1),
-        "categories": CATEGORIES,
-        "random_state": 0,
-        **keywords,
-    }
+    keywords = {"metric": "rows", "bounds": (0, 1), "categories": CATEGORIES, "random_state": 0, **keywords}
     return MetricPrivateSynthesizer(epsilon, **keywords)
 
 
@@ -137,10 +131,7 @@ def test_frames_come_back_as_frames():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        (
-            {"categories": {0: COLOURS[:2], 2: (1, 2)}},
-            "column 0 of X has a value that is missing or not among",
-        ),
+        ({"categories": {0: COLOURS[:2], 2: (1, 2)}}, "column 0 of X has a value that is missing or not among"),
         ({"bounds": {0: (0, 1)}}, "has the column 0; the columns .* are 1"),
         ({"categories": {2: (1, 2)}}, "not numbers"),
         ({"categories": {}}, "non-empty dict"),

@@ -44,11 +44,7 @@ def costs_about(column, middle, price):
     """Costs of the scale and of the reach below and above a middle."""
     sides = offset_counts(column[:, np.newaxis], centres=np.array([middle]), least=OFFSETS[:1])
     below, above = sides
-    return (
-        median_costs(distance_counts(sides)[0]),
-        offset_costs(below[0], 0, price),
-        offset_costs(above[0], 0, price),
-    )
+    return (median_costs(distance_counts(sides)[0]), offset_costs(below[0], 0, price), offset_costs(above[0], 0, price))
 
 
 def worst_ratio(column, price):

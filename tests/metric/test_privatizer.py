@@ -151,13 +151,7 @@ def test_guarantee_is_that_of_each_call():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("epsilon", 5.0),
-        ("metric", "l1"),
-        ("mechanism", "exponential"),
-        ("bounds", (0, 2)),
-        ("random_state", 3),
-    ],
+    [("epsilon", 5.0), ("metric", "l1"), ("mechanism", "exponential"), ("bounds", (0, 2)), ("random_state", 3)],
 )
 def test_parameters_set_after_fit_are_not_drawn_with(name, value):
     ledger = PrivacyLedger(epsilon=10.0, unit="row")
@@ -279,15 +273,7 @@ def test_refusals(keywords, message):
         ({"metric": "tree"}, "needs parents"),
         ({"metric": "precomputed", "distances": [[0, 1, 5], [1, 0, 1], [5, 1, 0]]}, "triangle"),
         ({"metric": "precomputed", "distances": [[0, 1], [1, 0]], "states": [1, 2, 3]}, "one entry per row"),
-        (
-            {
-                "metric": "precomputed",
-                "distances": 1.0 - np.eye(3),
-                "mechanism": "optimal",
-                "prior": [1, -1, 1],
-            },
-            "prior",
-        ),
+        ({"metric": "precomputed", "distances": 1.0 - np.eye(3), "mechanism": "optimal", "prior": [1, -1, 1]}, "prior"),
     ],
 )
 def test_refusals_for_finite_metrics(keywords, message):

@@ -53,9 +53,7 @@ def test_numbers_of_every_type(names, kind):
     apart = np.column_stack(
         [
             numeric_table(
-                MetricPrivateSynthesizer(),
-                frame[[name]] if kind == "polars" else frame.select([name]),
-                reset=True,
+                MetricPrivateSynthesizer(), frame[[name]] if kind == "polars" else frame.select([name]), reset=True
             )
             for name in names
         ]

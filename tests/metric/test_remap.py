@@ -123,10 +123,7 @@ def test_finite_metrics_take_the_name_too():
     ("options", "message"),
     [
         ({"prior": "uniform"}, "prior needs bounds"),
-        (
-            {"prior": "uniform", "metric": "haversine", "coordinates": "latitude-longitude"},
-            "prior needs bounds",
-        ),
+        ({"prior": "uniform", "metric": "haversine", "coordinates": "latitude-longitude"}, "prior needs bounds"),
         ({"prior": [1.0, 2.0], "bounds": (0, 1)}, "finite public rows with 2 columns, got shape"),
         ({"prior": np.zeros((4, 3)), "bounds": (0, 1)}, re.escape("got shape (4, 3)")),
         ({"prior": [[np.nan, 1.0]], "bounds": (0, 1)}, "finite public rows"),
@@ -148,19 +145,12 @@ def test_refused_priors(options, message):
         ({"metric": "l2", "bounds": ([0, 0], [3, 4]), "mechanism": "exponential", "resolution": 4}, 0.8),
         ({"metric": "l2", "bounds": Ball(0.0, 4.0)}, 0.5),
         ({"metric": "linf", "bounds": Ball(0.0, 4.0, "l1")}, 0.5),
-        (
-            {"metric": "haversine", "bounds": ([0, 0], [2, 0.02]), "coordinates": "latitude-longitude"},
-            0.01799,
-        ),
+        ({"metric": "haversine", "bounds": ([0, 0], [2, 0.02]), "coordinates": "latitude-longitude"}, 0.01799),
     ],
 )
 def test_warning_where_noise_fills_the_bounds(recwarn, options, least):
     """Where d/ε, the mean length of the noise, is above the distance of the centre from every row; all is public."""
-    for epsilon, rows in (
-        (1.01 * least, [[0.5, 0.5]]),
-        (0.99 * least, [[0.5, 0.5]]),
-        (0.99 * least, [[0.1, 0.3]]),
-    ):
+    for epsilon, rows in ((1.01 * least, [[0.5, 0.5]]), (0.99 * least, [[0.5, 0.5]]), (0.99 * least, [[0.1, 0.3]])):
         MetricPrivatizer(epsilon, **options).fit(rows)
     MetricPrivatizer(0.1 * least, prior="uniform", **options).fit([[0.5, 0.5]])
     seen = [str(one.message) for one in recwarn if one.category is NoiseFillsBoxWarning]

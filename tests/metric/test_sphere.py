@@ -182,11 +182,7 @@ def test_columns_are_known_by_name_or_told():
         ({}, ["x", "y"], "must know which column is the latitude"),
         ({}, ["lat", "lat2_lat"], "must know which"),
         ({}, ["lat", "lon", "time"], "two columns"),
-        (
-            {"coordinates": "latitude-longitude"},
-            ["lon", "lat"],
-            "contradicts the columns' names, 'lon', 'lat'",
-        ),
+        ({"coordinates": "latitude-longitude"}, ["lon", "lat"], "contradicts the columns' names, 'lon', 'lat'"),
         ({"bounds": (0, 100)}, ["lat", "lon"], r"'lat' must be latitudes from -90 to 90, got \(0, 100\)"),
         ({"bounds": {"lat": (0, 1), "lon": (-200, 200)}}, ["lat", "lon"], "'lon' must be longitudes"),
         ({"bounds": {"lat": (0, 1)}}, ["lat", "lon"], "got none for 'lon'"),
@@ -201,12 +197,7 @@ def test_refusals(keywords, columns, message):
 
 def test_places_outside():
     ledger = PrivacyLedger(epsilon=1.0, unit="row")
-    keywords = {
-        "metric": "haversine",
-        "coordinates": "latitude-longitude",
-        "out_of_bounds": "raise",
-        "ledger": ledger,
-    }
+    keywords = {"metric": "haversine", "coordinates": "latitude-longitude", "out_of_bounds": "raise", "ledger": ledger}
     model = MetricPrivatizer(bounds=BOXES["Fiji"], **keywords).fit([[0.0, 0.0]])
     with pytest.raises(ValueError, match="outside bounds"):
         model.transform([[0.0, 0.0]])

@@ -139,18 +139,8 @@ def test_lists_of_texts_and_numbers_come_back_as_objects():
 MESSAGES = [
     ({"age": [1.0, np.nan], "dose": [1.0, 2.0]}, {}, ValueError, "NaN in column 'age'"),
     ({"age": [1.0, 2.0], "dose": [np.inf, 2.0]}, {}, ValueError, "infinity in column 'dose'"),
-    (
-        {"age": [1.0, 2.0], "dose": ["high", "low"]},
-        {},
-        ValueError,
-        "column 'dose' of X must hold numbers, got str",
-    ),
-    (
-        {"age": ["a", None], "dose": [1.0, 2.0]},
-        {"age": ["a"]},
-        ValueError,
-        r"column 'age' .* missing or not among cat",
-    ),
+    ({"age": [1.0, 2.0], "dose": ["high", "low"]}, {}, ValueError, "column 'dose' of X must hold numbers, got str"),
+    ({"age": ["a", None], "dose": [1.0, 2.0]}, {"age": ["a"]}, ValueError, r"column 'age' .* missing or not among cat"),
     (
         {"age": ["a", "high"], "dose": [1.0, 2.0]},
         {"age": ["a"]},
@@ -158,18 +148,8 @@ MESSAGES = [
         r"column 'age' .* among categories\['age'",
     ),
     ({"age": ["a", "a"], "dose": [1.0, np.nan]}, {"age": ["a"]}, ValueError, "NaN in column 'dose'"),
-    (
-        {"age": ["a", "a"], "dose": [1.0, "high"]},
-        {"age": ["a"]},
-        ValueError,
-        "column 'dose' of X holds values",
-    ),
-    (
-        {"age": ["a", "a"], "dose": [1.0, 2.0]},
-        {"wrong": ["a"]},
-        ValueError,
-        "'wrong'.* the columns are 'age', 'dose'",
-    ),
+    ({"age": ["a", "a"], "dose": [1.0, "high"]}, {"age": ["a"]}, ValueError, "column 'dose' of X holds values"),
+    ({"age": ["a", "a"], "dose": [1.0, 2.0]}, {"wrong": ["a"]}, ValueError, "'wrong'.* the columns are 'age', 'dose'"),
 ]
 
 

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from helpers.measure_net import wasserstein_matrix
 
-from skprivate.metric.grid._measure import (
-    GridMeasure,
-    assignment_cost,
-    distance_to_rows,
-    distances,
-    wasserstein_grid,
-)
+from skprivate.metric.grid._measure import GridMeasure, assignment_cost, distance_to_rows, distances, wasserstein_grid
 from skprivate.privacy import public_generator
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}

@@ -290,10 +290,7 @@ def test_frames_of_other_libraries_come_back(library):
     S = fitted(library).sample(50, random_state=1)
     assert type(S) is type(X)
     for name in frame().columns.drop("class"):  # a dictionary or an enumeration of other values
-        found, wanted = (
-            S.schema.field(name).type if library is not pl.from_pandas else S.schema[name],
-            X.schema,
-        )
+        found, wanted = (S.schema.field(name).type if library is not pl.from_pandas else S.schema[name], X.schema)
         assert found == (wanted.field(name).type if library is not pl.from_pandas else wanted[name]), name
 
 

@@ -300,12 +300,7 @@ GOOD = blobs()
         ({}, ["yes"] * 100, None, "boolean mask"),
         ({}, None, np.zeros(100), "one class only"),
         ({}, None, np.arange(100) % 3, r"Only binary.* y = \(y == 1\), and pass private_label=True"),
-        (
-            {"private_label": None},
-            None,
-            np.arange(100) % 3,
-            r"y = \(y == label\), and pass private_label=True",
-        ),
+        ({"private_label": None}, None, np.arange(100) % 3, r"y = \(y == label\), and pass private_label=True"),
         ({"calibration_fraction": 1.0}, None, None, "calibration_fraction"),
         ({"epsilon": 0.0}, None, None, "epsilon"),
         ({"epsilon": -1.0}, None, None, "epsilon"),

@@ -167,12 +167,7 @@ def test_a_descent_draws_its_events_whatever_the_rows(n_public, n_private, size_
     mechanism = make_descent(problem, 1.0, 1e-6)
     adjacency = "replace-one" if size_is_public else "add-remove"
     with open_release(
-        epsilon=1.0,
-        delta=1e-6,
-        unit="private row",
-        adjacency=adjacency,
-        random_state=0,
-        plan=mechanism.events,
+        epsilon=1.0, delta=1e-6, unit="private row", adjacency=adjacency, random_state=0, plan=mechanism.events
     ) as release:
         hypothesis, records = mechanism.run(problem, release)
     guarantee = release.close()
@@ -189,13 +184,7 @@ def test_the_limit_is_logistic_regression(adjacency):
     X = rng.normal(size=(4000, 3)) @ np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 9.0]]) + 50.0
     y = (rng.random(4000) < expit(X @ [0.6, -0.5, 0.1] - 10.0)).astype(int)
     model = PPMHalfspaceClassifier(
-        1e5,
-        delta=1e-6,
-        strategy="gradient",
-        private_label=1,
-        adjacency=adjacency,
-        classes=[0, 1],
-        random_state=0,
+        1e5, delta=1e-6, strategy="gradient", private_label=1, adjacency=adjacency, classes=[0, 1], random_state=0
     ).fit(X, y)
     exact = LogisticRegression(C=np.inf).fit(X, y)
     assert np.mean(model.predict(X) == exact.predict(X)) > 0.97
@@ -264,12 +253,7 @@ def test_the_guarantee_and_what_a_descent_does_not_have():
         PPMHalfspaceClassifier(strategy="gradient", private_label=1, ledger=ledger).fit(X, y)
     assert not ledger.entries()
     model = PPMHalfspaceClassifier(
-        2.0,
-        delta=1e-6,
-        strategy="gradient",
-        private_label=1,
-        calibration_fraction=0.3,
-        random_state=0,
+        2.0, delta=1e-6, strategy="gradient", private_label=1, calibration_fraction=0.3, random_state=0
     ).fit(X, y)
     guarantee = model.privacy_guarantee_
     assert 1.9 < guarantee.epsilon <= 2.0 and guarantee.delta == 1e-6

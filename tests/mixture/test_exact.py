@@ -188,10 +188,7 @@ def test_a_private_row_moves_log_probabilities_by_at_most_epsilon(rule, adjacenc
     epsilon, largest = 0.7, 0.0
     for X, y in [
         *list(instances(2))[:20],
-        (
-            np.array([[0.0, 0], [2, 0], [0, 2], [2, 2], [1, 1], [1, 1], [1, 1]]),
-            np.array([0, 0, 0, 0, 1, 1, 1]),
-        ),
+        (np.array([[0.0, 0], [2, 0], [0, 2], [2, 2], [1, 1], [1, 1], [1, 1]]), np.array([0, 0, 0, 0, 1, 1, 1])),
     ]:
         frame, pairs = setup(X, y)
         if frame.empty:

@@ -85,10 +85,7 @@ def test_with_a_mask_the_label_is_the_one_that_public_rows_lack(mask, private_la
     np.testing.assert_array_equal(found.private, np.array(mask, dtype=bool))
 
 
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=12),
-    st.lists(st.booleans(), min_size=12),
-)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=12), st.lists(st.booleans(), min_size=12))
 def test_labels_of_private_rows_do_not_decide_which_label_is_which(rows, others):
     """Under a mask a neighbour may change the label of a private row."""
     y, mask = np.array(rows).T
@@ -126,16 +123,7 @@ SECRET = 8675309.25
         ),
         lambda model, mask: model.fit(np.full(6, SECRET), HALVES, private=mask),
     ],
-    ids=[
-        "NaN",
-        "strings",
-        "continuous y",
-        "third label",
-        "bad mask",
-        "label not in classes",
-        "mask of numbers",
-        "1-D",
-    ],
+    ids=["NaN", "strings", "continuous y", "third label", "bad mask", "label not in classes", "mask of numbers", "1-D"],
 )
 def test_no_error_shows_a_private_value(fit):
     mask = np.array([0, 0, 0, 1, 1, 1], dtype=bool)

@@ -10,12 +10,7 @@ from helpers.every import every
 from helpers.families import all_errors, build_problem
 
 from skprivate.mixture import PPMHalfspaceClassifier, _search, _turns
-from skprivate.mixture._cuts import (
-    KEPT_FRACTIONS,
-    CutIntersections,
-    count_cut_intersections,
-    quantile_cuts,
-)
+from skprivate.mixture._cuts import KEPT_FRACTIONS, CutIntersections, count_cut_intersections, quantile_cuts
 from skprivate.mixture._exact import ExactDraw
 from skprivate.mixture._problem import ErrorWeights, Hypothesis, SpanRows, selection_event
 from skprivate.mixture._search import (
@@ -191,18 +186,11 @@ def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, 
     _, problem = make_problem(n_public=n_public, n_private=n_private, size_is_public=False)
     turns = TurnPlan((0.1 * epsilon, 0.2 * epsilon), 0.8, 12)
     plan = SearchPlan(1, 0.1 * epsilon, 2, 0.3 * epsilon, turns, 1 if n_public == 2 else 3)
-    for mechanism in (
-        search_of(problem, plan, rule=rule),
-        ExactDraw(epsilon, 1 if rule == "exponential" else 0, rule),
-    ):
+    for mechanism in (search_of(problem, plan, rule=rule), ExactDraw(epsilon, 1 if rule == "exponential" else 0, rule)):
         tape = Counting()
         with run_tape(tape):
             release = open_release(
-                epsilon=epsilon,
-                unit="private row",
-                adjacency="replace-one",
-                random_state=0,
-                plan=mechanism.events,
+                epsilon=epsilon, unit="private row", adjacency="replace-one", random_state=0, plan=mechanism.events
             )
             _, records = mechanism.run(problem, release)
         assert count_events(tape.events) == count_events(mechanism.events)
@@ -461,11 +449,7 @@ def test_votes_in_a_turn_are_each_row_s_own(start, size_is_public):
     label = np.arange(100) % 3 == 0  # labels are private, too
     weights = ErrorWeights(3, 10**7, 10**7)
     problem = build_problem(
-        X,
-        private=np.arange(100) >= n_public,
-        has_private_label=label,
-        weights=weights,
-        size_is_public=size_is_public,
+        X, private=np.arange(100) >= n_public, has_private_label=label, weights=weights, size_is_public=size_is_public
     )
     units = row_units(problem.public)
     normals = np.eye(d)[:2] if start == "two" else np.zeros((0, d))

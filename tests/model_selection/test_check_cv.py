@@ -115,12 +115,7 @@ def test_stratified_folds_publish_other_rows_when_one_label_changes():
 
     def published(cv, y):
         model = CuratedBagGAMClassifier(
-            epsilon=0.1,
-            classes=[0, 1],
-            min_size=1,
-            categorical_features="all",
-            feature_sets="singles",
-            random_state=0,
+            epsilon=0.1, classes=[0, 1], min_size=1, categorical_features="all", feature_sets="singles", random_state=0
         )
         found = sk.cross_validate(model, X, y, cv=cv, return_estimator=True)["estimator"]
         return [frozenset(fitted.bags_.columns[0].categories) for fitted in found]

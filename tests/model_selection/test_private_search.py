@@ -102,15 +102,7 @@ class Constant(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     _parameter_constraints = PRIVACY_CONSTRAINTS
 
     def __init__(
-        self,
-        value=0,
-        *,
-        epsilon=1.0,
-        adjacency="replace-one",
-        price="",
-        fails="",
-        random_state=None,
-        ledger=None,
+        self, value=0, *, epsilon=1.0, adjacency="replace-one", price="", fails="", random_state=None, ledger=None
     ):
         self.value = value
         self.epsilon = epsilon
@@ -196,10 +188,7 @@ def test_it_costs_what_was_quoted_in_one_entry(estimator, options, random_state)
     search.fit(X, Y, user_ids=USERS)
     (entry,) = ledger.entries()
     assert ledger.spent == quoted.spent
-    assert (entry.epsilon, entry.delta) == (
-        search.privacy_guarantee_.epsilon,
-        search.privacy_guarantee_.delta,
-    )
+    assert (entry.epsilon, entry.delta) == (search.privacy_guarantee_.epsilon, search.privacy_guarantee_.delta)
 
 
 def test_nothing_is_drawn_that_the_ledger_does_not_admit():
@@ -412,13 +401,7 @@ def test_where_classes_are_stated_no_label_is_read_for_them():
     y[7] = "a private text"
     model = CuratedBagGAMClassifier(classes=["no", "yes"], delta=0.0)
     search = PrivateSearchCV(
-        model,
-        {"n_bins": [2, 3]},
-        epsilon=3.0,
-        n_iter=1,
-        scoring=score,
-        score_bounds=(-5, 0),
-        random_state=0,
+        model, {"n_bins": [2, 3]}, epsilon=3.0, n_iter=1, scoring=score, score_bounds=(-5, 0), random_state=0
     )
     assert search.fit(X, y).classes_.tolist() == ["no", "yes"]
 
@@ -447,11 +430,7 @@ def test_a_small_grid_is_the_candidates_and_a_large_one_is_drawn_from():
 def test_which_estimator_is_searched_too():
     several = [("one", Constant(0)), ("two", Constant(1)), ("three", PLAIN)]
     search = searched(
-        several,
-        {"three": {"alpha": [0.0, 1.0]}},
-        user_ids=None,
-        n_iter=3,
-        data=(X, np.ones(240, int) - (X[:, 0] > 2)),
+        several, {"three": {"alpha": [0.0, 1.0]}}, user_ids=None, n_iter=3, data=(X, np.ones(240, int) - (X[:, 0] > 2))
     )
     assert [c["estimator"] for c in search.candidates_] == ["one", "two", "three", "three"]
     assert search.best_params_ == search.candidates_[search.best_index_]

@@ -32,12 +32,7 @@ SEARCHES = {
         ("pipeline", None),
         *(
             pytest.param(name, refit, marks=pytest.mark.slow)
-            for name, refit in (
-                ("pipeline", 0.3),
-                ("a step is a candidate", None),
-                ("list", None),
-                ("list", 0.3),
-            )
+            for name, refit in (("pipeline", 0.3), ("a step is a candidate", None), ("list", None), ("list", 0.3))
         ),
     ],
 )

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupKFold,
-    cross_val_predict,
-    cross_val_score,
-    cross_validate,
-)
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from skprivate import PrivacyLedger, UserLevelMean, UserLevelSGDRegressor
@@ -243,11 +237,7 @@ def test_routing_needs_user_ids_once(kind):
         cross_val_predict(regressor(), X, y, cv=UserKFold(3), params={"user_ids": ids})
         named = UserKFold(3).set_split_request(user_ids="people", groups=False)
         renamed = cross_validate(
-            regressor().set_fit_request(user_ids="people"),
-            X,
-            y,
-            params={"people": ids},
-            **{**options, "cv": named},
+            regressor().set_fit_request(user_ids="people"), X, y, params={"people": ids}, **{**options, "cv": named}
         )
     plain = cross_validate(regressor(), X, y, groups=ids, params={"user_ids": ids}, **options)
     expected = list(UserKFold(3).split(X, user_ids=ids))

@@ -41,11 +41,7 @@ def test_lemma_4_6_against_exact_probabilities(monotone, beta):
     """The mass beyond the bound, computed from the probabilities themselves, is at most beta."""
     rng = np.random.default_rng(0)
     for epsilon in (0.1, 1.0, 5.0):
-        for errors in (
-            rng.integers(0, 60, 400),
-            np.append(0, np.full(399, 7)),
-            np.append(0, np.full(399, 60)),
-        ):
+        for errors in (rng.integers(0, 60, 400), np.append(0, np.full(399, 7)), np.append(0, np.full(399, 60))):
             rate = epsilon if monotone else epsilon / 2
             weights = np.exp(-rate * (errors - errors.min()))
             bound = errors.min() + selection_loss(log(400), epsilon, beta, monotone=monotone)

@@ -159,12 +159,7 @@ def phased_run(groups, tape=None, *, epsilon=1.0):
     plan = Plan(epsilon, 1e-6, 2, 3.0, 1e3, 0.05, 1.0, 1e9, "convex")
     with nullcontext() if tape is None else run_tape(tape):
         release = open_release(
-            epsilon=epsilon,
-            delta=1e-6,
-            unit="user",
-            adjacency="replace-one",
-            plan=plan.events(3),
-            random_state=0,
+            epsilon=epsilon, delta=1e-6, unit="user", adjacency="replace-one", plan=plan.events(3), random_state=0
         )
         coef = phased_descent([Distances(group) for group in groups], plan, 3, release, pull=0.5)
     return coef, tape and tape.draws, release.close(), plan

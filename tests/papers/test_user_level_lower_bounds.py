@@ -131,8 +131,7 @@ def differ_in_one(one, other):
 
 @pytest.mark.take_turns(9)
 @pytest.mark.parametrize(
-    ("n", "epsilon", "delta", "k"),
-    [(50, 0.05, 0.0, 4), (50, 0.05, 1e-3, 4), (140, 5.0, 0.0, 16), (30, 0.3, 0.0, 2)],
+    ("n", "epsilon", "delta", "k"), [(50, 0.05, 0.0, 4), (50, 0.05, 1e-3, 4), (140, 5.0, 0.0, 16), (30, 0.3, 0.0, 2)]
 )
 def test_lower_bound_of_a_choice_by_enumeration(n, epsilon, delta, k):
     """All numbers of exchanges of many sizes; without privacy the least of k sums, by another integral."""

@@ -107,11 +107,7 @@ def assert_same(model, other):
         ("answer", {"epsilon": 1.0, "delta": 1e-6, "classes": ["no", "yes"], "n_bins": 5}),
         (
             "sick",
-            {
-                "epsilon": None,
-                "feature_sets": [("age",), FEATURES],
-                "categorical_features": ["few", "place", "flag"],
-            },
+            {"epsilon": None, "feature_sets": [("age",), FEATURES], "categorical_features": ["few", "place", "flag"]},
         ),
         ("price", {"epsilon": 1.0, "label_bounds": (-10, 1e3), "bin_edges": {"age": [20.0, 50.0]}}),
         ("price", {"epsilon": 2.0, "feature_sets": "singles"}),
@@ -262,8 +258,7 @@ def test_bad_identifiers(keys, message):
 @given(
     st.lists(
         st.one_of(
-            st.floats(),
-            st.sampled_from([0.0, -0.0, 1.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308]),
+            st.floats(), st.sampled_from([0.0, -0.0, 1.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308])
         ),
         min_size=1,
         max_size=120,

@@ -45,22 +45,11 @@ CASES = {
     "in a plane": (mixture(10, 40, 2), {"strategy": "exact", "class_weight": "balanced"}),
     "in space": (mixture(5, 30, 3), {"strategy": "exact", "selection": "permute-and-flip"}),
     "on a plane in space": (mixture(10, 40, 3, constant=True), {"strategy": "exact"}),
-    "cuts": (
-        mixture(300, 200, 4),
-        {**FEW, "strategy": "thinned", "adjacency": "add-remove", "classes": [0, 1]},
-    ),
-    "moves": (
-        mixture(500, 400, 5),
-        {**FEW, "strategy": "greedy", "epsilon": 8.0, "calibration_fraction": 0.2},
-    ),
+    "cuts": (mixture(300, 200, 4), {**FEW, "strategy": "thinned", "adjacency": "add-remove", "classes": [0, 1]}),
+    "moves": (mixture(500, 400, 5), {**FEW, "strategy": "greedy", "epsilon": 8.0, "calibration_fraction": 0.2}),
     "descent": (
         mixture(300, 200, 4, constant=True),
-        {
-            "strategy": "gradient",
-            "delta": 1e-6,
-            "class_weight": {0: 1.0, 1: 3.7},
-            "calibration_fraction": 0.2,
-        },
+        {"strategy": "gradient", "delta": 1e-6, "class_weight": {0: 1.0, 1: 3.7}, "calibration_fraction": 0.2},
     ),
     "descent, number unknown": (
         mixture(300, 200, 4),

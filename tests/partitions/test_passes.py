@@ -86,10 +86,7 @@ def test_passes_are_told_within_the_release():
     assert passes == [("begin", "pass over blocks", STEPS_OF_A_PASS), ("end", "pass over blocks", STEPS_OF_A_PASS)] * 4
     begin = events.index(passes[0])
     end = events.index(passes[1])
-    assert [event[:2] for event in events[begin + 1 : end]] == [
-        ("begin", "step"),
-        ("end", "step"),
-    ] * STEPS_OF_A_PASS
+    assert [event[:2] for event in events[begin + 1 : end]] == [("begin", "step"), ("end", "step")] * STEPS_OF_A_PASS
 
 
 def test_what_is_told_does_not_depend_on_the_number_of_blocks():

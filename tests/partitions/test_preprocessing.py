@@ -165,16 +165,9 @@ def test_bad_rows_are_refused_before_anything_is_spent(fault, backend):
     if fault == "another column":
         X = Blocks([*cut(rows, 2), rows.rename(columns={"plain": "other"})])
     ledger = PrivacyLedger(epsilon=10.0, delta=0.1, simulation=True)
-    words = {
-        "infinity": "infinity in column 'plain'",
-        "texts": "'plain'",
-        "another column": "blocks must all",
-    }
+    words = {"infinity": "infinity in column 'plain'", "texts": "'plain'", "another column": "blocks must all"}
     for adjacency in ("replace-one", "add-remove"):
-        with (
-            dask.config.set(scheduler="synchronous"),
-            pytest.raises(ValueError, match=words[fault]) as caught,
-        ):
+        with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match=words[fault]) as caught:
             fitted("scaler", X, ledger=ledger, adjacency=adjacency)
         assert "secret" not in str(caught.value)
     assert len(ledger.entries()) == 0

@@ -23,11 +23,7 @@ from skprivate.privacy import public_generator
 
 RNG = public_generator(0)
 ROWS = pd.DataFrame(
-    {
-        "person": [f"p{k}" for k in RNG.integers(0, 80, size=400)],
-        "number": np.arange(400),
-        "cost": RNG.normal(size=400),
-    }
+    {"person": [f"p{k}" for k in RNG.integers(0, 80, size=400)], "number": np.arange(400), "cost": RNG.normal(size=400)}
 )
 
 
@@ -72,10 +68,7 @@ def test_the_same_users_in_the_same_folds(backend, n_splits, key):
     st.lists(st.integers(0, 20), max_size=5),
 )
 def test_any_identifiers_in_any_blocks(ids, cuts):
-    ids = [
-        *ids,
-        *([2**62 + k for k in range(3)] if isinstance(ids[0], int) else ["user a", "user b", "user c"]),
-    ]
+    ids = [*ids, *([2**62 + k for k in range(3)] if isinstance(ids[0], int) else ["user a", "user b", "user c"])]
     rows = pd.DataFrame({"who": ids, "number": np.arange(len(ids))})
     ends = [0, *sorted(min(c, len(ids)) for c in cuts), len(ids)]
     blocks = Blocks([rows.iloc[a:b] for a, b in pairwise(ends)])

@@ -180,8 +180,7 @@ def test_parts_of_any_size(monkeypatch):
         monkeypatch.setattr(spill_module, "READ_BYTES", size)
         model, target = model_of("with little noise")
         assert_same(
-            fit_in_blocks(model, Blocks(cut(ROWS[[*FEATURES, "y", "who"]], 9)), target),
-            in_memory("with little noise"),
+            fit_in_blocks(model, Blocks(cut(ROWS[[*FEATURES, "y", "who"]], 9)), target), in_memory("with little noise")
         )
 
 
@@ -193,16 +192,10 @@ def test_blocks_in_any_order():
     assert_same(turned, fit_in_memory(model_of("with little noise")[0], pd.concat(blocks), target))
     # Where every user lies in one block, blocks may change places.
     blocks = [rows for _, rows in ROWS[[*FEATURES, "y", "who"]].groupby("who")][::-1]
-    assert_same(
-        fit_in_blocks(model_of("with little noise")[0], Blocks(blocks), target),
-        in_memory("with little noise"),
-    )
+    assert_same(fit_in_blocks(model_of("with little noise")[0], Blocks(blocks), target), in_memory("with little noise"))
 
 
-@given(
-    cuts=st.lists(st.integers(0, 60), max_size=9),
-    users=st.lists(st.integers(-5, 5), min_size=60, max_size=60),
-)
+@given(cuts=st.lists(st.integers(0, 60), max_size=9), users=st.lists(st.integers(-5, 5), min_size=60, max_size=60))
 @settings(deadline=None, max_examples=15)
 def test_any_cuts_and_any_users(cuts, users):
     rows = ROWS.iloc[:60].assign(who=users)
@@ -288,11 +281,7 @@ def test_users_are_the_same_however_blocks_store_them(kind):
         ([frame([70]), frame([INSTANTS[0]])], TypeError, "integer and datetime64"),
         ([frame([1, 2]), frame([1.0, 2.0])], TypeError, "float64.*convert identifiers"),
         ([frame([1, 2]), frame([1.0, np.nan])], TypeError, "float64"),
-        (
-            [frame([1, 2]), frame(pd.Series([1, None], dtype="Int64"))],
-            (TypeError, ValueError),
-            "user_ids must",
-        ),
+        ([frame([1, 2]), frame(pd.Series([1, None], dtype="Int64"))], (TypeError, ValueError), "user_ids must"),
         ([frame(["a"]), frame(["a", None])], ValueError, "missing entries"),
         ([frame([True])], TypeError, "got entries of type bool"),
     ],
@@ -396,10 +385,7 @@ def test_what_is_wrong_costs_nothing(make, change, call, words, backend, tmp_pat
     target = call["y"] if call["y"] in rows.columns else "y"
     source = BACKENDS[backend](columns_for(rows, target), tmp_path)
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
-    with (
-        pytest.raises((ValueError, TypeError), match=words) as caught,
-        dask.config.set(scheduler="synchronous"),
-    ):
+    with pytest.raises((ValueError, TypeError), match=words) as caught, dask.config.set(scheduler="synchronous"):
         make(ledger=ledger, random_state=0).fit(source, **{"user_ids": "who", **call})
     assert len(ledger.entries()) == 0
     assert f"{ROWS.y[700]:.4g}" not in str(caught.value)

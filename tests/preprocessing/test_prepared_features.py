@@ -43,10 +43,7 @@ def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitiv
     for k, row in enumerate(extremes):
         other, target = X.copy(), y.copy()
         other[7], target[7] = row, 1.0 - y[7] if k else y[7]
-        cases = (
-            (X, y) if adjacency == "replace-one" else (np.delete(X, 7, 0), np.delete(y, 7)),
-            (other, target),
-        )
+        cases = ((X, y) if adjacency == "replace-one" else (np.delete(X, 7, 0), np.delete(y, 7)), (other, target))
         draws, results = [], None
         for rows, targets in cases:
             tape = Recording(results)

@@ -234,10 +234,7 @@ def test_columns_that_declare_their_values_need_no_budget_for_finding():
     parts = [step for step in model.steps[0][1].named_transformers_["numbers"] if isinstance(step, PrivateImputer)]
     assert parts[0].epsilon == pytest.approx(0.1)
     # On other types the same pipeline finds values.
-    assert [len(found) for found in model.fit(X, y).steps[0][1].named_transformers_["found"].categories_] == [
-        2,
-        3,
-    ]
+    assert [len(found) for found in model.fit(X, y).steps[0][1].named_transformers_["found"].categories_] == [2, 3]
 
 
 @pytest.mark.parametrize("kind", [CuratedBagGAMClassifier, RandomBagClassifier])

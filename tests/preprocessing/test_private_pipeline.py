@@ -60,14 +60,7 @@ OTHERS = [pl.from_pandas]
 if parse_version(sklearn.__version__) >= parse_version("1.7"):
     OTHERS.append(pa.Table.from_pandas)
 
-SCHEMA = {
-    "age": (0, 110),
-    "weight": "number",
-    "ward": ["a", "b"],
-    "flag": "category",
-    "day": "date",
-    "name": "drop",
-}
+SCHEMA = {"age": (0, 110), "weight": "number", "ward": ["a", "b"], "flag": "category", "day": "date", "name": "drop"}
 SECRET = "zzz-secret"
 SIMULATED = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -229,14 +222,7 @@ def test_where_labels_are_protected_features_cost_nothing(model):
 def test_where_rows_are_public_limits_scale():
     X, y = bag(400)
     model = PPMHalfspaceClassifier(random_state=0)
-    schema = {
-        "age": (0, 110),
-        "weight": (0, 300),
-        "day": "drop",
-        "ward": "drop",
-        "flag": "drop",
-        "name": "drop",
-    }
+    schema = {"age": (0, 110), "weight": (0, 300), "day": "drop", "ward": "drop", "flag": "drop", "name": "drop"}
     found = make_private_pipeline(model, schema, epsilon=2.0).fit(X, y)
     assert guarantee_of(found).epsilon <= 2.0
     assert np.abs(found[:-1].transform(X)).max() <= 1.0

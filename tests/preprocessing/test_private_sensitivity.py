@@ -22,8 +22,7 @@ from skprivate.privacy import Adjacency
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 
 NUMBERS = st.one_of(
-    st.sampled_from([0.0, 1.0, -1.0, 5e-324, -5e-324, 1e300, -1e300, 1.7e308, 3.0, np.nan]),
-    st.floats(-5, 5),
+    st.sampled_from([0.0, 1.0, -1.0, 5e-324, -5e-324, 1e300, -1e300, 1.7e308, 3.0, np.nan]), st.floats(-5, 5)
 )
 ROWS = st.lists(st.tuples(NUMBERS, st.integers(0, 3)), min_size=2, max_size=12)
 OWN = st.lists(NUMBERS, min_size=1, max_size=6)
@@ -94,11 +93,7 @@ def contribution(values, centre=0.0, reach=1.0):
     return [int(number) for number in contributions(column, centre, reach, 1)[:, 0]]
 
 
-@given(
-    st.lists(NUMBERS.filter(lambda x: x == x), max_size=6),
-    st.floats(-3, 3),
-    st.sampled_from([1.0, 1e-300, 1e300]),
-)
+@given(st.lists(NUMBERS.filter(lambda x: x == x), max_size=6), st.floats(-3, 3), st.sampled_from([1.0, 1e-300, 1e300]))
 def test_contributions_stay_in_the_hull_of_their_curve(values, centre, reach):
     z, t, half = contribution(values, centre, reach)
     if not values:
@@ -130,10 +125,7 @@ def test_sum_sensitivities_are_the_largest_distances():
         l2 = max(sum((a - b) ** 2 for a, b in zip(p, q, strict=True)) for p, q in pairs)
         return l1, l2
 
-    for adjacency, others in (
-        (Adjacency.REPLACE_ONE, [*points, [0, 0, 0]]),
-        (Adjacency.ADD_REMOVE, [[0, 0, 0]]),
-    ):
+    for adjacency, others in ((Adjacency.REPLACE_ONE, [*points, [0, 0, 0]]), (Adjacency.ADD_REMOVE, [[0, 0, 0]])):
         l1, l2 = sum_sensitivities(adjacency)
         found = distances(others)
         assert found[0] <= l1 and found[1] <= l2 * l2

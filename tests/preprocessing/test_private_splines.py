@@ -71,10 +71,7 @@ def test_b_splines_are_those_of_scikit_learn(degree):
     X = np.random.default_rng(0).normal(size=(4000, 3)) * [1.0, 300.0, 1e-5]
     model = PrivateSplineTransformer(3.0, n_knots=8, degree=degree, basis="b-spline", random_state=0).fit(X)
     other = SplineTransformer(
-        degree=degree,
-        knots=np.column_stack(model.knots_),
-        include_bias=False,
-        extrapolation="constant",
+        degree=degree, knots=np.column_stack(model.knots_), include_bias=False, extrapolation="constant"
     ).fit(X)
     grid = np.linspace(-5, 5, 999)[:, None] * [1.0, 300.0, 1e-5]
     np.testing.assert_array_equal(model.transform(grid), other.transform(grid))
@@ -339,8 +336,7 @@ def test_the_price_does_not_grow_with_the_rows_of_a_user():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("n_knots", 2), ("n_knots", "many"), ("degree", 0), ("basis", "fourier"), ("delta", 1.0)],
+    ("name", "value"), [("n_knots", 2), ("n_knots", "many"), ("degree", 0), ("basis", "fourier"), ("delta", 1.0)]
 )
 def test_bad_parameters(name, value):
     with pytest.raises(ValueError, match=name):

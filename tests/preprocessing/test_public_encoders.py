@@ -76,8 +76,4 @@ def test_one_string_in_a_list_makes_no_strings_of_numbers():
         rows = [[1], [2**53 + 1], [odd]]
         codes = PublicOrdinalEncoder(categories=[1, 2**53 + 1]).fit(rows).transform(rows)
         assert codes.ravel().tolist() == [0.0, 1.0, 2.0]
-        assert PublicOneHotEncoder(categories=[1, 2**53 + 1]).fit_transform(rows).argmax(axis=1).tolist() == [
-            0,
-            1,
-            2,
-        ]
+        assert PublicOneHotEncoder(categories=[1, 2**53 + 1]).fit_transform(rows).argmax(axis=1).tolist() == [0, 1, 2]

@@ -66,10 +66,7 @@ def test_two_numbers_are_limits_in_a_tuple_and_an_error_elsewhere(low, high):
     expected = (float(low), float(high))
     assert read((low, high)) == read({"limits": [low, high]}) == read({"limits": np.array([low, high])}) == expected
     for hold in (list, np.array, lambda pair: dict.fromkeys(pair).keys()):
-        with pytest.raises(
-            ValueError,
-            match="of 'a' are limits or values.*limits\": .*values\": ",
-        ):
+        with pytest.raises(ValueError, match="of 'a' are limits or values.*limits\": .*values\": "):
             read(hold([low, high]))
     assert read({"values": [low, high]}) == [low, high]
 
@@ -116,16 +113,7 @@ def test_lists_of_values_are_taken_as_libraries_hold_them(hold, values):
 
 @pytest.mark.parametrize(
     "said",
-    [
-        {"p", "q"},
-        frozenset("pq"),
-        {"p": 1, "q": 2},
-        [["p"], ["q"]],
-        ["p", "p"],
-        "pq",
-        pd.DataFrame({"a": ["p"]}),
-        7,
-    ],
+    [{"p", "q"}, frozenset("pq"), {"p": 1, "q": 2}, [["p"], ["q"]], ["p", "p"], "pq", pd.DataFrame({"a": ["p"]}), 7],
 )
 def test_what_is_no_list_of_values_is_refused_at_construction(said):
     with pytest.raises(ValueError, match="must have limits .*for 'a'.*list") as caught:
@@ -155,12 +143,7 @@ def test_limits_of_any_number_type_are_the_same_limits():
     X, y = table()
     found = [
         model({"a": pair, "b": "number"}).fit(X, y)["model"].coef_
-        for pair in (
-            (-4, 4),
-            (Decimal(-4), Decimal("4.0")),
-            (np.float32(-4), np.int8(4)),
-            {"limits": [-4, 4]},
-        )
+        for pair in ((-4, 4), (Decimal(-4), Decimal("4.0")), (np.float32(-4), np.int8(4)), {"limits": [-4, 4]})
     ]
     assert all(np.array_equal(found[0], other) for other in found[1:])
 

@@ -269,13 +269,7 @@ def test_bad_numbers_are_refused(call):
 
 
 def test_prices_of_all_pairs_of_events_are_finite():
-    kinds = [
-        GaussianEvent(4.0),
-        LaplaceEvent(0.2),
-        PureEvent(0.2),
-        BoundedRangeEvent(0.2),
-        ZeroConcentratedEvent(0.02),
-    ]
+    kinds = [GaussianEvent(4.0), LaplaceEvent(0.2), PureEvent(0.2), BoundedRangeEvent(0.2), ZeroConcentratedEvent(0.02)]
     for first, second in itertools.product(kinds, kinds):
         assert 0 < compose_epsilon([(first, 2), (second, 3)], 1e-6) < 10
 

@@ -103,12 +103,7 @@ def test_blocks_add_up():
 def test_finds_what_many_have_sorted_and_nothing_of_one_unit():
     mechanism = CategoryDiscovery.within(2, 1.0, 1e-6, "replace-one")
     often = mechanism.least_units * 2
-    data = count_values(
-        [
-            column(["b"] * often + ["a"] * often + ["rare"]),
-            column([2] * often + [1] * often + [None]),
-        ]
-    )
+    data = count_values([column(["b"] * often + ["a"] * often + ["rare"]), column([2] * often + [1] * often + [None])])
     found = drawn(data, mechanism, random_state=0)
     assert [list(one) for one in found] == [["a", "b"], [1, 2]]
     assert abs(found[0]["a"] - often) < 6 * mechanism.sensitivity * mechanism.noise_multiplier

@@ -73,9 +73,7 @@ def test_a_release_states_no_less_than_a_thousand_draws_cost():
 
 
 kinds = st.tuples(
-    st.sampled_from([LaplaceEvent, PureEvent]),
-    st.floats(-4, 1.3).map(lambda x: 10.0**x),
-    st.integers(1, 4),
+    st.sampled_from([LaplaceEvent, PureEvent]), st.floats(-4, 1.3).map(lambda x: 10.0**x), st.integers(1, 4)
 )
 
 
@@ -300,9 +298,7 @@ def test_composition_of_fixed_plans_is_no_filter():
 def test_ends_likelier_than_the_tail_are_within_every_bound(monkeypatch):
     """What is known of the window without looking for it is what would be found."""
     cases = itertools.product(
-        ((LaplaceEvent, 1.0), (PureEvent, 0.3), (BoundedRangeEvent, 2.0)),
-        (1, 7, 15, 30, 60),
-        (0.01, 1.0, 6.0),
+        ((LaplaceEvent, 1.0), (PureEvent, 0.3), (BoundedRangeEvent, 2.0)), (1, 7, 15, 30, 60), (0.01, 1.0, 6.0)
     )
     ends = []
     for (kind, epsilon), count, tilt in cases:

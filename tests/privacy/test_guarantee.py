@@ -61,8 +61,7 @@ def test_composition_without_events_is_the_sum():
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"unit": "row"}, {"adjacency": "add-remove"}, {"adjacency": "metric", "metric": "W1"}],
+    "other", [{"unit": "row"}, {"adjacency": "add-remove"}, {"adjacency": "metric", "metric": "W1"}]
 )
 def test_refuses_to_compose_what_differs(other):
     with pytest.raises(ValueError, match="compose only for the same"):

@@ -11,14 +11,7 @@ from sklearn.base import BaseEstimator
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin
-from skprivate.privacy import (
-    GaussianEvent,
-    LargeDeltaWarning,
-    Mechanism,
-    PrivacyLedger,
-    PureEvent,
-    compose_epsilon,
-)
+from skprivate.privacy import GaussianEvent, LargeDeltaWarning, Mechanism, PrivacyLedger, PureEvent, compose_epsilon
 from skprivate.privacy._release import cost_of_plan
 from skprivate.utils.discovery import all_estimators
 

@@ -25,13 +25,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 
 from skprivate import UserLevelMean
-from skprivate.privacy import (
-    BudgetExceededError,
-    PrivacyLedger,
-    epsilon_of_rho,
-    open_release,
-    rho_of_epsilon,
-)
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, epsilon_of_rho, open_release, rho_of_epsilon
 from skprivate.privacy.ledger._entries import today
 from skprivate.privacy.ledger._prices import exact, round_down, round_up
 
@@ -156,14 +150,8 @@ def test_no_price_is_so_large_that_the_sums_break(make_ledger):
             "composition must be one of 'filter', 'basic', 'zcdp', got 'advanced'",
         ),
         ({"epsilon": 1, "unit": "users"}, "unit must be one of 'row', .*'user', .*, got 'users'"),
-        (
-            {"epsilon": 1, "adjacency": "replace"},
-            "adjacency must be 'replace-one', 'add-remove', .* got 'replace'",
-        ),
-        (
-            {"epsilon": 1, "adjacency": "metric"},
-            "'metric: ' and the name of the distance, or None, got 'metric'",
-        ),
+        ({"epsilon": 1, "adjacency": "replace"}, "adjacency must be 'replace-one', 'add-remove', .* got 'replace'"),
+        ({"epsilon": 1, "adjacency": "metric"}, "'metric: ' and the name of the distance, or None, got 'metric'"),
         ({"epsilon": 1, "simulation": 1}, "simulation must be True or False, got 1"),
         ({"epsilon": 1, "composition": "zcdp"}, "delta must be positive .* got 0.0"),
     ],
@@ -215,8 +203,7 @@ def test_releases_under_two_metrics_do_not_add_up(make_ledger):
 prices = st.floats(0, 2, allow_subnormal=False) | st.sampled_from([0.1, 0.2, 0.3, 1e-300, 1.0])
 deltas = st.floats(0, 1e-5) | st.sampled_from([0.0, 1e-7, 1e-6])
 steps = st.lists(
-    st.tuples(st.sampled_from(["reserve", "increase", "close"]), st.integers(0, 9), prices, deltas),
-    max_size=30,
+    st.tuples(st.sampled_from(["reserve", "increase", "close"]), st.integers(0, 9), prices, deltas), max_size=30
 )
 
 
@@ -422,12 +409,7 @@ class Fake(BaseEstimator):
 def test_copies_and_clones_are_the_same_ledger(make_ledger):
     ledger = make_ledger(epsilon=1.0)
     estimator = Fake(ledger)
-    handles = [
-        copy.copy(ledger),
-        copy.deepcopy(ledger),
-        clone(estimator).ledger,
-        copy.deepcopy(estimator).ledger,
-    ]
+    handles = [copy.copy(ledger), copy.deepcopy(ledger), clone(estimator).ledger, copy.deepcopy(estimator).ledger]
     for handle in handles:
         assert handle is ledger
         reserve(handle, 0.125)
@@ -519,13 +501,7 @@ def test_terms_are_there_while_another_thread_begins_to_read_anew(tmp_path, monk
 
 def test_reopening(tmp_path):
     path = tmp_path / "study.ledger"
-    budget = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "unit": "user",
-        "composition": "basic",
-        "adjacency": "replace-one",
-    }
+    budget = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "composition": "basic", "adjacency": "replace-one"}
     first = PrivacyLedger(path, **budget)
     reserve(first, 0.5, unit="user", adjacency="replace-one")
     for again in (PrivacyLedger(path, **budget), PrivacyLedger.open(str(path))):

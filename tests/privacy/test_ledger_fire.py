@@ -30,11 +30,7 @@ def in_a_namespace(script, *arguments):
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("mounting is not allowed here")
     return subprocess.run(
-        [*command, script, "sh", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        timeout=120,
+        [*command, script, "sh", *map(str, arguments)], capture_output=True, text=True, env=ENVIRONMENT, timeout=120
     )
 
 
@@ -188,14 +184,7 @@ def test_text_that_is_no_text_is_damage(tmp_path):
     "said",
     [
         {"kind": "close", "id": 99, "events": []},
-        {
-            "kind": "charge",
-            "id": 1,
-            "events": [],
-            "before": [0.0, 0.0, None, 0.0],
-            "reservation": None,
-            "epsilon": 1.0,
-        },
+        {"kind": "charge", "id": 1, "events": [], "before": [0.0, 0.0, None, 0.0], "reservation": None, "epsilon": 1.0},
         {"kind": "open"},
         {"kind": "checkpoint"},
         {"kind": "terms"},

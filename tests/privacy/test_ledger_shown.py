@@ -85,20 +85,8 @@ def test_a_parameter_as_it_is_kept(value, text):
 def _hiding_places():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows = np.full((4, 3), SECRET)
-    yield from (
-        rows,
-        rows[0],
-        rows.tolist(),
-        tuple(map(tuple, rows)),
-        rows[0, :1].tolist() * 5,
-        np.array(SECRET),
-    )
-    yield from (
-        pandas.DataFrame(rows),
-        pandas.Series(rows[0]),
-        polars.DataFrame(rows),
-        sparse.csr_array(rows),
-    )
+    yield from (rows, rows[0], rows.tolist(), tuple(map(tuple, rows)), rows[0, :1].tolist() * 5, np.array(SECRET))
+    yield from (pandas.DataFrame(rows), pandas.Series(rows[0]), polars.DataFrame(rows), sparse.csr_array(rows))
     yield from (
         {SECRET: 1},
         {"a": rows},
@@ -109,13 +97,7 @@ def _hiding_places():
         str(rows),
         rows.tobytes(),
     )
-    yield from (
-        functools.partial(np.add, rows),
-        Talkative(),
-        np.ma.masked_array(rows),
-        memoryview(rows),
-        iter(rows),
-    )
+    yield from (functools.partial(np.add, rows), Talkative(), np.ma.masked_array(rows), memoryview(rows), iter(rows))
     yield np.array([(SECRET, 1)], dtype=[("a", float), ("b", int)])[0]
     yield [{"inner": [SECRET]}]
 

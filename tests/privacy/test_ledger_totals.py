@@ -127,22 +127,14 @@ def test_a_filter_in_rho_is_never_below_the_composition_at_its_delta(mix, compos
 @pytest.mark.parametrize("steps", [2, 4])
 def test_converted_prices_add_up_like_any_others(steps):
     ledger = PrivacyLedger(
-        epsilon=50.0,
-        delta=1e-3,
-        rows_per_user=steps,
-        unit="user",
-        adjacency="add-remove",
-        composition="basic",
+        epsilon=50.0, delta=1e-3, rows_per_user=steps, unit="user", adjacency="add-remove", composition="basic"
     )
     for _ in range(3):
         release(ledger, "pure", 0.5, "row", "add-remove")
     assert ledger.spent[0] == pytest.approx(1.5 * steps, rel=1e-12) and ledger.spent[0] >= 1.5 * steps
 
 
-@pytest.mark.parametrize(
-    "lower",
-    [{"epsilon": 0.4}, {"delta": 0.0}, {"rho": 0.01}],
-)
+@pytest.mark.parametrize("lower", [{"epsilon": 0.4}, {"delta": 0.0}, {"rho": 0.01}])
 def test_an_open_release_cannot_be_made_cheaper(lower):
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-3, unit="row", adjacency="add-remove")
     price = {"epsilon": 0.5, "delta": 1e-6, "rho": 0.1}

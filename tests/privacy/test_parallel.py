@@ -105,8 +105,7 @@ def test_the_ledger_charges_what_the_theorem_says(n_parts, terms):
 @given(
     st.integers(2, 4),
     st.lists(
-        st.tuples(st.sampled_from(["only", "without", "all"]), st.integers(0, 3), st.floats(0.01, 1.0)),
-        max_size=8,
+        st.tuples(st.sampled_from(["only", "without", "all"]), st.integers(0, 3), st.floats(0.01, 1.0)), max_size=8
     ),
 )
 def test_a_part_pays_for_what_it_is_seen_by(n_parts, releases):
@@ -225,17 +224,8 @@ def test_parts_through_all_handles(tmp_path, seed):
                 for one in first:
                     one.close()
             if rng.random() < 0.6:
-                price = {
-                    "epsilon": pick([0.05, 0.1, 0.3]),
-                    "delta": pick([0.0, 1e-7]),
-                    "rho": pick([None, 0.001]),
-                }
-                kind = {
-                    "unit": pick(["user", "row"]),
-                    "adjacency": "add-remove",
-                    "events": [],
-                    "simulated": False,
-                }
+                price = {"epsilon": pick([0.05, 0.1, 0.3]), "delta": pick([0.0, 1e-7]), "rho": pick([None, 0.001])}
+                kind = {"unit": pick(["user", "row"]), "adjacency": "add-remove", "events": [], "simulated": False}
                 one, other = both(pick(pots), lambda ledger, p=price, k=kind: ledger.charge("c", **p, **k))
                 assert one == other
                 opened += [(one, price)] if isinstance(one, int) else []
@@ -246,8 +236,7 @@ def test_parts_through_all_handles(tmp_path, seed):
                 new["rho"] = None if price["rho"] is None else price["rho"] * (0.5 if lower else 1.5)
                 change = "close_entry" if lower else "increase"
                 one, other = both(
-                    (live, twin),
-                    lambda ledger, n=number, p=new, c=change: getattr(ledger, c)(n, **p, events=[]),
+                    (live, twin), lambda ledger, n=number, p=new, c=change: getattr(ledger, c)(n, **p, events=[])
                 )
                 assert one == other
             fresh = PrivacyLedger.open(path)
@@ -280,12 +269,7 @@ Y = X @ [1.0, -2.0]
 def test_folds_cost_what_one_user_pays(adjacency, composition, tmp_path):
     cv = UserKFold(3)
     ledger = PrivacyLedger(
-        tmp_path / "a.ledger",
-        epsilon=9.0,
-        delta=1e-3,
-        unit="user",
-        adjacency=adjacency,
-        composition=composition,
+        tmp_path / "a.ledger", epsilon=9.0, delta=1e-3, unit="user", adjacency=adjacency, composition=composition
     )
     model = sp.UserLevelSGDRegressor(epsilon=1.0, delta=1e-7, radius=5.0, adjacency=adjacency)
     models = fit_folds(model, X, Y, user_ids=USERS, ledger=ledger, cv=cv)

@@ -229,12 +229,7 @@ def recorded(results, cells, units, n_bins, adjacency):
     tape = Recording(results)
     with run_tape(tape), release(adjacency=adjacency) as opened:
         quantiles_of(
-            np.array(cells, dtype=float),
-            units,
-            n_bins=n_bins,
-            epsilon=1.0,
-            adjacency=adjacency,
-            release=opened,
+            np.array(cells, dtype=float), units, n_bins=n_bins, epsilon=1.0, adjacency=adjacency, release=opened
         )
     return tape
 
@@ -326,12 +321,7 @@ def test_equal_numbers_lie_on_both_sides():
 
 @pytest.mark.parametrize(
     "values",
-    [
-        np.zeros(0),
-        np.full(9, 1e300),
-        np.full(9, -5e-324),
-        np.array([np.finfo(float).max, np.finfo(float).min]),
-    ],
+    [np.zeros(0), np.full(9, 1e300), np.full(9, -5e-324), np.array([np.finfo(float).max, np.finfo(float).min])],
 )
 def test_quantiles_of_any_numbers(values):
     with release() as opened:

@@ -11,13 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import (
-    GridSearchCV,
-    HalvingGridSearchCV,
-    KFold,
-    RandomizedSearchCV,
-    cross_validate,
-)
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, KFold, RandomizedSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import skprivate as sp
@@ -105,10 +99,7 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
 @pytest.mark.slow
 def test_a_grid_without_a_last_fit_costs_what_was_quoted_whatever_its_scores():
     search = GridSearchCV(
-        sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0),
-        {"epsilon": [0.5, 2.0]},
-        cv=UserKFold(2),
-        refit=False,
+        sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0), {"epsilon": [0.5, 2.0]}, cv=UserKFold(2), refit=False
     )
     ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
     quoted = quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger)

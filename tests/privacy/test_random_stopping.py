@@ -408,10 +408,7 @@ def test_the_law_that_is_chosen_is_the_best_by_budget_and_rank():
         (lambda: search_epsilon([[]], GEOMETRIC, 1e-6), "plans must hold"),
         (lambda: search_epsilon(PLANS, GEOMETRIC, 1.0), "delta must be"),
         (lambda: plan_search(lambda e, d: PLANS, epsilon=0.0, mean_repetitions=2), "epsilon must be"),
-        (
-            lambda: plan_search(lambda e, d: PLANS, epsilon=1.0, mean_repetitions=0.5),
-            "mean_repetitions must be",
-        ),
+        (lambda: plan_search(lambda e, d: PLANS, epsilon=1.0, mean_repetitions=0.5), "mean_repetitions must be"),
         (lambda: plan_search(lambda e, d: PLANS, epsilon=1.0, mean_repetitions=2, laws=[]), "laws must be"),
         (lambda: plan_search(lambda e, d: PLANS, epsilon=1.0, mean_repetitions=2), "leaves nothing"),
     ],

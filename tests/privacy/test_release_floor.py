@@ -202,14 +202,7 @@ def test_leaving_the_block_closes_unless_there_was_an_error():
 
 def simulated(**changes):
     return open_release(
-        **{
-            "epsilon": 1e9,
-            "delta": 1e-6,
-            "unit": "row",
-            "adjacency": "replace-one",
-            "random_state": 0,
-            **changes,
-        }
+        **{"epsilon": 1e9, "delta": 1e-6, "unit": "row", "adjacency": "replace-one", "random_state": 0, **changes}
     )
 
 
@@ -221,10 +214,7 @@ def test_neighbouring_integers_keep_overlapping_outputs(value):
     P(|noise| ≥ 1 step away) are equal for both but for the shift by one; 400 draws each: failure below 1e-9.
     """
     release = simulated()
-    for method, terms in (
-        ("discrete_laplace", {"epsilon": 1.0}),
-        ("discrete_gaussian", {"rho": 0.5}),
-    ):
+    for method, terms in (("discrete_laplace", {"epsilon": 1.0}), ("discrete_gaussian", {"rho": 0.5})):
         noise = [
             [int(getattr(release, method)([v], sensitivity=1, **terms)[0]) - value for _ in range(400)]
             for v in (value, value + 1)
@@ -264,10 +254,7 @@ def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity
     release = simulated(epsilon=1e15)
     zeros, scale = np.zeros(20_000, int), sensitivity / epsilon
     cases = [
-        (
-            release.laplace(zeros, sensitivity=sensitivity, epsilon=epsilon, norm="linf"),
-            stats.laplace(scale=scale),
-        )
+        (release.laplace(zeros, sensitivity=sensitivity, epsilon=epsilon, norm="linf"), stats.laplace(scale=scale))
     ]
     if epsilon > 1e-9:  # below, the rounding of 20 000 coordinates is not small against the sensitivity
         noise = release.gaussian(zeros, sensitivity=sensitivity, noise_multiplier=1 / epsilon)

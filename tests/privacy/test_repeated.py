@@ -119,10 +119,7 @@ def test_a_search_of_gaussians_is_one_approximate_event_of_its_release():
         found = select_repeatedly(release, lambda k, b: (float(k), k), search)
         assert found.candidate == found.result
     guarantee = release.close()
-    assert (guarantee.epsilon, guarantee.delta) == (
-        search.epsilon,
-        1e-6,
-    ) and guarantee.events == search.events
+    assert (guarantee.epsilon, guarantee.delta) == (search.epsilon, 1e-6) and guarantee.events == search.events
 
 
 def test_the_number_of_evaluations_is_a_draw_that_sees_no_data():

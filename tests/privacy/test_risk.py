@@ -252,20 +252,12 @@ def test_user_level_descent_at_epsilon_one():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    epsilon=st.floats(1e-3, 20),
-    delta=st.floats(0, 0.5),
-    fpr=st.floats(1e-6, 0.5),
-    prior=st.floats(1e-6, 1 - 1e-6),
-)
+@given(epsilon=st.floats(1e-3, 20), delta=st.floats(0, 0.5), fpr=st.floats(1e-6, 0.5), prior=st.floats(1e-6, 1 - 1e-6))
 def test_a_bare_guarantee_has_the_risk_of_its_worst_mechanism(epsilon, delta, fpr, prior):
     """With probability δ all is revealed, else the response is randomised."""
     truth = (1 - delta) / (1 + math.exp(-epsilon))
     outcomes = np.array([math.inf, epsilon, -epsilon, -math.inf])
-    ones, others = (
-        np.array([delta, truth, 1 - delta - truth, 0.0]),
-        np.array([0.0, 1 - delta - truth, truth, delta]),
-    )
+    ones, others = (np.array([delta, truth, 1 - delta - truth, 0.0]), np.array([0.0, 1 - delta - truth, truth, delta]))
     caught, wrong = np.cumsum(ones), np.cumsum(others)
     exact = np.interp(fpr, np.concatenate([[0.0], wrong]), np.concatenate([[delta], caught]))
     risk = guarantee([], epsilon, delta).risk(prior, fpr)

@@ -15,12 +15,7 @@ from scipy import stats
 
 from skprivate.privacy.noise import _samplers
 from skprivate.privacy.noise._bits import bit_source
-from skprivate.privacy.noise._samplers import (
-    below_exp,
-    exp_floor,
-    geometric_quantile,
-    integer_noise,
-)
+from skprivate.privacy.noise._samplers import below_exp, exp_floor, geometric_quantile, integer_noise
 
 # A statistical test below fails by chance with this probability; there are fewer than 100 of them.
 P_FALSE = 1e-8

@@ -157,10 +157,7 @@ def test_a_file_refuses_members_of_an_ensemble(tmp_path):
 def test_a_ledger_for_simulation_takes_nothing_else(tmp_path):
     """What is released must not be charged to a budget that is nobody's."""
     path = tmp_path / "trials.ledger"
-    ledgers = [
-        PrivacyLedger(path, epsilon=10.0, simulation=True),
-        PrivacyLedger(epsilon=10.0, simulation=True),
-    ]
+    ledgers = [PrivacyLedger(path, epsilon=10.0, simulation=True), PrivacyLedger(epsilon=10.0, simulation=True)]
     for ledger in (*ledgers, PrivacyLedger.open(path)):
         draw(ledger, 0)
         with pytest.raises(SimulatedNoiseError, match="charged to the data's own"):

@@ -209,11 +209,7 @@ def test_a_price_of_a_channel_below_one_is_what_it_costs():
 
 def test_a_budget_that_is_exceeded_by_rounding_alone_is_kept():
     with open_release(
-        epsilon=1.0,
-        unit="row",
-        adjacency="add-remove",
-        plan=[(LaplaceEvent(1 + 2.0**-40), 1)],
-        random_state=0,
+        epsilon=1.0, unit="row", adjacency="add-remove", plan=[(LaplaceEvent(1 + 2.0**-40), 1)], random_state=0
     ) as release:
         release.laplace(0.0, sensitivity=1.0, epsilon=1 + 2.0**-40)
     assert release.close().epsilon == 1.0

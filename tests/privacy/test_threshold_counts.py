@@ -30,12 +30,7 @@ def opened(options, threshold_delta, **parameters):
 def drawn(counts, options=LAPLACE, *, sensitivity=1.0, own=1, most_keys=1, threshold_delta=1e-3, **parameters):
     with opened(options, threshold_delta, **parameters) as release:
         return release.threshold_counts(
-            counts,
-            sensitivity=sensitivity,
-            own=own,
-            most_keys=most_keys,
-            threshold_delta=threshold_delta,
-            **options,
+            counts, sensitivity=sensitivity, own=own, most_keys=most_keys, threshold_delta=threshold_delta, **options
         )
 
 
@@ -172,9 +167,7 @@ def test_the_threshold_is_compared_in_integers(monkeypatch):
     missing = (limit - own) << lattice.shift
     for noise, shown in ((missing - 1, []), (missing, ["a"])):
         monkeypatch.setattr(
-            _samplers,
-            "integer_noise",
-            lambda kind, scale, shape, source, noise=noise: np.full(shape, noise, object),
+            _samplers, "integer_noise", lambda kind, scale, shape, source, noise=noise: np.full(shape, noise, object)
         )
         with open_release(epsilon=epsilon, delta=1e-6, unit="row", adjacency="replace-one") as release:
             found, _ = release.threshold_counts(

@@ -24,14 +24,7 @@ from skprivate import (
 )
 from skprivate._messages import rounded_down, small
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
-from skprivate.privacy import (
-    Adjacency,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    PrivacyUnit,
-    open_release,
-    public_generator,
-)
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyLedger, PrivacyUnit, open_release, public_generator
 from skprivate.report import REPORT_SCHEMA, PrivacyReport, privacy_report
 from skprivate.report._facts import HOLDS, LOOK, STOP, percent
 from skprivate.report._other_facts import spent_after_each
@@ -154,12 +147,7 @@ def test_a_delta_of_a_tenth_of_one_over_the_units_has_to_be_looked_at():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("bounds", "values"),
-    [
-        ("private", []),
-        ((0, 1), ["0", "1"]),
-        (([0, 0], [1, 1]), ["0", "1"]),
-        ({0: (0, 1), 1: (0, 1)}, ["0", "1"]),
-    ],
+    [("private", []), ((0, 1), ["0", "1"]), (([0, 0], [1, 1]), ["0", "1"]), ({0: (0, 1), 1: (0, 1)}, ["0", "1"])],
     ids=["private", "pair", "sides", "mapping"],
 )
 def test_limits_are_shown_in_every_form_in_which_they_are_declared(bounds, values):

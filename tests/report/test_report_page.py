@@ -75,16 +75,7 @@ def test_the_questions_come_in_order():
 def test_the_page_is_alone():
     """Nothing that a browser would fetch, and a policy that forbids what was forgotten."""
     elements = Reader(a_report().to_html()).found
-    assert not {tag for tag, _ in elements} & {
-        "link",
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "base",
-        "form",
-        "a",
-    }
+    assert not {tag for tag, _ in elements} & {"link", "img", "iframe", "object", "embed", "base", "form", "a"}
     assert not [a for _, a in elements if {"src", "href", "srcset", "action"} & a.keys()]
     assert [a["type"] for tag, a in elements if tag == "script"] == ["application/json"]
     (policy,) = (a["content"] for _, a in elements if a.get("http-equiv") == "Content-Security-Policy")
@@ -146,10 +137,7 @@ def test_in_a_browser_the_page_fits_its_window(tmp_path, width, text):
     )
     (tmp_path / "outer.html").write_text(outer, "utf-8")
     dom = browse(
-        tmp_path / "outer.html",
-        f"--window-size={max(width, 600)},900",
-        "--virtual-time-budget=4000",
-        "--dump-dom",
+        tmp_path / "outer.html", f"--window-size={max(width, 600)},900", "--virtual-time-budget=4000", "--dump-dom"
     )
     inner, scroll, charts, height = map(int, re.search(r"<title>([\d ]+)</title>", dom)[1].split())
     assert inner == width and scroll <= width, f"{scroll} pixels wide in a window of {width}"

@@ -56,10 +56,7 @@ def test_an_entry_of_a_model():
     said = check(entry)
     assert entry["url_slug"] == "mean-dose-per-patient-city-hospital-2026"
     loss = said["privacy_loss"]
-    assert loss["privacy_parameters"] == {
-        "epsilon": facts["strength"]["epsilon"],
-        "delta": facts["strength"]["delta"],
-    }
+    assert loss["privacy_parameters"] == {"epsilon": facts["strength"]["epsilon"], "delta": facts["strength"]["delta"]}
     assert loss["privacy_unit"] == "user" and loss["privacy_unit_details"].startswith("replace-one: all rows")
     assert said["dp_variant"]["variant_name"] == "Approximate DP"
     assert said["deployment_model"]["trust_assumptions"] == "we are"
@@ -70,12 +67,7 @@ def test_an_entry_of_a_model():
 def test_what_people_write_is_kept():
     report = privacy_report(GUARANTEE, answers={"utility": "overruled"})
     entry = registry_entry(
-        report.to_dict(),
-        **BASIC,
-        **HUMAN,
-        sector="Healthcare",
-        release_type="Many releases",
-        url_slug="doses",
+        report.to_dict(), **BASIC, **HUMAN, sector="Healthcare", release_type="Many releases", url_slug="doses"
     )
     said = check(entry)
     assert entry["url_slug"] == "doses" and said["administrative"]["tier"] == 3

@@ -40,21 +40,13 @@ def fitted(kind, X, y, users, epsilon=2000.0, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = kind(epsilon, random_state=0, **options).fit(X, target, user_ids=users)
-    released = (
-        model.coef_,
-        model.intercept_,
-        model.clip_radius_,
-        model.feature_center_,
-        model.feature_scale_,
-    )
+    released = (model.coef_, model.intercept_, model.clip_radius_, model.feature_center_, model.feature_scale_)
     return np.concatenate([np.ravel(each) for each in released])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"standardize": False}, {"epsilon": 6.0}],
-    ids=["default", "as given", "joint histograms"],
+    "options", [{}, {"standardize": False}, {"epsilon": 6.0}], ids=["default", "as given", "joint histograms"]
 )
 @pytest.mark.parametrize("kind", [UserLevelSGDClassifier, UserLevelSGDRegressor])
 def test_no_digit_depends_on_the_size_of_blocks_or_the_layout(kind, options, monkeypatch):

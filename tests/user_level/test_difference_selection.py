@@ -11,13 +11,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skprivate import UserLevelSelector
 from skprivate.privacy import open_release
-from skprivate.user_level._selection import (
-    DifferenceSelection,
-    VoteSelection,
-    difference_sums,
-    loss_ranges,
-    worst_of,
-)
+from skprivate.user_level._selection import DifferenceSelection, VoteSelection, difference_sums, loss_ranges, worst_of
 
 loss = st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0, math.inf, math.nan, 1e308, -1e308])
 

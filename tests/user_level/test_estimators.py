@@ -13,17 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skprivate.model_selection import UserKFold
-from skprivate.privacy import (
-    GaussianEvent,
-    PrivacyLedger,
-    open_branches,
-    open_release,
-)
-from skprivate.user_level import (
-    UserLevelMean,
-    UserLevelSGDClassifier,
-    UserLevelSGDRegressor,
-)
+from skprivate.privacy import GaussianEvent, PrivacyLedger, open_branches, open_release
+from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.utils.estimator_checks import epsilon_lower_bound
 
 
@@ -53,11 +44,7 @@ def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, lo
 
 @pytest.mark.parametrize(
     "model",
-    [
-        UserLevelSGDRegressor(random_state=0),
-        UserLevelSGDClassifier(random_state=0),
-        UserLevelMean(random_state=0),
-    ],
+    [UserLevelSGDRegressor(random_state=0), UserLevelSGDClassifier(random_state=0), UserLevelMean(random_state=0)],
 )
 def test_without_users_the_unit_is_a_row(model):
     X, y, users, _ = regression(m=2)
@@ -80,10 +67,7 @@ def test_a_heavy_user_moves_nothing():
     X_heavy = np.concatenate([X, rng.normal(size=(heavy, 4))])
     y_heavy = np.concatenate([y, np.full(heavy, 1e6)])
     users_heavy = np.concatenate([users, np.full(heavy, -1)])
-    for model in (
-        UserLevelSGDRegressor(random_state=0),
-        UserLevelSGDRegressor(weight_cap=50, random_state=0),
-    ):
+    for model in (UserLevelSGDRegressor(random_state=0), UserLevelSGDRegressor(weight_cap=50, random_state=0)):
         model.fit(X_heavy, y_heavy, user_ids=users_heavy)
         np.testing.assert_allclose(model.coef_, w, atol=0.05)
 
@@ -177,8 +161,7 @@ def test_mean_noise_falls_with_rows_per_user():
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "fixed", "times"),
-    [("add-remove", False, 1), ("replace-one", True, 1), ("replace-one", False, 2)],
+    ("adjacency", "fixed", "times"), [("add-remove", False, 1), ("replace-one", True, 1), ("replace-one", False, 2)]
 )
 def test_branches_pay_for_the_units_that_may_change_them(adjacency, fixed, times):
     release = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency=adjacency, random_state=0)

@@ -98,13 +98,7 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
         assert plan.decides(n) and not plan.decides(n / 100)
         assert compose_epsilon(plan.events, 1e-6) < 1.0
     if target:
-        assert seen == [
-            (True, True, True),
-            (True, True, False),
-            (True, True, False),
-            (False, True, False),
-            None,
-        ]
+        assert seen == [(True, True, True), (True, True, False), (True, True, False), (False, True, False), None]
     else:
         assert seen == [(True, False, False)] * 3 + [None] * 2
 

@@ -20,32 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.user_level import TooFewUsersWarning, UnscaledFeaturesWarning
-from skprivate.user_level._losses import (
-    HuberLoss,
-    LogisticLoss,
-    MultinomialLoss,
-    SmoothedHingeLoss,
-    SquaredLoss,
-)
-from skprivate.user_level._problems import (
-    MeanProblem,
-    Objective,
-    UserData,
-    UserGroups,
-    user_magnitudes,
-)
+from skprivate.user_level._losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
+from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups, user_magnitudes
 
 UNIT = 2**30
 #: Rows whose gradient at the origin is a rounding error, of either sign according to the order of operations.
 ROUNDING = (
     [0.7384246619250295, 0.5405353283126229, 0.7879376091567507, 0.538545852255305, 0.6510767178748567],
-    [
-        1.1912538387920154e24,
-        1.093256663821938e24,
-        1.0110522076219652e24,
-        1.0803877539875164e24,
-        -4.375950464223435e24,
-    ],
+    [1.1912538387920154e24, 1.093256663821938e24, 1.0110522076219652e24, 1.0803877539875164e24, -4.375950464223435e24],
 )
 
 
@@ -70,23 +52,7 @@ LOSSES = {
     "mean": (None, 1),
 }
 #: Where float64 goes wrong: subnormal numbers, squares that underflow or overflow, sums that overflow, ties.
-VALUES = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.1,
-    1 / 3,
-    5e-324,
-    1e-310,
-    1.5e-162,
-    2.3e-162,
-    1e-300,
-    1e154,
-    -1e160,
-    1e300,
-    1.7e308,
-]
+VALUES = [0.0, -0.0, 1.0, -1.0, 0.1, 1 / 3, 5e-324, 1e-310, 1.5e-162, 2.3e-162, 1e-300, 1e154, -1e160, 1e300, 1.7e308]
 values = st.one_of(st.sampled_from(VALUES), st.floats(-1e3, 1e3, allow_subnormal=True))
 users_rows = st.lists(st.integers(0, 5), min_size=1, max_size=40)
 
@@ -164,11 +130,7 @@ def test_the_sum_is_what_each_user_contributes_alone(loss, data):
 def test_kernels_and_tails_of_vector_instructions_agree(loss, n_rows):
     """Ordinary values, so many rows that vector instructions are used, and every possible remainder."""
     rng = np.random.default_rng(n_rows)
-    for codes in (
-        np.arange(n_rows),
-        np.sort(rng.integers(max(1, n_rows // 10), size=n_rows)),
-        np.arange(n_rows) % 5,
-    ):
+    for codes in (np.arange(n_rows), np.sort(rng.integers(max(1, n_rows // 10), size=n_rows)), np.arange(n_rows) % 5):
         X, y = rng.normal(size=(n_rows, 5)), rng.normal(size=n_rows)
         w = rng.normal(size=5 if loss == "mean" else 6 * LOSSES[loss][1])
         longest = assert_isolated(loss, X, y, codes, w, 1e-3, alpha=0.1)
@@ -202,10 +164,7 @@ def test_means_and_magnitudes_are_a_user_s_own():
     codes = np.concatenate([np.arange(30), rng.integers(30, size=171)])
     X, y = rng.normal(size=(201, 3)), rng.normal(size=201)
     groups = UserGroups(codes)
-    for statistic in (
-        lambda X, y, groups: groups.mean(X),
-        lambda X, y, groups: user_magnitudes(y, groups)[None],
-    ):
+    for statistic in (lambda X, y, groups: groups.mean(X), lambda X, y, groups: user_magnitudes(y, groups)[None]):
         together = statistic(X, y, groups)
         for user in range(30):
             own = codes == user

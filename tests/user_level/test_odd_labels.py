@@ -11,12 +11,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning
-from skprivate.user_level import (
-    UserLevelMean,
-    UserLevelSelector,
-    UserLevelSGDClassifier,
-    UserLevelSGDRegressor,
-)
+from skprivate.user_level import UserLevelMean, UserLevelSelector, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.user_level._classifier import _with_codes
 from skprivate.user_level._rows import CheckedRows
 from skprivate.user_level._sgd import TooFewUsersWarning

@@ -71,12 +71,7 @@ def test_candidates_are_models_about_the_centre():
         ((1.5, 1.0), {}, TypeError, "n_features"),
         ((2, 0.0), {}, ValueError, "radius"),
         ((2, 1.0), {"resolution": 1.5}, ValueError, "resolution must be at most radius"),
-        (
-            (2, 1.0),
-            {"resolution": 0.01},
-            ValueError,
-            "200 candidates cover 3 parameters in a ball of radius 1",
-        ),
+        ((2, 1.0), {"resolution": 0.01}, ValueError, "200 candidates cover 3 parameters in a ball of radius 1"),
         ((40, 1.0), {}, ValueError, r"max_candidates must be at least 3\*\*41 to cover 41 parameters"),
         ((2, 1.0), {"max_candidates": 0}, ValueError, "max_candidates"),
         ((2, 1.0), {"centre": [0.0, 0.0]}, ValueError, "centre must be 3 finite numbers"),

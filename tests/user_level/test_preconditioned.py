@@ -146,10 +146,7 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(kind, adjac
     far = np.array([[-1.0, 1.0, 1.0], [1e3, -1e3, 1e3], [3.0, 3.0, -3.0]])
     others = [(np.concatenate([row[None], X[1:]]), np.r_[end, target[1:]]) for row in far for end in (0, 1)]
     if adjacency == "add-remove":
-        others = [
-            (X[1:], target[1:]),
-            *((np.concatenate([a[:1], X]), np.r_[b[0], target]) for a, b in others),
-        ]
+        others = [(X[1:], target[1:]), *((np.concatenate([a[:1], X]), np.r_[b[0], target]) for a, b in others)]
         data = X, target
     else:
         data = others[2]
@@ -259,13 +256,7 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert isinstance(mechanism(regressor, 5000), PreconditionedDescent)
     assert isinstance(mechanism(classifier, 5000), PreconditionedDescent)
     for model in (regressor, classifier):
-        for options in (
-            plain,
-            {"aggregation": "robust"},
-            {"weight_cap": 2},
-            {"radius": 1.0},
-            {"standardize": False},
-        ):
+        for options in (plain, {"aggregation": "robust"}, {"weight_cap": 2}, {"radius": 1.0}, {"standardize": False}):
             other = type(model)(**{**model.get_params(), **options})
             assert not isinstance(mechanism(other, 5000), PreconditionedDescent), options
         assert not isinstance(mechanism(model, 300), PreconditionedDescent)

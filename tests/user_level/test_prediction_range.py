@@ -15,11 +15,7 @@ from skprivate.privacy import Adjacency
 from skprivate.privacy.draws._quantiles import EIGHTHS
 from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._frame import PREDICTION_RANGE
-from skprivate.user_level.scaling._standardise import (
-    PREDICTION_NOISE,
-    plan_standardisation,
-    select_distance,
-)
+from skprivate.user_level.scaling._standardise import PREDICTION_NOISE, plan_standardisation, select_distance
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])

@@ -118,9 +118,7 @@ def test_derivatives_of_scalar_losses(loss, y):
     target = np.array([[y]])
     for f in np.linspace(-3, 3, 61) + 0.017:
         error = check_grad(
-            lambda z: float(VALUES[loss](z[0], y)),
-            lambda z: loss.derivative(z[None], target)[0],
-            np.array([f]),
+            lambda z: float(VALUES[loss](z[0], y)), lambda z: loss.derivative(z[None], target)[0], np.array([f])
         )
         assert error < 1e-6
     f = np.linspace(-3, 3, 2001)
@@ -152,9 +150,7 @@ def test_derivatives_of_multiclass_losses(loss):
     rng = np.random.default_rng(0)
     for _ in range(20):
         error = check_grad(
-            lambda z: float(value(z, y)),
-            lambda z: loss.derivative(z[:, None], y[:, None])[:, 0],
-            rng.normal(size=3),
+            lambda z: float(value(z, y)), lambda z: loss.derivative(z[:, None], y[:, None])[:, 0], rng.normal(size=3)
         )
         assert error < 1e-6
 

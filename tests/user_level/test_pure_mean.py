@@ -79,15 +79,6 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_spent():
         UserLevelMean(delta=0, ledger=ledger).fit(X)
     assert ledger.spent == (0.0, 0.0)
     assert isinstance(
-        pure_mean(
-            1.0,
-            9,
-            1,
-            aggregation="mean",
-            tau=1.0,
-            bound=10.0,
-            adjacency=Adjacency.REPLACE_ONE,
-            weight_cap=1,
-        ),
+        pure_mean(1.0, 9, 1, aggregation="mean", tau=1.0, bound=10.0, adjacency=Adjacency.REPLACE_ONE, weight_cap=1),
         PureUserMean,
     )

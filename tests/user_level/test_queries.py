@@ -10,11 +10,7 @@ import pytest
 from helpers.frozen_draws import FrozenDraws
 from scipy.stats import kstest, norm
 
-from skprivate.privacy import (
-    BudgetExceededError,
-    PrivacyLedger,
-    compose_epsilon,
-)
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, compose_epsilon
 from skprivate.privacy._events import run_tape
 from skprivate.user_level import UserLevelQueries
 from skprivate.user_level._queries import WinsorizedAnswers

@@ -251,8 +251,7 @@ def test_refusals_cost_nothing_and_show_nothing(parameters, y, message):
 
 
 @pytest.mark.parametrize(
-    "mechanism",
-    [VoteSelection(0.7, monotone=False), VoteSelection(0.7, True), MeanSelection(0.7, 1.0, 1e6, 3)],
+    "mechanism", [VoteSelection(0.7, monotone=False), VoteSelection(0.7, True), MeanSelection(0.7, 1.0, 1e6, 3)]
 )
 def test_mechanisms_draw_what_they_price(mechanism):
     rng = np.random.default_rng(0)

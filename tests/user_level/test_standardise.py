@@ -17,14 +17,7 @@ from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
 from skprivate.user_level.descent._rules import ClassCounts
 from skprivate.user_level.descent._rules import _shares as class_shares
-from skprivate.user_level.scaling._frame import (
-    Frame,
-    bounded_columns,
-    public_bound,
-    sum_of_squares,
-    whiten,
-    whitening,
-)
+from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound, sum_of_squares, whiten, whitening
 from skprivate.user_level.scaling._standardise import (
     MOST_BEYOND,
     distance_counts,
@@ -48,11 +41,7 @@ def fitted(model, *data, **options):
         return model.fit(*data, **options)
 
 
-RAW = {
-    "plain": lambda X: X,
-    "scales": lambda X: X * np.logspace(3, -3, X.shape[1]),
-    "far": lambda X: X + 10.0,
-}
+RAW = {"plain": lambda X: X, "scales": lambda X: X * np.logspace(3, -3, X.shape[1]), "far": lambda X: X + 10.0}
 
 
 @pytest.mark.take_turns(9)
@@ -181,13 +170,7 @@ def test_without_noise_whitened_rows_have_unit_moments():
     data = in_order(X, np.arange(5000))
     terms = Terms(1e4, 1e-6, Adjacency.REPLACE_ONE, 5000)
     matrix, norm = whitening(
-        InMemory(data),
-        4,
-        constant=True,
-        multiplier=1e-3,
-        n_users=5000,
-        terms=terms,
-        release=Exact(),
+        InMemory(data), 4, constant=True, multiplier=1e-3, n_users=5000, terms=terms, release=Exact()
     )
     white = whiten(data, matrix, True).X
     np.testing.assert_allclose(white.T @ white / 5000, np.eye(4), atol=0.03)
@@ -276,10 +259,7 @@ def test_predictions_stay_within_the_released_range_of_the_target():
     assert y.min() > low and y.max() < high and high - low < 50
     far = model.predict([[1e9] * 6, [-1e9] * 6])
     assert (low <= far).all() and (far <= high).all()
-    assert fitted(model.set_params(standardize=False), X, y, user_ids=users).target_range_ == (
-        -np.inf,
-        np.inf,
-    )
+    assert fitted(model.set_params(standardize=False), X, y, user_ids=users).target_range_ == (-np.inf, np.inf)
 
 
 def test_the_draws_do_not_depend_on_the_data():

@@ -8,22 +8,14 @@ from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
-from skprivate.user_level import (
-    UserLevelMean,
-    UserLevelSelector,
-    UserLevelSGDClassifier,
-    UserLevelSGDRegressor,
-)
+from skprivate.user_level import UserLevelMean, UserLevelSelector, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 # The suite's data sets have a handful of users, which is exactly what this warning is about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*are too few to:skprivate.user_level.TooFewUsersWarning")
 
 CONSTANTS = [
-    (
-        f"constant {value}",
-        FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0.0]], [0.0])),
-    )
+    (f"constant {value}", FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0.0]], [0.0])))
     for value in (0.0, 1.0)
 ]
 ESTIMATORS = [

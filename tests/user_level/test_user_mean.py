@@ -38,12 +38,7 @@ from skprivate.user_level.means._user_mean import (
 )
 
 
-@given(
-    median=st.floats(1e-6, 1e6),
-    ratio=st.floats(0.1, 1e4),
-    level=st.floats(1e-9, 10.0),
-    d=st.integers(1, 1000),
-)
+@given(median=st.floats(1e-6, 1e6), ratio=st.floats(0.1, 1e4), level=st.floats(1e-9, 10.0), d=st.integers(1, 1000))
 def test_the_ball_reaches_as_far_as_the_tail_and_no_farther_than_the_noise_allows(median, ratio, level, d):
     upper = ratio * median
     radius = tail_radius(median, upper, level, d)
@@ -237,9 +232,7 @@ def test_the_distance_that_is_followed_is_found(unit, recording_release):
 @settings(max_examples=60, deadline=None)
 @given(
     x=st.lists(
-        st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1.0, math.nan, math.inf, 5e-324]),
-        min_size=4,
-        max_size=40,
+        st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1.0, math.nan, math.inf, 5e-324]), min_size=4, max_size=40
     ),
     clip=st.sampled_from([1e-280, 0.5, 2.0, 1e200]),
     reach=st.sampled_from([1e-280, 1.0, 1e200]),

@@ -211,10 +211,7 @@ def test_one_user_moves_the_sum_by_its_own_contribution_and_no_more(tau, log_rat
     assert one - another == alone[0] - alone[1]
     assert sum_of([*rest[::-1], value], tau, bound, seed)[0] == one
     # The two ends of the interval are as far apart as the noise is for.
-    high, low = (
-        sum_of([math.inf, *rest], tau, bound, seed)[0],
-        sum_of([-math.inf, *rest], tau, bound, seed)[0],
-    )
+    high, low = (sum_of([math.inf, *rest], tau, bound, seed)[0], sum_of([-math.inf, *rest], tau, bound, seed)[0])
     assert high - low == sensitivity
 
 

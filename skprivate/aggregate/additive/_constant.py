@@ -186,12 +186,7 @@ def guarded_fit(fits: Sequence[Callable[[FloatArray, float], FloatArray]], probl
     if not problem.is_noisy:
         return coef
     share = _share(
-        problem,
-        linear,
-        2.0 * problem.noise,
-        changes[best],
-        2.0 * problem.dispersion,
-        margin=GIVEN_PENALTY_MARGIN,
+        problem, linear, 2.0 * problem.noise, changes[best], 2.0 * problem.dispersion, margin=GIVEN_PENALTY_MARGIN
     )
     return coef if share == 1.0 else problem.constant + share * (coef - problem.constant)
 

@@ -159,11 +159,7 @@ def _filter(gram: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _posterior(
-    problem: LabelSums,
-    coef: FloatArray,
-    ridge: FloatArray,
-    dispersion: float,
-    intercept: Prior | None = None,
+    problem: LabelSums, coef: FloatArray, ridge: FloatArray, dispersion: float, intercept: Prior | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Take a Gauss–Newton step to the posterior mode; returns it and the posterior variances per cell."""
     design, loss = problem.design, problem.loss
@@ -286,11 +282,7 @@ def merge_rare(
 
 
 def filtered_mode(
-    problem: LabelSums,
-    start: FloatArray,
-    prior: FloatArray,
-    dispersion: float,
-    intercept: Prior | None,
+    problem: LabelSums, start: FloatArray, prior: FloatArray, dispersion: float, intercept: Prior | None
 ) -> tuple[FloatArray, float | None]:
     """Find the posterior mode of the coefficients of all cells, and the optimism of its fit to its own sums.
 

@@ -18,15 +18,7 @@ from skprivate._messages import delta_number, epsilon_number, member, must_be, n
 from skprivate.aggregate.counts import _groups
 from skprivate.aggregate.counts._groups import Groups, Key
 from skprivate.partitions import InMemory, Partitions, as_partitions
-from skprivate.privacy import (
-    Adjacency,
-    ApproximateEvent,
-    BoundedRangeEvent,
-    Events,
-    GaussianEvent,
-    Release,
-    draws,
-)
+from skprivate.privacy import Adjacency, ApproximateEvent, BoundedRangeEvent, Events, GaussianEvent, Release, draws
 
 #: Public bound on the groups of a unit: costs of the lattice are for so many.
 MOST_GROUPS = 2**20
@@ -168,12 +160,7 @@ class GroupCounts(privacy.Mechanism):
                     draws.count_events_of("laplace", self.epsilon, size=self._size, threshold_delta=self.delta).items()
                 )
             single = len(self.given) * (1 + self.n_values) == 1
-            return [
-                (
-                    privacy.LaplaceEvent(self.epsilon) if single else privacy.PureEvent(self.epsilon, "Laplace"),
-                    1,
-                )
-            ]
+            return [(privacy.LaplaceEvent(self.epsilon) if single else privacy.PureEvent(self.epsilon, "Laplace"), 1)]
         return [(GaussianEvent(self._multiplier, self._size), 1), *self._beside(self._multiplier)]
 
     def run(self, data: Groups, release: Release) -> _Counted:
@@ -469,11 +456,7 @@ def _try_table(
 
 
 def _table(
-    empty: nw.DataFrame[Any],
-    by: list[Any],
-    values: Mapping[Any, tuple[float, float]],
-    counted: _Counted,
-    z: float,
+    empty: nw.DataFrame[Any], by: list[Any], values: Mapping[Any, tuple[float, float]], counted: _Counted, z: float
 ) -> Any:
     """Write released numbers into a table of the library of the rows."""
     count = np.maximum(np.rint(counted.numbers[:, 0]), 0.0)

@@ -517,12 +517,7 @@ def make_random_bags(
         exact, guarantee = exact_bags(sums, rows, chosen, rng)
         return structure.report(exact, chosen, guarantee)
     released, guarantee = _sums.release_sums(
-        sums,
-        rows,
-        epsilon=epsilon,
-        random_state=random_state,
-        ledger=ledger,
-        label="make_random_bags",
+        sums, rows, epsilon=epsilon, random_state=random_state, ledger=ledger, label="make_random_bags"
     )
     return structure.report(released, chosen, guarantee)
 

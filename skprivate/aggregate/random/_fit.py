@@ -169,13 +169,7 @@ class LinearFit:
 
 
 def fit_likelihood(
-    bags: RandomBags,
-    X: FloatArray,
-    *,
-    loss: Likelihood,
-    alpha: float | None,
-    tol: float = 1e-5,
-    max_iter: int = 200,
+    bags: RandomBags, X: FloatArray, *, loss: Likelihood, alpha: float | None, tol: float = 1e-5, max_iter: int = 200
 ) -> LinearFit:
     """Fit a logistic model of the rows by the likelihood of the bags, one output after the other.
 
@@ -260,12 +254,7 @@ class _Problem:
             self.sums = self.trials * bags.means()[:, k]
         else:
             counts = self.counts
-            self.kind, self.sums, self.trials, self.noise = (
-                counts.kind,
-                counts.sums,
-                counts.trials,
-                counts.noise,
-            )
+            self.kind, self.sums, self.trials, self.noise = (counts.kind, counts.sums, counts.trials, counts.noise)
         # A noisy total may lie outside what any probability can give; exact labels leave the intercept free.
         self.intercept_penalty = _NOISY_INTERCEPT_PENALTY if bags.noise_variance > 0 else 0.0
         share = float(np.clip(self.sums.sum() / self.trials.sum(), 0.01, 0.99))

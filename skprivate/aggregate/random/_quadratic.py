@@ -120,12 +120,7 @@ def mean_label(bags: _bags.RandomBags, found: FloatArray, label_bounds: tuple[fl
 
 
 def _ridge_evidence(
-    values: FloatArray,
-    rotated: FloatArray,
-    energy: float,
-    freedom: int,
-    known: float = 0.0,
-    widest: float = math.inf,
+    values: FloatArray, rotated: FloatArray, energy: float, freedom: int, known: float = 0.0, widest: float = math.inf
 ) -> float:
     """Estimate λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
 

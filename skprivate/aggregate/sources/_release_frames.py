@@ -14,14 +14,7 @@ from skprivate._validation import plain_entry
 from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _cells, _columns, _curated_bags, _group_tables, _labels, _sums
 from skprivate.aggregate.tables._group_tables import CodedGroups, GroupTable, SumColumns
-from skprivate.privacy import (
-    Mechanism,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    RandomStateLike,
-    Release,
-)
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, RandomStateLike, Release
 
 #: Sums and noise stay within int64.
 _LARGEST_SUM = 1 << 61

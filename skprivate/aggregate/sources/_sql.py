@@ -17,17 +17,7 @@ from skprivate.aggregate.tables import _blocks, _cells, _columns, _curated_bags,
 from skprivate.privacy import PrivacyLedger, RandomStateLike
 
 #: Types of columns in DuckDB that are cut into bins.
-_WHOLE = (
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-)
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _REALS = ("FLOAT", "DOUBLE", "REAL", "DECIMAL")
 #: Columns of one query that tells its sets apart: GROUPING_ID is a number of 64 bits.
 _MOST_KEYS = 60
@@ -290,10 +280,7 @@ def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) ->
     Types are public. Where they differ, the database would convert labels one by one and fail at one of them.
     """
     if classes is None:
-        fits, wanted = (
-            kind in _WHOLE,
-            "of an integer type, as of CAST(ROUND(100 * price) AS BIGINT) in a view",
-        )
+        fits, wanted = (kind in _WHOLE, "of an integer type, as of CAST(ROUND(100 * price) AS BIGINT) in a view")
     elif all(isinstance(value, str) for value in classes):
         fits, wanted = kind.startswith(("VARCHAR", "ENUM")), "text, as the classes are"
     elif all(isinstance(value, (bool, np.bool_)) for value in classes):

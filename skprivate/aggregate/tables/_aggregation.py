@@ -97,10 +97,7 @@ class Membership:
         )
 
     def report(
-        self,
-        released: _sums.ReleasedSums,
-        guarantee: PrivacyGuarantee,
-        classes: tuple[Any, ...] | None = None,
+        self, released: _sums.ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
     ) -> CuratedBags:
         """Report released sums as curated bags."""
         return CuratedBags(
@@ -158,9 +155,7 @@ def plan_membership(counter: KeyCounter, feature_sets: object, min_size: int, *,
     """
     columns = counter.columns
     sets, given = _cells.resolve_feature_sets(
-        feature_sets,
-        [column.name for column in columns],
-        lambda asked: [found.counts for found in counter(asked)],
+        feature_sets, [column.name for column in columns], lambda asked: [found.counts for found in counter(asked)]
     )
     found = counter(sets)
     indexes, all_counts = [], []
@@ -444,24 +439,13 @@ def make_curated_bags(
     if epsilon is None:
         return membership.report(sums.exact(rows), _curated_bags.no_privacy(sums.assumptions), known)
     released, guarantee = _sums.release_sums(
-        sums,
-        rows,
-        epsilon=epsilon,
-        delta=delta,
-        random_state=random_state,
-        ledger=ledger,
-        label="make_curated_bags",
+        sums, rows, epsilon=epsilon, delta=delta, random_state=random_state, ledger=ledger, label="make_curated_bags"
     )
     return membership.report(released, guarantee, known)
 
 
 def _plan_sums(
-    membership: Membership,
-    n_outputs: int,
-    found: Any,
-    auto: bool,
-    label_bounds: object,
-    asked: dict[str, Any],
+    membership: Membership, n_outputs: int, found: Any, auto: bool, label_bounds: object, asked: dict[str, Any]
 ) -> ClassSums | NumberSums:
     if found is None:
         further = (_CLASSES_FROM_LABELS,) if auto else ()

@@ -41,10 +41,7 @@ def learn_names(estimator: BaseEstimator, X: Any, y: Any, **roles: object) -> An
 
 
 def table_blocks(
-    X: Any,
-    y: Any,
-    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
-    read_labels: Callable[[Any], Any],
+    X: Any, y: Any, read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]], read_labels: Callable[[Any], Any]
 ) -> tuple[list[str], Partitions]:
     """Read the names of the features, and rows in blocks as `Table` of columns."""
     rows = label_column(X, y)
@@ -189,12 +186,7 @@ def learn_blocks(
 
 
 def learn_column(
-    values: NDArray[Any],
-    name: str,
-    *,
-    categorical: bool,
-    n_bins: int,
-    edges: Sequence[float] | None = None,
+    values: NDArray[Any], name: str, *, categorical: bool, n_bins: int, edges: Sequence[float] | None = None
 ) -> Column:
     """Learn one column in memory."""
     (column,), _, _ = learn_blocks(
@@ -238,10 +230,7 @@ def _join_codes(blocks: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
 
 
 def _summarise_block(
-    block: Table,
-    *,
-    summarise: Callable[[Table], list[_Part]],
-    summarise_labels: Callable[[NDArray[Any]], Any],
+    block: Table, *, summarise: Callable[[Table], list[_Part]], summarise_labels: Callable[[NDArray[Any]], Any]
 ) -> tuple[list[_Part], int, Any]:
     return summarise(block), len(block.size), summarise_labels(block.labels)
 
@@ -275,8 +264,7 @@ def _summarise_columns(
             part = replace(part, values=dict.fromkeys(_columns.plain_values(distinct)))
         else:
             part = replace(
-                part,
-                sketch=QuantileSketch.from_numbers(_columns.as_numbers(values, name)).compress(max_cells),
+                part, sketch=QuantileSketch.from_numbers(_columns.as_numbers(values, name)).compress(max_cells)
             )
         parts.append(part)
     return parts

@@ -95,12 +95,7 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 
 def make_cells(
-    found: KeyCounts,
-    n_codes: Sequence[int],
-    columns: tuple[int, ...],
-    *,
-    min_size: int = 1,
-    drop: bool = False,
+    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1, drop: bool = False
 ) -> tuple[CellIndex, IntArray]:
     """Make the cells of a feature set, and count their rows.
 

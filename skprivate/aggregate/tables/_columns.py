@@ -86,11 +86,7 @@ class QuantileSketch:
         """Replace some cells by a finer sketch of their numbers."""
         joined = [
             np.concatenate([old[~which], new])
-            for old, new in (
-                (self.keys, finer.keys),
-                (self.counts, finer.counts),
-                (self.widths, finer.widths),
-            )
+            for old, new in ((self.keys, finer.keys), (self.counts, finer.counts), (self.widths, finer.widths))
         ]
         order = np.argsort(joined[0], kind="stable")
         return QuantileSketch(*(one[order] for one in joined))

@@ -448,10 +448,7 @@ def _extend_to_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNois
     above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
     # Neither side tells: labels of both signs.
     clear = _SIGNIFICANT_ERRORS * math.sqrt(2.0 * noise.variance * near.size)
-    return (
-        min(first, 0 if above - below > clear else -most),
-        max(last, 0 if below - above > clear else most),
-    )
+    return (min(first, 0 if above - below > clear else -most), max(last, 0 if below - above > clear else most))
 
 
 def _guess_largest(sizes: FloatArray, noise: LabelNoise, n_rows: float, caution: float = _GUESS_QUANTILE) -> float:

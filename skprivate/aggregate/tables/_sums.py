@@ -22,14 +22,7 @@ from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables import _labels
 from skprivate.aggregate.tables._labels import Bounds, LabelNoise, LabelSensitivity, NoiseName
 from skprivate.partitions import Partitions
-from skprivate.privacy import (
-    Mechanism,
-    PrivacyEvent,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    RandomStateLike,
-    Release,
-)
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, RandomStateLike, Release
 
 OutputBounds = tuple[Bounds, ...]
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
@@ -376,10 +369,7 @@ class NumberSums(Mechanism):
             totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / self.bags.n_samples)
             squares = self._square_sums(noisy[size:] / _labels.LABEL_STEPS, half, middle, totals)
         return self._released(
-            about + self.bags.bag_sizes[:, np.newaxis] * middle,
-            bounds,
-            self.noise.variance * step**2,
-            squares,
+            about + self.bags.bag_sizes[:, np.newaxis] * middle, bounds, self.noise.variance * step**2, squares
         )
 
     def _square_sums(self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray) -> FloatArray:
@@ -389,11 +379,7 @@ class NumberSums(Mechanism):
         return np.asarray(around + 2 * middle * total + n * middle**2)
 
     def _released(
-        self,
-        sums: FloatArray,
-        bounds: OutputBounds | None,
-        noise: FloatArray,
-        squares: FloatArray | None,
+        self, sums: FloatArray, bounds: OutputBounds | None, noise: FloatArray, squares: FloatArray | None
     ) -> ReleasedSums:
         most = 1 if self.shared else self.n_outputs
         return ReleasedSums(

@@ -132,10 +132,7 @@ class Correlations:
             smaller, moved = half[split].copy(), np.zeros((split.size, half.shape[1]))
             smaller[rows, axis] /= 2.0
             moved[rows, axis] = smaller[rows, axis]
-            centres, halves = (
-                np.vstack([centre[split] - moved, centre[split] + moved]),
-                np.vstack([smaller, smaller]),
-            )
+            centres, halves = (np.vstack([centre[split] - moved, centre[split] + moved]), np.vstack([smaller, smaller]))
             here, bounds = self.boxes(centres, halves, level)
             made += len(centres)
             if here.max() > best:

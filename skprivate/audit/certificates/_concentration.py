@@ -69,8 +69,7 @@ def squared_loss_lower_bound(empirical_loss: float, n: int, confidence: float, m
     if method == "bernstein":
         return bernstein_lower_bound(empirical_loss, n, confidence)
     return max(
-        hoeffding_lower_bound(empirical_loss, n, confidence),
-        bernstein_lower_bound(empirical_loss, n, confidence),
+        hoeffding_lower_bound(empirical_loss, n, confidence), bernstein_lower_bound(empirical_loss, n, confidence)
     )
 
 

@@ -149,12 +149,7 @@ class ExactTurns:
         return value
 
     def _sort_exactly(
-        self,
-        order: Ints,
-        close: npt.NDArray[np.bool_],
-        pivot: Ints,
-        point: Ints,
-        above: npt.NDArray[np.bool_],
+        self, order: Ints, close: npt.NDArray[np.bool_], pivot: Ints, point: Ints, above: npt.NDArray[np.bool_]
     ) -> None:
         """Sort, in Python's integers, points that are close together and not all on one line."""
         place, after = order[:-1], order[1:]

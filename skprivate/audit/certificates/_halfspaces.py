@@ -180,10 +180,7 @@ def fit_halfspaces(
         # A normal along a column that does not vary parts no points, and no box around it is ever decided.
         options: Any = {"max_atoms": max_atoms, "tol": tol, "max_nodes": max_nodes}
         fit = fit_halfspaces(points[:, varying], s, mass, rng, **options)
-        directions, exponents = (
-            np.zeros((fit.masses.size, points.shape[1])),
-            np.zeros(points.shape[1], np.intp),
-        )
+        directions, exponents = (np.zeros((fit.masses.size, points.shape[1])), np.zeros(points.shape[1], np.intp))
         directions[:, varying], exponents[varying] = fit.directions, fit.exponents
         return fit._replace(directions=directions, exponents=exponents)
     n, q = points.shape
@@ -223,12 +220,7 @@ def fit_halfspaces(
             gram = centred.T @ (weight[:, None] * centred)
             masses = corrective(gram, centred.T @ target, start, mass, max(tol, _SHARE * missed) / 10.0)
             kept = masses != 0.0
-            features, directions, offsets, masses = (
-                features[:, kept],
-                directions[kept],
-                offsets[kept],
-                masses[kept],
-            )
+            features, directions, offsets, masses = (features[:, kept], directions[kept], offsets[kept], masses[kept])
             values = mean + centred[:, kept] @ masses
             for _ in new:
                 step()

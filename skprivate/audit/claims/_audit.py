@@ -385,11 +385,7 @@ def _given(neighbours: Any, data: Inputs, claim: Claim, distance: float | None) 
 
 
 def _built(
-    estimator: BaseEstimator,
-    data: Inputs,
-    relation: PrivacyGuarantee,
-    n_neighbours: int,
-    rng: np.random.Generator,
+    estimator: BaseEstimator, data: Inputs, relation: PrivacyGuarantee, n_neighbours: int, rng: np.random.Generator
 ) -> list[Neighbour]:
     """Change single units of numeric data as the guarantee allows, worst cases first."""
     if not isinstance(data.X, np.ndarray):
@@ -400,12 +396,7 @@ def _built(
 
 
 def _audit_by_bets(
-    runs: Runs,
-    data: Inputs,
-    given: list[Neighbour],
-    claim: Claim,
-    level: float,
-    rng: np.random.Generator,
+    runs: Runs, data: Inputs, given: list[Neighbour], claim: Claim, level: float, rng: np.random.Generator
 ) -> tuple[float, float, BlackBoxEvidence]:
     """Bet on the pair that seems to show most: the lower bound on ε, the p-value, the evidence."""
     groups = {1: [(data, other.data) for other in given]}

@@ -149,11 +149,7 @@ class PairLoss(NamedTuple):
 
 
 def pair_loss(
-    first: Sequence[Draw],
-    second: Sequence[Draw],
-    results: Sequence[Any],
-    distance: float | None,
-    delta: float,
+    first: Sequence[Draw], second: Sequence[Draw], results: Sequence[Any], distance: float | None, delta: float
 ) -> PairLoss:
     """Compose the losses of the draws that two runs have in common."""
     largest, length = 0.0, 1.0 if distance is None else distance

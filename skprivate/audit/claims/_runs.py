@@ -247,12 +247,7 @@ class Runs:
     """Runs within a budget of runs and of time, in one process or several."""
 
     def __init__(
-        self,
-        subject: Subject,
-        rng: np.random.Generator,
-        n_jobs: object,
-        n_runs: float,
-        max_seconds: float | None,
+        self, subject: Subject, rng: np.random.Generator, n_jobs: object, n_runs: float, max_seconds: float | None
     ):
         self.subject, self.rng, self.n_jobs = subject, rng, n_jobs
         self.n_runs, self.max_seconds, self.made = n_runs, max_seconds, 0

@@ -182,13 +182,7 @@ def nearest_measure(signed: FloatArray, stars: Sequence[float] = (), *, max_iter
         jac=True,
         method="L-BFGS-B",
         bounds=[(0.0, None)] * signed.size,
-        options={
-            "maxiter": max_iter,
-            "maxfun": 2 * max_iter,
-            "maxcor": 20,
-            "ftol": 1e-13,
-            "gtol": 1e-4 / signed.size,
-        },
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-4 / signed.size},
     )
     measure = np.maximum(target.reshape(shape) + graph_laplacian(found.x.reshape(shape), stars), 0.0)
     total = measure.sum()
@@ -251,10 +245,7 @@ class LaplaceFlow(Mechanism):
         count = partial(category_sums, cells=self.cells, bits=self.bits, sizes=self.sizes)
         sensitivity = steps_per_distance(self.n_rows, self.cells << self.bits, self.n_features, self.ground)
         noisy = release.flow_laplace(
-            as_partitions(data).sum(count),
-            sensitivity=max(sensitivity, 1),
-            epsilon=self.epsilon,
-            stars=self.stars,
+            as_partitions(data).sum(count), sensitivity=max(sensitivity, 1), epsilon=self.epsilon, stars=self.stars
         )
         # Flows are weighted by their noise, which is larger on edges between categories.
         stars = [float(star / max(sensitivity, 1)) ** 2 for star in self.stars]

@@ -222,11 +222,7 @@ def discrete_laplace_variance(epsilon: float) -> float:
 
 
 def consistent_leaves(
-    noisy: list[FloatArray | None],
-    variances: FloatArray,
-    *,
-    nonnegative: bool = True,
-    n_leaves: int | None = None,
+    noisy: list[FloatArray | None], variances: FloatArray, *, nonnegative: bool = True, n_leaves: int | None = None
 ) -> FloatArray:
     """Find the leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
 
@@ -354,9 +350,7 @@ class BinaryHierarchy(Mechanism):
         boxes = plan.flatten(rows.sum(partial(_count, plan=plan)))
         pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_epsilon).astype(np.float64)
         coarse = consistent_leaves(
-            [*[None] * pilot_depth, pilot],
-            np.full(pilot_depth + 1, 1.0),
-            n_leaves=self._n_leaves(pilot_depth),
+            [*[None] * pilot_depth, pilot], np.full(pilot_depth + 1, 1.0), n_leaves=self._n_leaves(pilot_depth)
         )
         further = extra_depth(coarse, self.n_features, self.bits)
         depth = min(choose_depth(size, rest, self.n_features) + further, MAX_DEPTH)

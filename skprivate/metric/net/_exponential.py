@@ -22,12 +22,7 @@ _MARGIN = 1e-7
 
 
 def exponential_channel(
-    distances: FloatArray,
-    net: IntArray,
-    epsilon: float,
-    *,
-    factor: float = 0.5,
-    weights: FloatArray | None = None,
+    distances: FloatArray, net: IntArray, epsilon: float, *, factor: float = 0.5, weights: FloatArray | None = None
 ) -> FloatArray:
     """Make the channel P(y|x) ∝ w(y)·exp(−factor·ε·ρ(x, y)) for y in a net; zero outside of it.
 

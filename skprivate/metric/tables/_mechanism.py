@@ -219,9 +219,7 @@ class TableMechanism(Mechanism):
             parts.append(rows.count(np.where(gap, len(steps) + 1, first_step(column, steps)), len(steps) + 2)[:-1])
             if self.columns[j].bounds is None:
                 octaves = np.where(
-                    gap,
-                    _cells.N_OCTAVES,
-                    _cells.OCTAVES.cells(np.where(gap, 0.0, column)) + _cells.OCTAVES.last,
+                    gap, _cells.N_OCTAVES, _cells.OCTAVES.cells(np.where(gap, 0.0, column)) + _cells.OCTAVES.last
                 )
                 parts.append(rows.count(octaves, _cells.N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)

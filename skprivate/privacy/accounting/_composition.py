@@ -216,12 +216,7 @@ def rho_total(events: Events) -> float:
 
 @lru_cache(maxsize=256)
 def gaussian_noise_multiplier(
-    epsilon: float,
-    delta: float,
-    n_draws: int = 1,
-    *,
-    size: int = 1,
-    other: tuple[tuple[PrivacyEvent, int], ...] = (),
+    epsilon: float, delta: float, n_draws: int = 1, *, size: int = 1, other: tuple[tuple[PrivacyEvent, int], ...] = ()
 ) -> float:
     """Find the smallest noise multiplier for which Gaussian draws and other events stay within (ε, δ).
 

@@ -292,11 +292,7 @@ def _window(
     )
     # Around the best shift of a normal law, that of single rare losses, and half of the tilt.
     ends = math.sqrt(2 * _TAIL) / max(deviation, 1e-6 * step), 1 / (step * max(law.size // 2 for law in laws))
-    shifts = [
-        *np.geomspace(min(ends) / 2, 4 * max(ends), 10),
-        math.sqrt(2 * _TAIL) / max(deviation, step),
-        tilt / 2,
-    ]
+    shifts = [*np.geomspace(min(ends) / 2, 4 * max(ends), 10), math.sqrt(2 * _TAIL) / max(deviation, step), tilt / 2]
     shifts = [shift for shift in shifts if shift > 0]
     margin = 1.0 + _ULP * 64 * (abs(centre) + sum(counts))
     low, high = -extent, extent

@@ -47,9 +47,7 @@ def entry_of(value: Any) -> Entry:
 
 
 def count_values(
-    columns: Sequence[NDArray[Any]],
-    units: NDArray[np.int64] | None = None,
-    tags: NDArray[np.uint64] | None = None,
+    columns: Sequence[NDArray[Any]], units: NDArray[np.int64] | None = None, tags: NDArray[np.uint64] | None = None
 ) -> list[dict[Entry, int]]:
     """Count the units of each value of each column, an array of plain entries; gaps count for nothing.
 

@@ -16,13 +16,7 @@ from scipy.stats import norm
 
 from skprivate.privacy import _contributions
 from skprivate.privacy._contributions import FloatArray, IntegerLattice
-from skprivate.privacy._events import (
-    ApproximateEvent,
-    Draw,
-    GaussianEvent,
-    PrivacyEvent,
-    PureEvent,
-)
+from skprivate.privacy._events import ApproximateEvent, Draw, GaussianEvent, PrivacyEvent, PureEvent
 from skprivate.privacy.noise import _bits, _samplers
 
 CountNoise = Literal["gaussian", "laplace"]

@@ -232,12 +232,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         rate = _contributions.selection_rate(epsilon, steps, monotone)
         if multiplicity is None and locate is not None:
             raise ValueError("multiplicity must be given with locate, got None.")
-        options = {
-            "rule": rule,
-            "monotone": monotone,
-            "multiplicity": multiplicity,
-            "located": locate is not None,
-        }
+        options = {"rule": rule, "monotone": monotone, "multiplicity": multiplicity, "located": locate is not None}
 
         def categories() -> list[int]:
             return [self._choose(choose, costs, rate, multiplicity)[0]]

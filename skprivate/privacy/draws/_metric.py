@@ -366,13 +366,7 @@ class MetricDraws:
         return drawn
 
     def nearest(
-        self,
-        rows: ArrayLike,
-        *,
-        points: ArrayLike,
-        bounds: tuple[ArrayLike, ArrayLike],
-        norm: Norm,
-        epsilon: float,
+        self, rows: ArrayLike, *, points: ArrayLike, bounds: tuple[ArrayLike, ArrayLike], norm: Norm, epsilon: float
     ) -> IntArray:
         """Choose a point near every row by the exponential mechanism: P(point) ∝ exp(−(ε/2)·‖row − point‖).
 
@@ -427,13 +421,7 @@ class MetricDraws:
         options = {"norm": norm, "points": net, "bounds": (lower, upper)}
         chosen: IntArray = self._perform(
             Draw(
-                kind="nearest",
-                statistic=array,
-                sensitivity=1.0,
-                norm="unit",
-                events=events,
-                step=None,
-                options=options,
+                kind="nearest", statistic=array, sensitivity=1.0, norm="unit", events=events, step=None, options=options
             ),
             sample,
         )
@@ -495,13 +483,7 @@ class MetricDraws:
         public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
         chosen: IntArray = self._perform(
             Draw(
-                kind="channel",
-                statistic=index,
-                sensitivity=1.0,
-                norm="unit",
-                events=events,
-                step=None,
-                options=public,
+                kind="channel", statistic=index, sensitivity=1.0, norm="unit", events=events, step=None, options=public
             ),
             sample,
         )

@@ -75,11 +75,7 @@ class LedgerState:
     def _change(self, content: dict[str, Any]) -> None:
         old = self.entries[content["id"]]
         parts = tuple(content["parts"])
-        if (old.cost, old.reservation, old.parts) != (
-            Cost(*content["before"]),
-            content["reservation"],
-            parts,
-        ):
+        if (old.cost, old.reservation, old.parts) != (Cost(*content["before"]), content["reservation"], parts):
             raise ValueError("the price before is another")
         cost = Cost(*(content[name] for name in Cost._fields))
         new = replace(
@@ -458,10 +454,7 @@ def _counted(
     try:
         steps, text = _prices.conversion(unit, adjacency, account)
         pairs = [
-            (
-                _events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}),
-                int(event["count"]),
-            )
+            (_events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
             for event in (events if steps > 1 else ())
         ]
         cost = Cost.checked(*_prices.converted(cost, pairs, steps, adaptive=adaptive))
@@ -475,13 +468,7 @@ def _counted(
 
 
 def _open(
-    journal: Journal,
-    state: LedgerState,
-    label: str,
-    account: Account,
-    own: Cost,
-    cost: Cost,
-    **content: Any,
+    journal: Journal, state: LedgerState, label: str, account: Account, own: Cost, cost: Cost, **content: Any
 ) -> int:
     sums_only = state.require_budget(
         label, cost, None, content["reservation"], content["parts"], adjacency=account.adjacency

@@ -201,11 +201,7 @@ def checked_terms(
     if composition == "zcdp" and delta == 0:
         why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
         raise ValueError(_messages.must_be("delta", "positive with composition='zcdp'", delta, why))
-    for name, value in (
-        ("simulation", simulation),
-        ("public_features", public_features),
-        ("dry_run", dry_run),
-    ):
+    for name, value in (("simulation", simulation), ("public_features", public_features), ("dry_run", dry_run)):
         if not isinstance(value, bool):
             raise TypeError(_messages.must_be(name, "True or False", value))
     if rows_per_user is not None and (

@@ -86,9 +86,7 @@ class Cost(NamedTuple):
         rho, rho_delta = map(max, zip(self.concentrated, before.concentrated, strict=True))
         known = self.rho is not None or before.rho is not None
         return Cost(
-            max(self.epsilon, before.epsilon),
-            max(self.delta, before.delta),
-            *((rho, rho_delta) if known else ()),
+            max(self.epsilon, before.epsilon), max(self.delta, before.delta), *((rho, rho_delta) if known else ())
         )
 
     def __str__(self) -> str:

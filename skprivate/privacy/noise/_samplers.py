@@ -233,10 +233,7 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
 
 
 def _bernoulli_exp(
-    minus_gamma: NDArray[np.float64],
-    margin: float,
-    exact: Callable[[int], Fraction],
-    source: BitSource,
+    minus_gamma: NDArray[np.float64], margin: float, exact: Callable[[int], Fraction], source: BitSource
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 

@@ -21,9 +21,7 @@ class Selected(NamedTuple):
 
 
 def select_repeatedly(
-    release: _release.Release,
-    evaluate: Callable[[int, _release.Branch], tuple[float, Any]],
-    search: SearchPlan,
+    release: _release.Release, evaluate: Callable[[int, _release.Branch], tuple[float, Any]], search: SearchPlan
 ) -> Selected:
     """Keep the best among a random number of evaluations of random candidates.
 

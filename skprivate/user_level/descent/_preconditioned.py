@@ -168,12 +168,7 @@ class PreconditionedDescent(Mechanism):
     @cached_property
     def moments(self) -> Moments:
         """Plan of the second moments."""
-        return Moments(
-            split=self.split,
-            n_users=self._n,
-            n_coef=self.size,
-            constant=self.objective.fit_intercept,
-        )
+        return Moments(split=self.split, n_users=self._n, n_coef=self.size, constant=self.objective.fit_intercept)
 
     @property
     def quiet(self) -> bool:
@@ -198,11 +193,7 @@ class PreconditionedDescent(Mechanism):
     @property
     def steps(self) -> Steps:
         """Plan of the steps."""
-        return Steps(
-            split=self.split,
-            count=self.n_steps,
-            share=1.0 - self.moments.share - self._slope_share,
-        )
+        return Steps(split=self.split, count=self.n_steps, share=1.0 - self.moments.share - self._slope_share)
 
     @property
     def _slope_share(self) -> float:

@@ -385,10 +385,7 @@ def _rejects_standard(seen: list[Histogram], centres: FloatArray, deviations: Fl
         & (deviations <= STANDARD_DEVIATIONS[1])
     )
     for j in np.flatnonzero(~(result | near)).tolist():
-        at = (
-            np.array([0.0] * len(UNIT_DEVIATIONS) + [centres[j]]),
-            np.array([*UNIT_DEVIATIONS, deviations[j]]),
-        )
+        at = (np.array([0.0] * len(UNIT_DEVIATIONS) + [centres[j]]), np.array([*UNIT_DEVIATIONS, deviations[j]]))
         support = np.sum([each.of(j, *at) for each in seen], axis=0)
         result[j] = support[-1] > support[:-1].max() + LEAST_EVIDENCE
     return result

@@ -216,14 +216,7 @@ def relative_noise(terms: _plan.Terms, multiplier: float, d: int, n_users: float
 
 
 def whitening(
-    rows: Partitions,
-    d: int,
-    *,
-    constant: bool,
-    multiplier: float,
-    n_users: float,
-    terms: _plan.Terms,
-    release: Release,
+    rows: Partitions, d: int, *, constant: bool, multiplier: float, n_users: float, terms: _plan.Terms, release: Release
 ) -> tuple[FloatArray, float]:
     """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 

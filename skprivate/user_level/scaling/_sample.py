@@ -33,11 +33,7 @@ class Sample(Partitions):
         return self.rows.empty_block
 
     def gather(
-        self,
-        part: Callable[..., Any],
-        merge: Callable[[list[Any]], Any],
-        *,
-        beside: Sequence[Any] | None = None,
+        self, part: Callable[..., Any], merge: Callable[[list[Any]], Any], *, beside: Sequence[Any] | None = None
     ) -> Any:
         assert beside is None
         form = _Part(self._places, self._functions, part)
