@@ -266,11 +266,14 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             terms, inference = self._plan_inference(self._terms(n_users), user_ids)
             mechanism = self._mechanism(n_features, terms, user_ids is None)
             result, estimate = self._run(mechanism, rows, n_users, user_ids, inference)
-        coef = result.coef if estimate is None else estimate.coef
+        coef = result.coef
         self.target_range_ = result.target_range
         self.coef_ = coef[:n_features]
-        self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         self._store_intervals(estimate)
+        self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
+        if estimate is not None and self.fit_intercept:
+            # What clipping takes of skewed errors moves the step's intercept: the descent's is kept about the centres.
+            self.intercept_ += float((coef[:n_features] - self.coef_) @ self.feature_center_)
         return self
 
     def _mechanism(
