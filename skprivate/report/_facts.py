@@ -19,6 +19,7 @@ from skprivate.privacy import _percent as percent
 #: Questions that only the publisher can answer, in the order of a review.
 QUESTIONS: Mapping[str, str] = {
     "purpose": "What is the release for, and who will use it?",
+    "promise": "What were people promised, and is that what the unit protects?",
     "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
     "utility": "How good is the result, and on which data was that measured?",
     "bias": "For whom is it worse? Noise hides small groups first.",
@@ -207,7 +208,7 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     if not guarantee.valid_for_release:
         stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
-            "The numbers below say what the same release would promise with secure noise."
+            "The numbers below are those of the same release with secure noise; this one has none of them."
         )
     if math.isinf(guarantee.epsilon):
         stop.append("No privacy is promised.")
