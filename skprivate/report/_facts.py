@@ -13,7 +13,7 @@ import numpy as np
 
 from skprivate import __version__
 from skprivate._messages import must_be, number, rounded_down, rounded_up, small
-from skprivate.privacy import SEARCHED, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import SEARCHED, STEP_ALONE, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
 
 #: Questions that only the publisher can answer, in the order of a review.
@@ -224,6 +224,11 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         look.append(
             "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
             "all rows or multiplies matrices does not; RowByRow makes sure of it."
+        )
+    if STEP_ALONE in guarantee.assumptions:
+        look.append(
+            "This is one step of a pipeline. What the steps before it learned from private rows is counted nowhere: "
+            "report the pipeline."
         )
     if SEARCHED in guarantee.assumptions:
         look.append(

@@ -241,7 +241,9 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         text = "<p>Together they cost the ε above, which may be less than one of theirs: each has another δ.</p>"
         parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
-        parts.append(f"<h3>Warnings of the fit, about its quality</h3>{items(each['text'] for each in facts['fit_warnings'])}")
+        parts.append(
+            f"<h3>Warnings of the fit, about its quality</h3>{items(each['text'] for each in facts['fit_warnings'])}"
+        )
     theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", section["theorem"])
     more = [("proven in", theorem)] if theorem else []
     more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
