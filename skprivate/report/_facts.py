@@ -208,7 +208,7 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     if not guarantee.valid_for_release:
         stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
-            "The numbers below are those of the same release with secure noise; this one has none of them."
+            "The numbers below are what secure noise would give, and hold for nothing here."
         )
     if math.isinf(guarantee.epsilon):
         stop.append("No privacy is promised.")

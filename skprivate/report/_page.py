@@ -122,7 +122,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "metric": "metric differential privacy (ε per unit of distance)",
     }
     source = (
-        "from all that was drawn, which is tighter than ε and δ alone say"
+        "from all that was drawn, and so less than ε and δ alone allow"
         if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
@@ -148,7 +148,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
     keys = "".join(
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
-    advantage, best = (_middle(section["risk"])[0][name] for name in ("advantage", "best_guess"))
+    best = _middle(section["risk"])[0]["best_guess"]
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -165,10 +165,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f"{simulated}<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
         f"and δ = {small(section['delta'])}. "
         "Who guesses right half of the time without what is published is right with probability "
-        f"{percent(best)} at most with it. Who accuses few, as in the first lines, is right more often about those."
-        "</p>"
-        f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between "
-        f"those recognised and those accused falsely is {percent(advantage)[:-2]} percentage points.</p>"
+        f"{percent(best)} at most with it. Whoever accuses only a few, as in the upper lines of the table, is "
+        "right more often about them.</p>"
+        f"<p>{attacker} No attack does better than this table. It was computed {source}.</p>"
         f"{_style.table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
         f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
@@ -270,9 +269,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     )
     lead = (
         "<p>Everything that was charged to this ledger is together within its budget, even where each release was "
-        "chosen after seeing the earlier ones. Scores on private rows that nobody charged are not. Spent and left "
-        "may be more than the budget, and an entry more than all of them: each ε has a δ of its own, and releases cost "
-        "less together than their sum.</p>"
+        "chosen after seeing the earlier ones. Scores on private rows that nobody charged are not. Parts "
+        "may look larger than the whole, because each ε stands beside a δ of its own.</p>"
     )
     return (
         f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"

@@ -197,7 +197,7 @@ def _others(subject: _Subject, book: Mapping[str, Any]) -> str:
         return ""
     right = "" if book["best_guess"] is None else f", and {_facts.percent(book['best_guess'])} of guesses right at most"
     return (
-        f"The ledger has {more} more {'entry' if more == 1 else 'entries'}. With all of them people bear ε = "
+        f"The ledger has {more} more {'entry' if more == 1 else 'entries'}. With all of them ε = "
         f"{rounded_up(book['spent']['epsilon'], 4)}{right}. If results on private rows decided which model is "
         "published, that decision is counted nowhere."
     )

@@ -99,7 +99,7 @@ def test_other_entries_of_the_ledger_are_said_in_the_head():
     first, second = (UserLevelMean(epsilon=0.5, ledger=ledger).fit(X, user_ids=USERS) for _ in range(2))
     for model in (first, second):
         (finding,) = privacy_report(model, **ANSWERED).findings
-        assert finding.startswith("The ledger has 1 more entry. With all of them people bear ε = 0.7")
+        assert finding.startswith("The ledger has 1 more entry. With all of them ε = 0.7")
         assert "counted nowhere" in finding
     assert privacy_report(ledger, **ANSWERED).findings == ()
 
