@@ -43,6 +43,7 @@ for epsilon, purpose in ((0.5, "trial"), (1.0, "published model")):
 # page, and the verdict is then to look at it first.
 answers = {
     "purpose": "A public planning tool for hospitals.",
+    "promise": "That no patient can be recognised. A patient is the unit, with all encounters.",
     "tuning": "ε was set by the board before the first fit. The trial is in the ledger.",
     "utility": "By AUC, on patients of another year, who are not in this table.",
     "bias": "Errors on that year were compared by gender and race.",

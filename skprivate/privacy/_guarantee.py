@@ -21,8 +21,8 @@ TO_THE_LAST_BIT = "to the last bit"
 
 
 #: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
-PUBLIC_BEFORE = "rows were changed by public rules only before the fit"
-STEP_ALONE = "this is the guarantee of one step alone: rows were changed by public rules only before it"
+PUBLIC_BEFORE = "before the fit, rows were changed by public rules only"
+STEP_ALONE = "this is the guarantee of one step alone: before it, rows were changed by public rules only"
 #: Assumption of a fit within a search of scikit-learn, whose scores have no noise.
 SEARCHED = "a search made this fit: the scores that chose its settings are of public rows"
 _ALONE = "of this step alone"

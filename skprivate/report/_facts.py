@@ -13,12 +13,13 @@ import numpy as np
 
 from skprivate import __version__
 from skprivate._messages import must_be, number, rounded_down, rounded_up, small
-from skprivate.privacy import SEARCHED, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import SEARCHED, STEP_ALONE, TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy import _percent as percent
 
 #: Questions that only the publisher can answer, in the order of a review.
 QUESTIONS: Mapping[str, str] = {
     "purpose": "What is the release for, and who will use it?",
+    "promise": "What were people promised, and is that what the unit protects?",
     "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
     "utility": "How good is the result, and on which data was that measured?",
     "bias": "For whom is it worse? Noise hides small groups first.",
@@ -207,7 +208,7 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     if not guarantee.valid_for_release:
         stop.append(
             "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
-            "The numbers below say what the same release would promise with secure noise."
+            "The numbers below are what secure noise would give, and hold for nothing here."
         )
     if math.isinf(guarantee.epsilon):
         stop.append("No privacy is promised.")
@@ -223,6 +224,11 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         look.append(
             "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
             "all rows or multiplies matrices does not; RowByRow makes sure of it."
+        )
+    if STEP_ALONE in guarantee.assumptions:
+        look.append(
+            "This is one step of a pipeline. What the steps before it learned from private rows is counted nowhere: "
+            "report the pipeline."
         )
     if SEARCHED in guarantee.assumptions:
         look.append(

@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 
-from skprivate._messages import SimulatedNoiseWarning, rounded_up, small
+from skprivate._messages import SimulatedNoiseWarning, rounded_down, rounded_up, small
 from skprivate._sklearn import WARNINGS
 from skprivate._validation import check_bounds, public_values
 from skprivate.base import shown
@@ -40,6 +40,14 @@ _DOES = {
 _LIMITS, _NO_LIMITS = "limits", "number, limits not declared"
 _LISTED, _BY_TYPE = "list of values", "values that the type declares"
 _FOUND = "category, values not declared"
+#: Units that are less than a person, and what that means to one.
+_NOT_PEOPLE = {
+    **dict.fromkeys(
+        ("row", "private row"),
+        "A row is protected, not a person: where somebody has several rows, the bound on all of them is many times ε.",
+    ),
+    "label": "A label is protected, not a person: all else in a row may be read off the release.",
+}
 #: Shares of one over the number of units above which δ is mentioned, and has to be looked at.
 _RULE, _LARGE = 0.01, 0.1
 
@@ -166,12 +174,16 @@ def share_in_words(delta: float, n_units: int) -> str:
 def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: bool) -> list[Finding]:
     """List what a reviewer has to know of the title, the number of units and the warnings of the fit."""
     found = [] if titled else [(LOOK, "There is no title: say of which data this is, and for what.")]
-    units, delta = (facts["protection"] or {}).get("n_units"), (facts["strength"] or {}).get("delta", 0.0)
+    protection, delta = facts["protection"] or {}, (facts["strength"] or {}).get("delta", 0.0)
+    units, unit = protection.get("n_units"), protection.get("unit")
     if units and delta * units >= _RULE:
-        share = f"{share_in_words(delta, units)} one over the number of {facts['protection']['unit']}s"
+        share = f"{share_in_words(delta, units)} one over the number of {unit}s"
         level = LOOK if delta * units >= _LARGE else NOTE
-        found.append((level, f"δ = {small(delta)} is {share}: more than a hundredth, which is a usual limit."))
+        usual = f"The usual limit, a hundredth, is {small(_RULE / units, rounded_down)}"
+        found.append((level, f"δ = {small(delta)} is too large: {share}. {usual}."))
+    if unit in _NOT_PEOPLE:
+        found.append((NOTE, _NOT_PEOPLE[unit]))
     if warned:
         number = "a warning" if len(warned) == 1 else f"{len(warned)} warnings"
-        found.append((NOTE, f"The fit gave {number}: see section 4."))
+        found.append((NOTE, f"The fit gave {number}, about quality and not about privacy: see section 4."))
     return found

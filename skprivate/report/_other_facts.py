@@ -103,6 +103,8 @@ def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, A
     ]
     epsilon, delta = ledger.spent
     left, left_delta = ledger.remaining
+    total = ledger_guarantee(ledger)
+    guess = None if total is None or total.adjacency is Adjacency.METRIC else total.risk(fpr=0.01).best_guess
     return {
         "identity": ledger.identity,
         **({"path": ledger.path} if details else {}),
@@ -113,6 +115,7 @@ def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, A
         "budget": {"epsilon": ledger.epsilon, "delta": ledger.delta},
         "spent": {"epsilon": epsilon, "delta": delta},
         "left": {"epsilon": left, "delta": left_delta},
+        "best_guess": guess,
         "seal": ledger.seal,
         "shares": [{"purpose": name, "entries": count, "epsilon": share} for name, count, share in purposes(steps)],
         "entries": entries,

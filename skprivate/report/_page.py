@@ -35,6 +35,7 @@ _VERDICTS = {
     LOOK: ("caution", "Look at this before you sign."),
     STOP: ("stop", "Not for release."),
 }
+_SECRET = ", and the machine's random bits are not known to others"
 _OPEN = '<dd class="open">not answered</dd>'
 
 
@@ -82,6 +83,7 @@ def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     shown, unit, units = _middle(strength["risk"])[0], protection["unit"], protection["n_units"]
     far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
+    would = "would be" if facts["mechanisms"]["noise"] == "simulated" else "are"
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
     fails = "probability by which it may fail"
     if units and strength["delta"]:
@@ -91,7 +93,7 @@ def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"ε = {_up(strength['epsilon'], 4)}", per),
         (f"δ = {small(strength['delta'])}", fails),
         (unit, f"is protected, {protection['adjacency']}{number}"),
-        (percent(shown["best_guess"]), f"of guesses are right at most{far}, where half were before"),
+        (percent(shown["best_guess"]), f"of guesses {would} right at most{far}, where half were before"),
     ]
 
 
@@ -120,7 +122,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "metric": "metric differential privacy (ε per unit of distance)",
     }
     source = (
-        "from all that was drawn, which is tighter than ε and δ alone say"
+        "from all that was drawn, and so less than ε and δ alone allow"
         if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
@@ -146,7 +148,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
     keys = "".join(
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
-    advantage, best = (_middle(section["risk"])[0][name] for name in ("advantage", "best_guess"))
+    best = _middle(section["risk"])[0]["best_guess"]
     unit = facts["protection"]["unit"]
     attacker = (
         "An attacker looks at the release and says from which of two data sets it was made."
@@ -154,13 +156,18 @@ def _strength(facts: Mapping[str, Any]) -> str:
         else f"An attacker who knows all of the data but one {unit} looks at the release and says whether that {unit} "
         "took part, or which of two candidates did."
     )
+    simulated = (
+        "<p><strong>With secure noise. This noise was simulated, and nothing below holds.</strong></p>"
+        if facts["mechanisms"]["noise"] == "simulated"
+        else ""
+    )
     return (
-        f"<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
+        f"{simulated}<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
         f"and δ = {small(section['delta'])}. "
         "Who guesses right half of the time without what is published is right with probability "
-        f"{percent(best)} at most with it.</p>"
-        f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
-        f"rates is {percent(advantage)[:-2]} percentage points.</p>"
+        f"{percent(best)} at most with it. Whoever accuses only a few, as in the upper lines of the table, is "
+        "right more often about them.</p>"
+        f"<p>{attacker} No attack does better than this table. It was computed {source}.</p>"
         f"{_style.table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
         f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
@@ -176,8 +183,9 @@ def _middle(risks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _assumptions(facts: Mapping[str, Any]) -> str:
+    secret = "" if facts["mechanisms"] and facts["mechanisms"]["noise"] == "simulated" else _SECRET
     always = [
-        "the code runs as written: nobody changed it, and the machine's random bits are not known to others",
+        f"the code runs as written: nobody changed it{secret}",
         "neighbouring inputs differ as said above, and whoever prepared the data did not let one person change the "
         "rows of others",
     ]
@@ -203,8 +211,8 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     if section is None:
         return "<p>Nothing was drawn.</p>"
     noise = {
-        "secure": "Secure: bits of a cryptographic generator that the operating system seeded, kept nowhere, and "
-        "integer noise drawn exactly from them.",
+        "secure": "Secure: cryptographic random bits that nobody can repeat, and integer noise drawn exactly from "
+        "them.",
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
@@ -229,10 +237,12 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             columns = "all that came before" if step["columns"] is None else ", ".join(step["columns"])
             rows.append([step["does"], columns, step["role"], *budget])
         head = ["what it does", "to which columns", "with private rows", "ε", "δ"]
-        text = "<p>Budgets of steps do not add up: together they cost the ε above.</p>"
+        text = "<p>Together they cost the ε above, which may be less than one of theirs: each has another δ.</p>"
         parts.append(f"<h3>Steps of the model</h3>{_style.table(head, rows, numbers=(3, 4), long=(0,))}{text}")
     if facts["fit_warnings"]:
-        parts.append(f"<h3>Warnings of the fit</h3>{items(each['text'] for each in facts['fit_warnings'])}")
+        parts.append(
+            f"<h3>Warnings of the fit, about its quality</h3>{items(each['text'] for each in facts['fit_warnings'])}"
+        )
     theorem = _SOURCE_PAGE.sub(r"the documentation of skprivate (\1)", section["theorem"])
     more = [("proven in", theorem)] if theorem else []
     more += [("paid in entry", section["ledger_entry"])] if section["ledger_entry"] else []
@@ -259,8 +269,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     )
     lead = (
         "<p>Everything that was charged to this ledger is together within its budget, even where each release was "
-        "chosen after seeing the earlier ones. Its numbers do not add up: releases cost less together than their "
-        "sum, and ε is smaller at a larger δ.</p>"
+        "chosen after seeing the earlier ones. Scores on private rows that nobody charged are not. Parts "
+        "may look larger than the whole, because each ε stands beside a δ of its own.</p>"
     )
     return (
         f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"

@@ -19,7 +19,7 @@ from skprivate.report import _facts, _model_facts, _page, _style
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
 
 #: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
-FORMAT_VERSION = "2.0"
+FORMAT_VERSION = "2.1"
 REPORT_SCHEMA: Mapping[str, Any] = json.loads(
     resources.files("skprivate.report").joinpath("report_schema.json").read_text(encoding="utf-8")
 )
@@ -179,10 +179,28 @@ def _findings(
         if counted != (str(guarantee.unit), str(guarantee.adjacency)):
             text = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
             found.append((_facts.NOTE, f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+    found += [(_facts.NOTE, text) for book in books if (text := _others(subject, book))]
     found += [(_facts.LOOK, text) for text in _unpaid(subject, books)]
     if guarantee is not None:
         found += [(_facts.LOOK, text) for text in _unknown(books, answers)]
     return found
+
+
+def _others(subject: _Subject, book: Mapping[str, Any]) -> str:
+    """Say what a ledger counts beside this model, and the total; nothing where the ledger is the subject."""
+    own = {each.ledger_entry for _, each, _ in subject.parts}
+    more = sum(
+        own.isdisjoint({f"{book['identity']}#{entry[name]}" for name in ("id", "reservation")})
+        for entry in book["entries"]
+    )
+    if subject.kind == "ledger" or not more:
+        return ""
+    right = "" if book["best_guess"] is None else f", and {_facts.percent(book['best_guess'])} of guesses right at most"
+    return (
+        f"The ledger has {more} more {'entry' if more == 1 else 'entries'}. With all of them ε = "
+        f"{rounded_up(book['spent']['epsilon'], 4)}{right}. If results on private rows decided which model is "
+        "published, that decision is counted nowhere."
+    )
 
 
 def _unpaid(subject: _Subject, books: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -265,8 +283,8 @@ def privacy_report(
     title : str, optional
         Heading of the page: of which data it is, and for what. A report without one asks for it.
     answers : mapping of str to str, optional
-        Answers of the publisher, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
-        "security", "collection", "contact". Questions without an answer stay open on the page.
+        Answers of the publisher, by the names of the questions: "purpose", "promise", "tuning", "utility", "bias",
+        "trust", "security", "collection", "contact". Questions without an answer stay open on the page.
     distances : sequence of float, optional
         Where ε is per unit of distance: how far apart the inputs are that an attacker would tell apart. By default
         three at which ε times the distance is about ½, 1 and 2.

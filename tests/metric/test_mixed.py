@@ -61,7 +61,7 @@ def test_the_guarantee_is_the_whole_budget_whatever_the_rows():
             "names and types of the columns are public",
             "bounds are public",
             "categories are public",
-            "rows were changed by public rules only before the fit",
+            "before the fit, rows were changed by public rules only",
         )
         spent.append([entry.epsilon for entry in ledger.entries()])
     assert spent[0] == spent[1]
@@ -113,7 +113,7 @@ def test_only_categories():
     assert model.privacy_guarantee_.assumptions == (
         "names and types of the columns are public",
         "categories are public",
-        "rows were changed by public rules only before the fit",
+        "before the fit, rows were changed by public rules only",
     )
     assert model.score(X[:200]) <= 0
 

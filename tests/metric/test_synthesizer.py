@@ -73,7 +73,7 @@ def test_guarantees():
         "names and types of the columns are public",
         "bounds are public",
         "the number of rows is public",
-        "rows were changed by public rules only before the fit",
+        "before the fit, rows were changed by public rules only",
     )
     row = model.row_guarantee(2000)
     # ℓ1 diameter of the square is 2: one of 2000 rows moves the measure by at most 2/2000.

@@ -81,16 +81,46 @@ def test_a_total_that_leaves_the_model_out():
         assert "not charged" in privacy_report(source, ledger=budget()).findings[0]
 
 
-@pytest.mark.parametrize("ledger", [None, budget()])
-@pytest.mark.parametrize("n_open", [0, 1, 8])
-def test_what_nobody_has_said_is_a_reason_to_wait(ledger, n_open):
+@pytest.mark.parametrize("charged", [False, True])
+@pytest.mark.parametrize("n_open", [0, 1, 9])
+def test_what_nobody_has_said_is_a_reason_to_wait(charged, n_open):
+    ledger = budget() if charged else None
     answers = {name: "said" if k >= n_open else "  " for k, name in enumerate(QUESTIONS)}
     report = privacy_report(UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), title="Doses", answers=answers)
-    said = {0: [], 1: ["1 question is open: see section 8."], 8: ["8 questions are open: see section 8."]}
+    said = {0: [], 1: ["1 question is open: see section 8."], 9: ["9 questions are open: see section 8."]}
     expected = [] if ledger else ["No ledger was given: nothing is known of other releases from the same data."]
     assert list(report.findings) == expected + said[n_open]
     assert report.verdict == (LOOK if report.findings else HOLDS)
     assert all(text in report.to_html() for text in report.findings)
+
+
+def test_other_entries_of_the_ledger_are_said_in_the_head():
+    ledger = budget()
+    first, second = (UserLevelMean(epsilon=0.5, ledger=ledger).fit(X, user_ids=USERS) for _ in range(2))
+    for model in (first, second):
+        (finding,) = privacy_report(model, **ANSWERED).findings
+        assert finding.startswith("The ledger has 1 more entry. With all of them ε = 0.7")
+        assert "counted nowhere" in finding
+    assert privacy_report(ledger, **ANSWERED).findings == ()
+
+
+def test_units_that_are_less_than_a_person_are_said_in_the_head():
+    for unit, text in (("row", "A row is protected, not a person"), ("label", "A label is protected, not a person")):
+        assert any(text in each for each in privacy_report(draw(unit=unit), **ANSWERED).findings)
+    assert not any("not a person" in each for each in privacy_report(draw(unit="user"), **ANSWERED).findings)
+
+
+def test_a_step_of_a_pipeline_is_not_the_pipeline():
+    scaler = PrivateStandardScaler(epsilon=1.0, bounds=(0, 1))
+    model = make_pipeline(scaler, UserLevelSGDRegressor()).fit(X, Y)
+    assert any("report the pipeline" in each for each in privacy_report(model[0], **ANSWERED).findings)
+    assert not any("report the pipeline" in each for each in privacy_report(model, **ANSWERED).findings)
+
+
+def test_nothing_is_claimed_of_simulated_noise():
+    page = privacy_report(UserLevelMean(random_state=0).fit(X, user_ids=USERS)).to_html()
+    assert "nothing below holds" in page and "of guesses would be right at most" in page
+    assert "random bits are not known" not in page
 
 
 @pytest.mark.slow
@@ -282,7 +312,7 @@ def test_texts_that_are_none():
     with pytest.raises(TypeError, match="title must be a string or None, got 'int'"):
         privacy_report(draw(), title=3)
     report = privacy_report(draw(), answers={"purpose": "  ", "bias": "none"})
-    assert report.to_html().count("not answered") == 8  # the title, too
+    assert report.to_html().count("not answered") == 9  # the title, too
     assert model_card(report.to_dict()).count("[More Information Needed]") == 11
 
 
