@@ -249,7 +249,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
         synthetic = np.column_stack(self._draw(len(real), None, privacy.public_generator(random_state)))
-        names = tuple(str(self._schema.names[own.position]) for own in self._schema.columns)
+        names = tuple(str(self._schema.table.names[own.position]) for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
         return _quality.table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
@@ -277,7 +277,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _conditions(self, condition):
         own = self._schema.columns
-        names = [self._schema.names[column.position] for column in own]
+        names = [self._schema.table.names[column.position] for column in own]
         places = {column.position: j for j, column in enumerate(own)} | {name: j for j, name in enumerate(names)}
         for name, wanted in (condition or {}).items():
             if name not in places:
@@ -340,9 +340,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if self.target is None:
             return None
         places = {own.position: j for j, own in enumerate(schema.columns)}
-        position = schema.names.index(self.target) if self.target in schema.names else self.target
+        position = schema.table.names.index(self.target) if self.target in schema.table.names else self.target
         if position not in places:
-            raise ValueError(must_be("target", f"a column among {list(schema.names)[:20]}", self.target))
+            raise ValueError(must_be("target", f"a column among {list(schema.table.names)[:20]}", self.target))
         return places[position]
 
     def _warn(self, mechanism, unit):
