@@ -102,7 +102,7 @@ def refuse_other_types(schema: Mapping[Any, Any], words: Mapping[Any, str]) -> N
 
 
 def refuse_unclear(names: list[Any]) -> None:
-    """Refuse columns of which neither a schema nor their types say what they hold."""
+    """Refuse columns that neither a schema nor their types say the content of."""
     if names:
         raise TypeError(
             f"schema must say what {_listed(names)} of X holds, because the type does not: a list of values that is "

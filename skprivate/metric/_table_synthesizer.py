@@ -17,6 +17,7 @@ from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_large, warn
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.metric.grid._measure import even_draws
 from skprivate.metric.tables import _candidates, _cells, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.partitions import as_partitions, is_partitioned
@@ -267,7 +268,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
             raise ValueError(must_be("condition", "met by some rows of the model", "none"))
-        chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
+        chosen = rng.permutation(even_draws(weights, int(n_samples), rng))
         columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
             own = own.limited(*limits[j]) if limits.get(j) else own

@@ -83,12 +83,16 @@ class TableKind:
     def rows(self, columns: list[NDArray[Any]], values: Mapping[int, tuple[Any, ...]]) -> Any:
         """Make a table of columns of float64 without gaps, in their types, or of objects for those with ``values``."""
         listed = [value for column in values.values() for value in column]
-        plain = self.library is None and self.dtypes[0].kind in "iufb" and all(map(_is_real, listed))
+        plain = (
+            self.library is None
+            and self.dtypes[0].kind in "iufb"
+            and all(isinstance(value, Real | np.bool_) for value in listed)
+        )
         found: list[Any] = []
         for j, (column, dtype) in enumerate(zip(columns, self.dtypes, strict=True)):
             if j in values and not plain:
                 found.append(column.tolist())
-            elif _is_decimal(dtype):
+            elif not isinstance(dtype, str) and str(dtype).lower().startswith("decimal"):
                 found.append(decimals(column, dtype))
             else:
                 found.append(_as_dtype(column.astype(np.float64), _numpy_twin(dtype)))
@@ -183,10 +187,6 @@ def _without_values(dtype: Any) -> Any:
     return _ORDERED if getattr(dtype, "ordered", False) else _LISTED
 
 
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real | np.bool_)
-
-
 def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert floats to a numeric type; for integers and booleans to the nearest value that the type holds."""
     if dtype.kind == "f":
@@ -207,10 +207,6 @@ def _numpy_twin(dtype: object) -> np.dtype[Any]:
     except (TypeError, ValueError):
         return np.dtype(np.float64)
     return twin if twin.kind in "iufb" else np.dtype(np.float64)
-
-
-def _is_decimal(dtype: object) -> bool:
-    return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
 
 
 def decimals(column: NDArray[Any], dtype: object) -> list[Any]:

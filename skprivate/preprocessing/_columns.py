@@ -16,6 +16,9 @@ from skprivate.partitions import Partitions, as_partitions, is_partitioned
 from skprivate.privacy import draws, encode_identifiers
 from skprivate.privacy.noise import FloatArray, IntArray
 
+#: A table in memory, or the tables of many blocks.
+Rows: TypeAlias = "Columns | Partitions"
+
 
 class Column(NamedTuple):
     """The values of a column that are not missing, and the unit of each (None: each row is one)."""
@@ -45,10 +48,6 @@ class Columns:
             return Column(np.ascontiguousarray(self.table[:, j]), self.units)
         units = None if self.units is None else self.units[present]
         return Column(np.ascontiguousarray(self.table[present, j]), units)
-
-
-#: A table in memory, or the tables of many blocks.
-Rows: TypeAlias = Columns | Partitions
 
 
 def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
@@ -133,8 +132,9 @@ def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray
         # Steps before this one may overflow under this setting, for which no row is to be refused.
         table = np.where(np.isinf(table), np.nan, table)
     elif infinite.size:
+        names = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
-            f"Input X contains infinity in column {column_name(estimator, int(infinite[0]))}; only finite numbers "
+            f"Input X contains infinity in column {_validation.column_label(int(infinite[0]), names)}; only finite numbers "
             "and missing values (NaN) are allowed."
         )
     return table
@@ -158,12 +158,6 @@ def clip_overflow(table: FloatArray) -> FloatArray:
     """Replace infinite numbers by the largest one, in place: the next step would refuse, and so reveal, the row."""
     largest = np.finfo(np.float64).max
     return np.clip(table, -largest, largest, out=table)
-
-
-def column_name(estimator: BaseEstimator, j: int) -> str:
-    """Name a column in messages: by its name, or by its position."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return repr(str(names[j])) if names is not None else str(j)
 
 
 def _with_nan(X: Any) -> Any:

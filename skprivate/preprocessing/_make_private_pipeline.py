@@ -142,15 +142,6 @@ def _finder(model: BaseEstimator, encoder: BaseEstimator) -> Any:
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
 
 
-def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator) -> list[_Entry]:
-    """List transformers of columns that say by their types what they hold."""
-    return [
-        ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),
-        ("calendar", _public_numbers.PublicCalendar(), _OfType((DATE,))),
-        ("categories", encoder("declared"), _OfType((CATEGORY,))),
-    ]
-
-
 def _by_schema(
     schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator, last: object
 ) -> tuple[list[_Entry], bool]:
@@ -284,7 +275,12 @@ def make_private_pipeline(
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
         return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
 
-    entries, twins = _by_type(numbers, encoder), False
+    entries: list[_Entry] = [  # of columns that say by their types what they hold
+        ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),
+        ("calendar", _public_numbers.PublicCalendar(), _OfType((DATE,))),
+        ("categories", encoder("declared"), _OfType((CATEGORY,))),
+    ]
+    twins = False
     if schema is not None:
         known = _validation.read_schema(schema)
         if all(entry == DROP for entry in known.values()):

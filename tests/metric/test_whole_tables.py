@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from skprivate import PrivateTableSynthesizer
 from skprivate._messages import TooFewUnitsWarning
+from skprivate.metric.grid._measure import even_draws
 from skprivate.metric.tables import _mechanism as module
-from skprivate.metric.tables._candidates import Candidates, Released, draw_cells, draw_evenly, posterior
+from skprivate.metric.tables._candidates import Candidates, Released, draw_cells, posterior
 from skprivate.metric.tables._cells import (
     ColumnSpec,
     empty_tails,
@@ -235,7 +236,7 @@ def test_posterior_is_the_model_where_noise_explains_all_and_the_counts_where_it
 
 def test_even_draws_are_in_proportion():
     weights = np.array([1.0, 0.0, 3.0])
-    found = np.bincount(draw_evenly(weights, 4000, public_generator(0)), minlength=3)
+    found = np.bincount(even_draws(weights, 4000, public_generator(0)), minlength=3)
     assert abs(found - np.array([1000, 0, 3000])).max() <= 1
     cells = draw_cells(np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0))
     assert (cells[5000:] == 2).all()

@@ -332,8 +332,15 @@ class BinaryHierarchy(Mechanism):
         noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=cost)
         variances = level_variances(plan, cost)
         if pilot is not None:
-            variance = discrete_laplace_variance(self.epsilons[1])
-            _add_counts(noisy, variances, pilot.size.bit_length() - 1, pilot, variance)
+            # Average the pilot with the counts of its level.
+            level, variance = pilot.size.bit_length() - 1, discrete_laplace_variance(self.epsilons[1])
+            own = noisy[level]
+            if own is None:
+                noisy[level], variances[level] = pilot, variance
+            elif variances[level] + variance > 0:
+                share = variance / (variances[level] + variance)
+                noisy[level] = share * own + (1 - share) * pilot
+                variances[level] *= share
         n_leaves = self._n_leaves(depth)
         leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
         total = float(leaves.sum())
@@ -388,16 +395,3 @@ class BoxedHierarchy(Mechanism):
 
 def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> IntArray:
     return plan.count(*block)
-
-
-def _add_counts(
-    noisy: list[FloatArray | None], variances: FloatArray, level: int, counts: FloatArray, variance: float
-) -> None:
-    """Average further counts of a level with its own."""
-    own = noisy[level]
-    if own is None:
-        noisy[level], variances[level] = counts, variance
-    elif variances[level] + variance > 0:
-        share = variance / (variances[level] + variance)
-        noisy[level] = share * own + (1 - share) * counts
-        variances[level] *= share
