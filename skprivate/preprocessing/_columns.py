@@ -132,10 +132,9 @@ def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray
         # Steps before this one may overflow under this setting, for which no row is to be refused.
         table = np.where(np.isinf(table), np.nan, table)
     elif infinite.size:
-        names = getattr(estimator, "feature_names_in_", None)
+        label = _validation.column_label(int(infinite[0]), getattr(estimator, "feature_names_in_", None))
         raise ValueError(
-            f"Input X contains infinity in column {_validation.column_label(int(infinite[0]), names)}; only finite numbers "
-            "and missing values (NaN) are allowed."
+            f"Input X contains infinity in column {label}; only finite numbers and missing values (NaN) are allowed."
         )
     return table
 
