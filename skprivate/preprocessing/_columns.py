@@ -139,11 +139,10 @@ def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray
     return table
 
 
-def by_position(estimator: BaseEstimator, X: Any, *, finite: bool = False) -> FloatArray:
+def by_position(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Validate a result of `transform`: its columns are known by position, since their names may be lost."""
-    table: FloatArray = _validation.validate_data(
-        clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
-    )
+    options = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    table: FloatArray = _validation.validate_data(clone(estimator), X, **options)
     n_columns = getattr(estimator, "n_features_in_", table.shape[1])
     if table.shape[1] != n_columns:
         raise ValueError(

@@ -99,12 +99,11 @@ class FrameColumn:
         cls, position: int, label: str, dtype: object, kind: str | None, declared: list[Any] | None, entry: object
     ) -> FrameColumn | None:
         """Decide what a column holds, by its type and its entry in the schema; None if neither says so."""
-        holds, values = None, None
-        if isinstance(entry, list):
-            plain = map(_validation.plain_entry, entry)
-            holds, values = CATEGORY, tuple(value for value in plain if value is not None)
-        elif entry in (None, CATEGORY) and any(value is not None for value in declared or ()):
-            holds, values = CATEGORY, tuple(value for value in declared or () if value is not None)
+        listed = entry if isinstance(entry, list) else declared if entry in (None, CATEGORY) else None
+        values = [value for value in map(_validation.plain_entry, listed or ()) if value is not None]
+        holds = None
+        if values or isinstance(entry, list):
+            holds = CATEGORY
         elif kind in ("dates", "durations", "times of day"):
             holds = DATE if kind == "dates" else None
         elif kind in _validation.TIME_KINDS or (kind is None and entry == DATE):
@@ -113,10 +112,12 @@ class FrameColumn:
             holds = CATEGORY
         elif kind == "numbers" or (kind is None and (entry == NUMBER or isinstance(entry, tuple))):
             holds = NUMBER
-        bounds = entry if isinstance(entry, tuple) else None
-        found = holds == CATEGORY and values is None
-        own = cls(position=position, label=label, dtype=dtype, kind=holds or "", values=values, found=found)
-        return None if holds is None else replace(own, bounds=bounds)
+        if holds is None:
+            return None
+        own = cls(position=position, label=label, dtype=dtype, kind=holds)
+        if holds == CATEGORY:
+            return replace(own, values=tuple(values)) if listed else replace(own, found=True)
+        return replace(own, bounds=entry if isinstance(entry, tuple) else None)
 
 
 @dataclass(frozen=True, kw_only=True)
