@@ -219,7 +219,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
                 _warn_of_bounds(mechanism.box, box.unseen, size, columns)
         else:
             weights = released
-        kind = "cells" if self.metric == "rows" else "nodes"
+        kind: Literal["cells", "nodes"] = "cells" if self.metric == "rows" else "nodes"
         self.measure_: GridMeasure | _mixed.MixedMeasure
         if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])

@@ -260,7 +260,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(must_be("n_samples", "an int >= 1", n_samples))
         model = self.model_
         weights, counts, limits = model.weights.astype(np.float64), list(model.counts), {}
-        for j, wanted in self._conditions(condition):
+        for key, wanted in (condition or {}).items():
+            if (j := self._schema.place(key)) is None:
+                names = [self._schema.table.names[own.position] for own in self._schema.columns]
+                raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", key))
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
                 np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
@@ -275,15 +278,6 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             values = own.decode(_candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
-
-    def _conditions(self, condition):
-        own = self._schema.columns
-        names = [self._schema.table.names[column.position] for column in own]
-        places = {column.position: j for j, column in enumerate(own)} | {name: j for j, name in enumerate(names)}
-        for name, wanted in (condition or {}).items():
-            if name not in places:
-                raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", name))
-            yield places[name], wanted
 
     def _restricted(self, j, wanted):
         """Keep the counts of the cells that a condition allows; limits of numbers."""
@@ -340,11 +334,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """Find the target among the columns that are not left out."""
         if self.target is None:
             return None
-        places = {own.position: j for j, own in enumerate(schema.columns)}
-        position = schema.table.names.index(self.target) if self.target in schema.table.names else self.target
-        if position not in places:
+        if (place := schema.place(self.target)) is None:
             raise ValueError(must_be("target", f"a column among {list(schema.table.names)[:20]}", self.target))
-        return places[position]
+        return place
 
     def _warn(self, mechanism, unit):
         name, model = type(self).__name__, self.model_

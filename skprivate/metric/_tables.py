@@ -95,7 +95,7 @@ class TableKind:
             elif not isinstance(dtype, str) and str(dtype).lower().startswith("decimal"):
                 found.append(decimals(column, dtype))
             else:
-                found.append(_as_dtype(column.astype(np.float64), _numpy_twin(dtype)))
+                found.append(as_dtype(column.astype(np.float64), numpy_twin(dtype)))
         return self.table(found, [values.get(j) for j in range(len(columns))])
 
     def refuse_other_types(self, columns: list[NDArray[Any]], values: Mapping[int, tuple[Any, ...]]) -> None:
@@ -187,7 +187,7 @@ def _without_values(dtype: Any) -> Any:
     return _ORDERED if getattr(dtype, "ordered", False) else _LISTED
 
 
-def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
+def as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert floats to a numeric type; for integers and booleans to the nearest value that the type holds."""
     if dtype.kind == "f":
         return column.astype(dtype)
@@ -198,7 +198,7 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.clip(np.rint(column), float(low), highest).astype(dtype)
 
 
-def _numpy_twin(dtype: object) -> np.dtype[Any]:
+def numpy_twin(dtype: object) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
     name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     name = "float32" if name == "float" else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def family_over(
     return _intersections.Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
 
 
-def family_of(problem: Problem, make: partial[Any]) -> Family | StreamedFamily:
+def family_of(problem: Problem, make: partial[Family]) -> Family | StreamedFamily:
     """Make the family of a problem's rows, in memory or in blocks."""
     rows = problem.on_span
     if isinstance(rows, InMemory):  # one block: its sums are the sums
@@ -61,7 +61,7 @@ class StreamedFamily(_problem.Enumeration):
     and holds public numbers only.
     """
 
-    def __init__(self, problem: Problem, make: partial[Any]) -> None:
+    def __init__(self, problem: Problem, make: partial[Family]) -> None:
         super().__init__(problem.offset, problem.unit)
         self._rows, self._make = problem.on_span, make
         # The hypotheses and their order do not depend on rows.
@@ -94,7 +94,7 @@ class StreamedFamily(_problem.Enumeration):
         yield self._latest[1], describe
 
 
-def part_sums(rows: SpanRows, make: partial[Any], parts: slice, size: int) -> Integers:
+def part_sums(rows: SpanRows, make: partial[Family], parts: slice, size: int) -> Integers:
     """Sum what the rows of a block add to the errors of the hypotheses of some parts, in order."""
     totals = np.zeros(size, dtype=np.int64)
     step = max(1, MOST_ENTRIES // max(1, len(make.keywords["candidates"])))

@@ -48,7 +48,7 @@ class _Level:
 
     @property
     def n_pairs(self) -> int:
-        return self.positive.shape[1]
+        return int(self.positive.shape[1])
 
     def after(self, pair: int, rows: NDArray[np.bool_]) -> _Level:
         """Return the pairs behind ``pair``, on some of the rows."""

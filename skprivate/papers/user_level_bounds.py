@@ -135,8 +135,17 @@ def risk_bound(
         positive(name, value)
     if risk not in ("empirical", "population"):
         raise ValueError(f"risk must be {one_of(('empirical', 'population'))}, got {risk!r}.")
-    size, budget = {"n": n_users, "m": rows_per_user, "d": n_features}, {"epsilon": epsilon, "delta": delta}
-    problem = Smooth(**size, **budget, R=radius, sigma=deviation, G=lipschitz, H=smoothness)
+    problem = Smooth(
+        n=n_users,
+        m=rows_per_user,
+        d=n_features,
+        epsilon=epsilon,
+        delta=delta,
+        R=radius,
+        sigma=deviation,
+        G=lipschitz,
+        H=smoothness,
+    )
     best = problem.empirical() if risk == "empirical" else problem.population()
     return min(2.0 * lipschitz * radius, best)
 
@@ -169,8 +178,7 @@ class Smooth:
         # The strong composition that prices a run holds for smaller ε, and a smaller ε is private at a larger one.
         epsilon = min(self.epsilon, math.log(2.0 / self.delta))
         padded = padded_size(self.d)
-        budget = {"epsilon": epsilon, "delta": self.delta, "gamma": gamma}
-        plan = Plan(**budget, n_steps=n_steps, tau=1.0, bound=self.G, step=0.0, radius=self.R)
+        plan = Plan(epsilon, self.delta, n_steps=n_steps, tau=1.0, bound=self.G, gamma=gamma, step=0.0, radius=self.R)
         each = coordinate_epsilon(plan.step_epsilon, plan.step_delta, padded)
         radius = rotated_radius(self.concentration(n, gamma), padded, n, gamma / n_steps)
         noise = math.sqrt(2.0 * padded) * 8.0 * radius / (n * each)

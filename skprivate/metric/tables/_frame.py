@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from skprivate import _validation
 from skprivate._messages import must_be
 from skprivate._validation import CATEGORY, DATE, DROP, NUMBER, ORIGIN
-from skprivate.metric._tables import TableKind, decimals
+from skprivate.metric._tables import TableKind, as_dtype, decimals, numpy_twin
 from skprivate.metric.tables._cells import Cells, ColumnSpec
 from skprivate.privacy import draws, noise
 
@@ -174,6 +174,11 @@ class FrameSchema:
                 raise TypeError(must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it."))
         return tuple(entries[own.position] for own in columns)
 
+    def place(self, key: object) -> int | None:
+        """Find a column that is not left out, by its name or position."""
+        position = self.table.names.index(key) if key in self.table.names else key
+        return next((j for j, own in enumerate(self.columns) if own.position == position), None)
+
     def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
         """Put in released values."""
         columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
@@ -231,7 +236,8 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
         if kind.startswith("decimal"):
             found: list[Any] = decimals(safe, own.dtype)
         elif "int" in kind:
-            found = _integers(safe, kind)
+            twin = numpy_twin(own.dtype)
+            found = as_dtype(safe, twin if twin.kind in "iu" else np.dtype(np.int64)).tolist()
         elif kind.startswith("bool"):
             found = (safe > 0.5).tolist()
         else:
@@ -244,11 +250,3 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
         seconds = np.clip(safe, (_LEAST_DAY + 1) * 86400, _MOST_DAY * 86400).tolist()
         found = [(ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
-
-
-def _integers(values: noise.FloatArray, kind: str) -> list[int]:
-    """Round to integers that a type holds."""
-    digits = "".join(filter(str.isdigit, kind.split("[", maxsplit=1)[0])) or "64"
-    bits, unsigned = min(int(digits), 64), "uint" in kind
-    low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return [min(max(round(value), low), high) for value in values.tolist()]
