@@ -44,9 +44,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         three columns with it weigh 3 in the choice. Numbers have 8 bins in it.
     schema : dict of {int or str: object}, default=None
         What columns hold, by name or position, where types do not tell, in the words of `make_private_pipeline`: a pair
-        of public limits ``(low, high)``, a list of public values, ``"number"``, ``"date"``, ``"category"`` (the values
-        that the type declares, or else up to 1000 that many rows have, found privately), or ``"drop"``. Limits save
-        what finding magnitudes takes. Values that are not listed, or not found, are gaps. Columns of text must be said.
+        of public limits ``(low, high)``, a list of public values (of two numbers ``{"values": [0, 1]}``), ``"number"``,
+        ``"date"``, ``"category"`` (the values that the type declares, or else up to 1000 that many rows have, found
+        privately), or ``"drop"``. Limits save what finding magnitudes takes. Values that are not listed, or not found,
+        are gaps. Columns of text must be said.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
     ledger : PrivacyLedger, optional
