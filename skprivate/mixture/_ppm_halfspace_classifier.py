@@ -88,9 +88,12 @@ def choose_strategy(
         return str(strategy)
     if fits and (dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK):
         return "exact"
-    # Public points vary in more directions than a few halfspaces can have, and a descent can.
-    is_wide = descent is not None and float(descent().shares[: most or MOST_HALFSPACES].sum()) < SEEN
-    return "gradient" if is_wide and descent is not None and descent().plan.loss < LOST else "greedy"
+    if descent is not None:
+        # Public points vary in more directions than a few halfspaces can have, and a descent can.
+        seen = float(descent().shares[: most or MOST_HALFSPACES].sum())
+        if seen < SEEN and descent().plan.loss < LOST:
+            return "gradient"
+    return "greedy"
 
 
 def _about(count: int) -> str:
