@@ -246,7 +246,8 @@ def make_private_pipeline(
 
     Examples
     --------
-    >>>     >>> import pandas as pd
+    >>> import numpy as np
+    >>> import pandas as pd
     >>> from skprivate import UserLevelSGDRegressor, guarantee_of, make_private_pipeline
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"age": rng.uniform(18, 90, 5000), "ward": rng.choice(["east", "west"], 5000)})
