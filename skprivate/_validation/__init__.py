@@ -32,10 +32,24 @@ from skprivate._validation._labels import (
     together,
     two_or_more,
 )
+from skprivate._validation._schema import (
+    CATEGORY,
+    DATE,
+    DROP,
+    NOTHING_LEFT,
+    NUMBER,
+    read_schema,
+    refuse_other_names,
+    refuse_other_types,
+    refuse_unclear,
+    type_words,
+)
 from skprivate._validation._tables import (
+    ORIGIN,
     TIME_KINDS,
     all_differ,
     any_table,
+    as_number,
     code_numbers,
     column_array,
     column_kinds,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from collections.abc import Hashable, KeysView, Mapping, Sequence, ValuesView
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Number
 from typing import Any
 
@@ -23,6 +25,13 @@ _KINDS = {**dict.fromkeys("biufc", "numbers"), "U": "text", "S": "bytes", "m": "
 _NAIVE, _ZONED = "times without a zone", "times with a zone"
 #: Kinds that are no numbers without a unit and an origin.
 TIME_KINDS = {"dates", "durations", "times of day", _NAIVE, _ZONED}
+#: Midnight that dates are counted from, and in UTC where times have a zone; a Saturday.
+ORIGIN = datetime.datetime(2000, 1, 1)
+#: Days from NumPy's origin to ours, and days of its units; mean ones of the calendar, for years far away.
+_EPOCH = (ORIGIN - datetime.datetime(1970, 1, 1)).days
+_YEAR = Fraction(365.2425)
+_DAYS = {"Y": _YEAR, "M": _YEAR / 12, "W": Fraction(7), "D": Fraction(1), "h": Fraction(1, 24), "m": Fraction(1, 1440)}
+_DAYS |= {unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))}
 
 
 def any_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any]:
@@ -111,6 +120,29 @@ def plain_entry(value: object) -> Any:
         except OverflowError:  # next to the first or the last year
             return (datetime.datetime.min if value.year == 1 else datetime.datetime.max).replace(tzinfo=datetime.UTC)
     return value
+
+
+def as_number(value: object, unit: datetime.timedelta) -> float:
+    """Convert an entry as `entries` makes it: NaN for a gap, units since `ORIGIN` for dates and times; or refuse it."""
+    if value is None:
+        return math.nan
+    if isinstance(value, datetime.datetime):
+        return (value.replace(tzinfo=None) - ORIGIN - (value.utcoffset() or datetime.timedelta(0))) / unit
+    if isinstance(value, datetime.date):
+        return (value - ORIGIN.date()) / unit
+    if isinstance(value, np.datetime64):  # finer than Python's, or a year that those do not have
+        name, count = np.datetime_data(value.dtype)
+        # By Python's integers: NumPy's may overflow.
+        return float((_DAYS[name] * count * int(value.astype(np.int64)) - _EPOCH) * (datetime.timedelta(1) // unit))
+    if not isinstance(value, Number) or isinstance(value, np.timedelta64):
+        raise TypeError
+    # More than a float holds is the largest one: an error would tell of the row.
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -sys.float_info.max  # type: ignore[operator]
+    cut = math.isinf(number) and value != number  # type: ignore[comparison-overlap]
+    return math.copysign(sys.float_info.max, number) if cut else number
 
 
 def _in_utc(value: object) -> Any:

@@ -306,7 +306,9 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                 self.epsilon,
                 place=self._points,
                 answer=self._rows,
-                distance=self._lengths,
+                distance=self._map.distances
+                if self.metric == "haversine"
+                else lambda X, Y: _domains.lengths(X - Y, self._norm()),
             )
         elif self._box is not None:
             self._warn_if_noise_fills_bounds(self._box)
@@ -340,11 +342,6 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         if hasattr(self, "net_") and self._box is not None:
             return self._nearest_of_net(points, self._box)
         return points if self._box is None else self._box.nearest(points)
-
-    def _lengths(self, X, Y):
-        if self.metric == "haversine":
-            return self._map.distances(X, Y)
-        return _domains.lengths(X - Y, self._norm())
 
     def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}

@@ -200,7 +200,12 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         elif n_rows == 0:
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
-            mechanism = self._flow((n_rows, n_features), resolution, columns.sizes)
+            cells, sizes, weight = resolution, columns.sizes, float(self.category_weight)
+            if cells is None:
+                cells = _flows.choose_cells(self.epsilon, n_features, self.ground, sizes)
+            mechanism = _flows.LaplaceFlow(
+                self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight
+            )
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
             rows = rows.map(partial(_domains.block_to_unit, box=box))
@@ -271,12 +276,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return _hierarchy.BoxedHierarchy(
             _bounds.PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy
         )
-
-    def _flow(self, shape, resolution, sizes):
-        cells = _flows.choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
-        n_rows, n_features = shape
-        weight = float(self.category_weight)
-        return _flows.LaplaceFlow(self.epsilon, n_rows, n_features, self.ground, cells, sizes=sizes, weight=weight)
 
     def _check_box(self, columns):
         """Check the public box of the numeric columns; None if it is to be found privately."""
@@ -359,12 +358,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         for name, value in (("n_samples", n_samples), ("block_rows", block_rows)):
             if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an int >= 1, got {value!r}.")
-        rng, sizes = privacy.public_generator(random_state), (int(n_samples), int(block_rows))
+        rng, n, step = privacy.public_generator(random_state), int(n_samples), int(block_rows)
         if isinstance(self.measure_, GridMeasure):
-            blocks = self.measure_.sample_blocks(*sizes, rng)
-            return (self._schema.rows(list(block.T), {}) for block in blocks)
+            return (self._schema.rows(list(block.T), {}) for block in self.measure_.sample_blocks(n, step, rng))
         columns = self.measure_.columns
-        drawn = self.measure_.draw_blocks(*sizes, rng)
+        drawn = (self.measure_.draw(min(step, n - start), rng) for start in range(0, n, step))
         return (self._schema.rows(columns.decode(*block), columns.values) for block in drawn)
 
     @privacy.in_one_order
@@ -388,7 +386,12 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         float, at most 0
         """
         check_is_fitted(self)
-        weights = None if sample_weight is None else _check_weights(sample_weight, X)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            if weights.min() < 0 or not weights.any():
+                raise ValueError("sample_weight must be nonnegative, and not 0 for all rows.")
+            weights = weights / weights.max()  # the sum of huge weights overflows
         if isinstance(self.measure_, _mixed.MixedMeasure):
             X = _tables.mixed_table(self, X, reset=False)
             return -self.measure_.distance_to_rows(X, self.ground, self.category_weight, weights)
@@ -441,13 +444,6 @@ def _warn_of_bounds(mechanism, unseen, size, columns):
         "took values of about 1 there. Raise epsilon, take fewer columns, or pass public bounds (bounds=).",
         TooFewUnitsWarning,
     )
-
-
-def _check_weights(sample_weight, X):
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if weights.min() < 0 or not weights.any():
-        raise ValueError("sample_weight must be nonnegative, and not 0 for all rows.")
-    return weights / weights.max()  # the sum of huge weights overflows
 
 
 def _without_groups(rows):

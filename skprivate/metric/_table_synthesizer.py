@@ -17,6 +17,7 @@ from skprivate._messages import TooFewUnitsWarning, must_be, warn_if_large, warn
 from skprivate._sklearn import _fit_context
 from skprivate._validation import learn_columns, refuse_other_columns
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.metric.grid._measure import even_draws
 from skprivate.metric.tables import _candidates, _cells, _mechanism, _quality
 from skprivate.metric.tables._frame import FrameSchema, validated
 from skprivate.partitions import as_partitions, is_partitioned
@@ -43,9 +44,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         three columns with it weigh 3 in the choice. Numbers have 8 bins in it.
     schema : dict of {int or str: object}, default=None
         What columns hold, by name or position, where types do not tell, in the words of `make_private_pipeline`: a pair
-        of public limits ``(low, high)``, a list of public values, ``"number"``, ``"date"``, ``"category"`` (the values
-        that the type declares, or else up to 1000 that many rows have, found privately), or ``"drop"``. Limits save
-        what finding magnitudes takes. Values that are not listed, or not found, are gaps. Columns of text must be said.
+        of public limits ``(low, high)``, a list of public values (of two numbers ``{"values": [0, 1]}``), ``"number"``,
+        ``"date"``, ``"category"`` (the values that the type declares, or else up to 1000 that many rows have, found
+        privately), or ``"drop"``. Limits save what finding magnitudes takes. Values that are not listed, or not found,
+        are gaps. Columns of text must be said.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
     ledger : PrivacyLedger, optional
@@ -249,7 +251,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         real = self._schema.read(validated(self, X, reset=False))
         held_out = None if test is None else self._schema.read(validated(self, test, reset=False))
         synthetic = np.column_stack(self._draw(len(real), None, privacy.public_generator(random_state)))
-        names = tuple(str(self._schema.names[own.position]) for own in self._schema.columns)
+        names = tuple(str(self._schema.table.names[own.position]) for own in self._schema.columns)
         listed = tuple(own.values is not None for own in self._schema.columns)
         return _quality.table_quality(names, listed, real, synthetic, self._target_of(self._schema), held_out)
 
@@ -259,7 +261,10 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(must_be("n_samples", "an int >= 1", n_samples))
         model = self.model_
         weights, counts, limits = model.weights.astype(np.float64), list(model.counts), {}
-        for j, wanted in self._conditions(condition):
+        for key, wanted in (condition or {}).items():
+            if (j := self._schema.place(key)) is None:
+                names = [self._schema.table.names[own.position] for own in self._schema.columns]
+                raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", key))
             counts[j], limits[j] = self._restricted(j, wanted)
             kept, every = (
                 np.bincount(model.cells[j].bins, own, model.cells[j].n_bins) for own in (counts[j], model.counts[j])
@@ -267,22 +272,13 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             weights = weights * (kept / np.maximum(every, 1e-12))[model.candidates[j]]
         if not weights.any():
             raise ValueError(must_be("condition", "met by some rows of the model", "none"))
-        chosen = _candidates.draw_evenly(weights, int(n_samples), rng)
+        chosen = rng.permutation(even_draws(weights, int(n_samples), rng))
         columns: list[noise.FloatArray] = []
         for j, (own, fine, bins) in enumerate(zip(model.cells, counts, model.candidates, strict=True)):
             own = own.limited(*limits[j]) if limits.get(j) else own
             values = own.decode(_candidates.draw_cells(bins[chosen].astype(np.int64), fine, own.bins, rng), rng)
             columns.append(np.clip(values, *limits[j]) if limits.get(j) else values)
         return columns
-
-    def _conditions(self, condition):
-        own = self._schema.columns
-        names = [self._schema.names[column.position] for column in own]
-        places = {column.position: j for j, column in enumerate(own)} | {name: j for j, name in enumerate(names)}
-        for name, wanted in (condition or {}).items():
-            if name not in places:
-                raise ValueError(must_be("condition", f"of columns among {names[:20]}, or positions", name))
-            yield places[name], wanted
 
     def _restricted(self, j, wanted):
         """Keep the counts of the cells that a condition allows; limits of numbers."""
@@ -339,11 +335,9 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """Find the target among the columns that are not left out."""
         if self.target is None:
             return None
-        places = {own.position: j for j, own in enumerate(schema.columns)}
-        position = schema.names.index(self.target) if self.target in schema.names else self.target
-        if position not in places:
-            raise ValueError(must_be("target", f"a column among {list(schema.names)[:20]}", self.target))
-        return places[position]
+        if (place := schema.place(self.target)) is None:
+            raise ValueError(must_be("target", f"a column among {list(schema.table.names)[:20]}", self.target))
+        return place
 
     def _warn(self, mechanism, unit):
         name, model = type(self).__name__, self.model_

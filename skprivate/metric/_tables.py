@@ -7,7 +7,7 @@ polars column, the longest string of a NumPy array) may come from the rows and a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import partial
@@ -21,13 +21,12 @@ from sklearn.base import BaseEstimator
 
 from skprivate import _validation
 from skprivate._sklearn import _MISSING
-from skprivate._validation import entries
 from skprivate.metric.net import tree_distances
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 from skprivate.privacy.noise import FloatArray
 
 #: Replacements of types that list values.
-_CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
+_LISTED, _ORDERED = "listed values", "ordered values"
 LIST_ADVICE = (
     "List the public values of text, categories={column: [value, ...]}, turn numbers written as text into numbers "
     "(pandas.to_numeric), leave out free text and identifiers"
@@ -39,32 +38,67 @@ _AS_NUMBERS = (
 
 
 @dataclass(frozen=True)
-class TableSchema:
-    """Kind of a table: library and names of a data frame (None for arrays), and types of its columns."""
+class TableKind:
+    """Kind of a table: library (None for arrays), names and types of its columns, without values that types list."""
 
     library: str | None
-    names: tuple[Any, ...] | None
+    names: tuple[Any, ...]
     dtypes: tuple[Any, ...]
 
-    def rows(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> Any:
-        """Make a table of this kind of columns: float64, or objects for those with public ``values``."""
-        if self.names is None:
-            return self._array(columns, values)
+    @classmethod
+    def of(cls, X: Any) -> TableKind:
+        """Find the kind of a table; no entry is looked at."""
+        names = tuple(_validation.column_names(X))
+        if not _validation.is_frame(X):
+            dtype = getattr(X, "dtype", np.dtype(np.float64))
+            # A type of texts has the length of the longest one.
+            numeric = isinstance(dtype, np.dtype) and dtype.kind in "iufb"
+            return cls(None, names, (dtype if numeric else np.dtype(object),) * len(names))
+        frame = nw.from_native(X, eager_only=True)
+        if (library := frame.implementation.value) == "pandas":
+            dtypes = list(X.dtypes)
+        else:
+            natives = [column.to_native() for column in frame.iter_columns()]
+            dtypes = [native.dtype if hasattr(native, "dtype") else native.type for native in natives]
+        return cls(library, names, tuple(map(_without_values, dtypes)))
+
+    def table(self, columns: Sequence[Any], listed: Sequence[tuple[Any, ...] | None]) -> Any:
+        """Make a table of this kind of columns: arrays of numbers, or lists with None for gaps; and their values."""
+        if self.library is None:
+            if all(isinstance(column, np.ndarray) for column in columns):
+                return np.column_stack(columns)
+            table = np.empty((len(columns[0]), len(columns)), dtype=object)
+            for j, column in enumerate(columns):
+                table[:, j] = column
+            return table
+        typed = zip(columns, self.dtypes, listed, strict=True)
         if self.library == "pandas":
             import pandas as pd
 
-            series = [
-                _pandas_column(column, dtype, values.get(j))
-                for j, (column, dtype) in enumerate(zip(columns, self.dtypes, strict=True))
-            ]
-            return pd.concat(series, axis=1, keys=range(len(series))).set_axis(list(self.names), axis=1)
-        cast = {
-            str(name): _column(str(name), column, dtype, values.get(j), self.library)
-            for j, (name, column, dtype) in enumerate(zip(self.names, columns, self.dtypes, strict=True))
-        }
-        return nw.from_dict(cast).to_native()
+            parts = [_pandas_column(*column) for column in typed]
+            return pd.concat(parts, axis=1, keys=range(len(parts))).set_axis(list(self.names), axis=1)
+        series = [_column(str(name), *column) for name, column in zip(self.names, typed, strict=True)]
+        return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
 
-    def refuse_other_types(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> None:
+    def rows(self, columns: list[NDArray[Any]], values: Mapping[int, tuple[Any, ...]]) -> Any:
+        """Make a table of columns of float64 without gaps, in their types, or of objects for those with ``values``."""
+        listed = [value for column in values.values() for value in column]
+        plain = (
+            self.library is None
+            and self.dtypes[0].kind in "iufb"
+            and all(isinstance(value, Real | np.bool_) for value in listed)
+        )
+        found: list[Any] = []
+        for j, (column, dtype) in enumerate(zip(columns, self.dtypes, strict=True)):
+            if j in values and not plain:
+                found.append(column.tolist())
+            elif not isinstance(dtype, str) and str(dtype).lower().startswith("decimal"):
+                found.append(decimals(column, dtype))
+            else:
+                found.append(as_dtype(column.astype(np.float64), numpy_twin(dtype)))
+        return self.table(found, [values.get(j) for j in range(len(columns))])
+
+    def refuse_other_types(self, columns: list[NDArray[Any]], values: Mapping[int, tuple[Any, ...]]) -> None:
         """Refuse types that synthetic rows cannot have, by making some rows of public values."""
         try:
             self.rows(columns, values)
@@ -74,30 +108,6 @@ class TableSchema:
                 f"X must have columns of types that synthetic rows can have, got {types}: {error}. Convert them, to "
                 "float64 for example."
             ) from None
-
-    def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
-        (dtype,) = self.dtypes
-        listed = [value for column in values.values() for value in column]
-        if listed and (dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)):
-            table = np.empty((len(columns[0]), len(columns)), dtype=object)
-            for j, column in enumerate(columns):
-                table[:, j] = column
-            return table
-        return np.column_stack([_as_dtype(column.astype(np.float64), dtype) for column in columns])
-
-
-def schema_of(X: Any) -> TableSchema:
-    """Find the schema of a table, without any value that its types list."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        dtype = getattr(X, "dtype", np.dtype(np.float64))
-        # A type of texts has the length of the longest one.
-        numeric = isinstance(dtype, np.dtype) and dtype.kind in "iufb"
-        return TableSchema(None, None, (dtype if numeric else np.dtype(object),))
-    library = frame.implementation.value
-    if library == "pandas":
-        return TableSchema(library, tuple(X.columns), tuple(_unlisted_pandas(dtype) for dtype in X.dtypes))
-    return TableSchema(library, tuple(frame.columns), tuple(map(_unlisted, frame.iter_columns())))
 
 
 def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
@@ -120,13 +130,14 @@ def mixed_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> NDArray[Any
     return _validation.any_table(estimator, X, reset=reset)
 
 
-def read_tables(estimator: BaseEstimator, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
-    """Read the schema of a table and its checked rows, in memory or in blocks; the estimator learns its columns."""
+def read_tables(estimator: BaseEstimator, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableKind, Partitions]:
+    """Read the kind of a table and its checked rows, in memory or in blocks; the estimator learns its columns."""
     if not is_partitioned(X):
-        return schema_of(X), InMemory(read(estimator, X, reset=True))
+        rows = InMemory(read(estimator, X, reset=True))
+        return TableKind.of(X), rows
     source = as_partitions(X)
     blank, names = _validation.learn_columns(estimator, source.empty)
-    return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read, names=names))
+    return TableKind.of(source.empty), source.map(partial(_read_block, blank=blank, read=read, names=names))
 
 
 def _read_block(
@@ -167,23 +178,16 @@ def refuse_dates(X: Any) -> None:
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
 
 
-def _unlisted(column: nw.Series[Any]) -> Any:
-    """Find the type of a column, without the values that it lists; of decimals with its digits."""
-    dtype: Any = column.dtype
-    native: Any = column.to_native()
-    own = getattr(native, "type", None) or native.dtype
-    if _is_decimal(own):
-        return own
-    return _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
+def _without_values(dtype: Any) -> Any:
+    """Replace a type that lists values: the public ones are listed in their place."""
+    if not hasattr(dtype, "categories"):
+        return dtype
+    if type(dtype).__name__ == "Categorical":  # of polars, which lists what it reads
+        return type(dtype)()
+    return _ORDERED if getattr(dtype, "ordered", False) else _LISTED
 
 
-def _unlisted_pandas(dtype: Any) -> Any:
-    if hasattr(dtype, "categories"):
-        return _ORDERED if dtype.ordered else _CATEGORICAL
-    return dtype
-
-
-def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
+def as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert floats to a numeric type; for integers and booleans to the nearest value that the type holds."""
     if dtype.kind == "f":
         return column.astype(dtype)
@@ -194,7 +198,7 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.clip(np.rint(column), float(low), highest).astype(dtype)
 
 
-def _numpy_twin(dtype: object) -> np.dtype[Any]:
+def numpy_twin(dtype: object) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
     name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     name = "float32" if name == "float" else name
@@ -205,10 +209,6 @@ def _numpy_twin(dtype: object) -> np.dtype[Any]:
     return twin if twin.kind in "iufb" else np.dtype(np.float64)
 
 
-def _is_decimal(dtype: object) -> bool:
-    return not isinstance(dtype, str) and str(dtype).lower().startswith("decimal")
-
-
 def decimals(column: NDArray[Any], dtype: object) -> list[Any]:
     """Round floats to the decimals of a type, whose digits are public."""
     precision, scale = map(int, re.findall(r"-?\d+", str(dtype))[-2:])
@@ -217,39 +217,45 @@ def decimals(column: NDArray[Any], dtype: object) -> list[Any]:
     return [min(max(Decimal(x), -most), most).quantize(unit, context=context) for x in column.tolist()]
 
 
-def _pandas_column(column: NDArray[Any], dtype: object, listed: tuple[Any, ...] | None) -> Any:
+def _pandas_column(entries: Any, dtype: Any, listed: tuple[Any, ...] | None) -> Any:
     import pandas as pd
 
-    if listed is None and _is_decimal(dtype):
-        return pd.Series(decimals(column, dtype), dtype=dtype)
-    if listed is None:
-        twin = _as_dtype(column, _numpy_twin(dtype))
-        numeric = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
-        return pd.Series(twin).astype(dtype) if numeric else pd.Series(twin)
-    if isinstance(dtype, str):  # a type that listed values lists the public ones
-        return pd.Series(pd.Categorical(column.tolist(), categories=list(listed), ordered=dtype == _ORDERED))
+    if isinstance(entries, np.ndarray):
+        extends = isinstance(dtype, pd.api.extensions.ExtensionDtype)
+        numeric = extends and (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+        return pd.Series(entries).astype(dtype) if numeric else pd.Series(entries)
+    if isinstance(dtype, str):
+        return pd.Series(pd.Categorical(entries, categories=list(listed or ()), ordered=dtype == _ORDERED))
+    if dtype == np.bool_ and None in entries:
+        return pd.Series(entries, dtype=object)
     try:
-        return pd.Series(column, dtype=object).astype(dtype)
+        return pd.Series(entries, dtype=dtype)
     except (TypeError, ValueError):  # decided by the listed values and the type, both public
-        return pd.Series(column, dtype=object)
+        return pd.Series(entries, dtype=object)
 
 
-def _column(name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None) -> Any:
-    """Make a column of a library other than pandas."""
-    backend: Any = library
-    if _is_decimal(dtype):
-        entries = decimals(column, dtype) if listed is None else column.tolist()
-        return nw.from_native(nw.new_series(name, entries, backend=backend).to_native().cast(dtype), series_only=True)
-    if listed is None:
-        twin = _as_dtype(column, _numpy_twin(dtype))
-        series = nw.new_series(name, twin, backend=backend)
-        return series.cast(dtype) if not isinstance(dtype, str) and dtype.is_numeric() else series
-    if not isinstance(dtype, str):
-        return nw.new_series(name, column.tolist(), dtype, backend=backend)
-    series = nw.new_series(name, column.tolist(), backend=backend)
-    if not all(isinstance(value, str) for value in listed):
-        return series
-    return series.cast(nw.Enum(listed) if dtype == _ENUM else nw.Categorical())
+def _column(name: str, entries: Any, dtype: Any, listed: tuple[Any, ...] | None) -> nw.Series[Any]:
+    """Make a column of pyarrow, or of polars."""
+    if type(dtype).__module__.partition(".")[0] == "pyarrow":
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        plain = getattr(dtype, "value_type", dtype)
+        array = pa.array(entries).cast(plain) if isinstance(entries, np.ndarray) else pa.array(entries, plain)
+        arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
+        return (arrow if plain is dtype else arrow.cast(nw.Categorical())).alias(name)
+    import polars as pl
+
+    zone = getattr(dtype, "time_zone", None)
+    if isinstance(entries, np.ndarray):
+        series = pl.Series(name, entries)
+        series = series.cast(dtype) if not isinstance(dtype, str) and dtype.is_numeric() else series
+    elif isinstance(dtype, str):
+        series = pl.Series(name, entries, pl.Enum(list(listed or ())))
+    elif zone:
+        series = pl.Series(name, entries, pl.Datetime(dtype.time_unit, "UTC")).dt.convert_time_zone(zone)
+    else:
+        series = pl.Series(name, entries, dtype)
+    return nw.from_native(series, series_only=True)
 
 
 def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
@@ -263,7 +269,7 @@ def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
 
 def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
     """Number each value by ``states``; refuse others without quoting them."""
-    numbers = _validation.code_numbers(entries(values), list(states))
+    numbers = _validation.code_numbers(_validation.entries(values), list(states))
     if (numbers == len(states)).any():
         raise ValueError(
             f"X has values that are not among the {len(states)} states; the public list of states must hold every "

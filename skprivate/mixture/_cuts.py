@@ -47,6 +47,9 @@ class CutCandidates:
     thresholds: tuple[Floats, ...]
     slack: float
 
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
     @property
     def n_cuts(self) -> tuple[int, ...]:
         return tuple(len(cuts) for cuts in self.thresholds)

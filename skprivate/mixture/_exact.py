@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -17,8 +17,8 @@ from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
 #: Largest number of memberships, or cuts, of the rows of a block that are held at a time.
 MOST_ENTRIES = 2**26
-
-
+#: What families are made of.
+Candidates: TypeAlias = CutCandidates | _geometry.HalfspacePairs
 #: A family over rows in memory, whose enumeration comes in parts that do not depend on the rows.
 Family: TypeAlias = CutIntersections | _intersections.Intersections
 #: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.
@@ -27,37 +27,25 @@ MOST_PAIRS = 20_000
 MOST_WORK = 10**12
 
 
-def cuts_of(
+def family_over(
     rows: SpanRows,
-    cuts: CutCandidates,
+    candidates: Candidates,
     max_size: int,
     basis: _geometry.Floats | None = None,
     *,
     offset: int = 0,
     resolution: int = 1,
-) -> CutIntersections:
-    """Make intersections of cuts over some rows; in coordinates along ``basis``, where given."""
+) -> Family:
+    """Make intersections of cuts or of supported halfspaces over some rows; in coordinates along ``basis``, if any."""
     coordinates = rows.scaled if basis is None else _geometry.products(basis, rows.scaled).T
-    return CutIntersections(
-        cuts.bins(coordinates), cuts.n_cuts, rows.signed, max_size, offset=offset, resolution=resolution
-    )
-
-
-def pairs_of(
-    rows: SpanRows,
-    pairs: _geometry.HalfspacePairs,
-    max_size: int,
-    basis: _geometry.Floats,
-    *,
-    offset: int = 0,
-    resolution: int = 1,
-) -> _intersections.Intersections:
-    """Make intersections of supported halfspaces over some rows."""
-    sides = pairs.memberships(_geometry.products(basis, rows.scaled).T)
+    if isinstance(candidates, CutCandidates):
+        bins = candidates.bins(coordinates)
+        return CutIntersections(bins, candidates.n_cuts, rows.signed, max_size, offset=offset, resolution=resolution)
+    sides = candidates.memberships(coordinates)
     return _intersections.Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
 
 
-def family_of(problem: Problem, make: Callable[..., Family]) -> Family | StreamedFamily:
+def family_of(problem: Problem, make: partial[Family]) -> Family | StreamedFamily:
     """Make the family of a problem's rows, in memory or in blocks."""
     rows = problem.on_span
     if isinstance(rows, InMemory):  # one block: its sums are the sums
@@ -73,7 +61,7 @@ class StreamedFamily(_problem.Enumeration):
     and holds public numbers only.
     """
 
-    def __init__(self, problem: Problem, make: Callable[..., Family]) -> None:
+    def __init__(self, problem: Problem, make: partial[Family]) -> None:
         super().__init__(problem.offset, problem.unit)
         self._rows, self._make = problem.on_span, make
         # The hypotheses and their order do not depend on rows.
@@ -106,20 +94,14 @@ class StreamedFamily(_problem.Enumeration):
         yield self._latest[1], describe
 
 
-def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: int) -> Integers:
+def part_sums(rows: SpanRows, make: partial[Family], parts: slice, size: int) -> Integers:
     """Sum what the rows of a block add to the errors of the hypotheses of some parts, in order."""
     totals = np.zeros(size, dtype=np.int64)
-    step = max(1, MOST_ENTRIES // max(1, _width(make)))
+    step = max(1, MOST_ENTRIES // max(1, len(make.keywords["candidates"])))
     for low in range(0, len(rows.signed), step):
         some = SpanRows(rows.scaled[low : low + step], rows.signed[low : low + step])
         totals += np.concatenate([sums for sums, _ in make(some).errors(parts)])
     return totals
-
-
-def _width(make: Callable[..., Family]) -> int:
-    """Count the candidates that each row is compared with."""
-    options = make.keywords  # type: ignore[attr-defined]
-    return len(options["pairs"]) if "pairs" in options else len(options["cuts"].thresholds)
 
 
 def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -> tuple[int, int]:
@@ -151,19 +133,14 @@ class ExactDraw(Mechanism):
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
         """Draw a hypothesis, and record what it was drawn from."""
-        problem = data
-        frame = problem.frame
+        problem, frame = data, data.frame
         size = min(self.max_halfspaces, frame.dimension)
         # Coordinates within the span.
         public = _geometry.products(frame.basis, problem.public).T
-        candidates: CutCandidates | _geometry.HalfspacePairs
-        make: Callable[..., Family]
-        if frame.dimension == 1:  # on a line the errors of all halfspaces are cumulative sums
-            candidates = point_cuts(public, frame.slack)
-            make = partial(cuts_of, cuts=candidates, max_size=size, basis=frame.basis)
-        else:
-            candidates = _geometry.supporting_pairs(public, frame.slack)
-            make = partial(pairs_of, pairs=candidates, max_size=size, basis=frame.basis)
+        # On a line the errors of all halfspaces are cumulative sums.
+        list_candidates = point_cuts if frame.dimension == 1 else _geometry.supporting_pairs
+        candidates: Candidates = list_candidates(public, frame.slack)
+        make = partial(family_over, candidates=candidates, max_size=size, basis=frame.basis)
         family = None if frame.empty else family_of(problem, make)
         record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
         chosen = _problem.draw_hypothesis(

@@ -13,6 +13,7 @@ per pair of pairs, B being sparse, gives all four combinations of sides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -35,34 +36,24 @@ def count_intersections(n_candidates: int, max_size: int) -> int:
     return sum(comb(n_candidates, size) for size in range(min(max_size, n_candidates) + 1))
 
 
+@dataclass(eq=False)
 class _Level:
     """Candidate pairs from number ``shift`` on, and the rows that every candidate chosen before contains."""
 
-    def __init__(
-        self,
-        positive: NDArray[np.uint8],
-        negative: NDArray[np.uint8],
-        weights: Integers,
-        shift: int,
-        dtype: type[np.floating[Any]],
-    ) -> None:
-        self.positive = positive
-        self.negative = negative
-        self.weights = weights
-        self.shift = shift
-        self.dtype = dtype
-        self.n_pairs = positive.shape[1]
+    positive: NDArray[np.uint8]
+    negative: NDArray[np.uint8]
+    weights: Integers
+    shift: int
+    dtype: type[np.floating[Any]]
+
+    @property
+    def n_pairs(self) -> int:
+        return int(self.positive.shape[1])
 
     def after(self, pair: int, rows: NDArray[np.bool_]) -> _Level:
         """Return the pairs behind ``pair``, on some of the rows."""
-        later = slice(pair + 1, None)
-        return _Level(
-            self.positive[rows, later],
-            self.negative[rows, later],
-            self.weights[rows],
-            self.shift + pair + 1,
-            self.dtype,
-        )
+        positive, negative = self.positive[rows, pair + 1 :], self.negative[rows, pair + 1 :]
+        return _Level(positive, negative, self.weights[rows], self.shift + pair + 1, self.dtype)
 
     @cached_property
     def row_weights(self) -> NDArray[Any]:

@@ -88,20 +88,17 @@ def choose_strategy(
         return str(strategy)
     if fits and (dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK):
         return "exact"
-    if descent is not None and _is_wide(descent(), most or MOST_HALFSPACES):
-        return "gradient"
+    if descent is not None:
+        # Public points vary in more directions than a few halfspaces can have, and a descent can.
+        seen = float(descent().shares[: most or MOST_HALFSPACES].sum())
+        if seen < SEEN and descent().plan.loss < LOST:
+            return "gradient"
     return "greedy"
 
 
 def _about(count: int) -> str:
     """Write a count to three digits; it may be too large for a float."""
     return f"{count:.3g}" if count < 10**300 else f"{Decimal(count):.3g}"
-
-
-def _is_wide(descent: _descent.LogisticDescent, n_halfspaces: int) -> bool:
-    """Return True if public points vary in more directions than a few halfspaces can have, and a descent can."""
-    seen = float(descent.shares[:n_halfspaces].sum())
-    return seen < SEEN and descent.plan.loss < LOST
 
 
 def make_search(
@@ -521,7 +518,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         return tags
 
 
-def export_text(classifier: BaseEstimator, *, feature_names: object = None, digits: int = 4) -> str:
+def export_text(classifier: BaseEstimator, *, feature_names: Any = None, digits: int = 4) -> str:
     """Write the drawn halfspaces as inequalities in the names and units of the features.
 
     Parameters
@@ -571,7 +568,11 @@ def export_text(classifier: BaseEstimator, *, feature_names: object = None, digi
     check_is_fitted(classifier)
     if not digits >= 1:
         raise ValueError(f"digits must be at least 1, got {digits!r}.")
-    names = _names(classifier, feature_names)
+    n_features = classifier.n_features_in_
+    names: Any = getattr(classifier, "feature_names_in_", [f"x{j}" for j in range(n_features)])
+    names = [str(name) for name in (names if feature_names is None else feature_names)]
+    if len(names) != n_features:
+        raise ValueError(f"feature_names must hold one name for each of the {n_features} features, got {len(names)}.")
     classes = [repr(plain(label)) for label in classifier.classes_]
     second = classifier.private_label_ == classifier.classes_[1]
     public, private = classes if second else reversed(classes)
@@ -591,16 +592,6 @@ def export_text(classifier: BaseEstimator, *, feature_names: object = None, digi
     if not lines:
         return f"{public} (public) everywhere"
     return "\n".join([f"{public} (public) if", *(f"  {line}" for line in lines), f"otherwise {private} (private)"])
-
-
-def _names(classifier: PPMHalfspaceClassifier, feature_names: Any) -> list[str]:
-    n_features = classifier.n_features_in_
-    if feature_names is None:
-        return list(getattr(classifier, "feature_names_in_", [f"x{j}" for j in range(n_features)]))
-    names = [str(name) for name in feature_names]
-    if len(names) != n_features:
-        raise ValueError(f"feature_names must hold one name for each of the {n_features} features, got {len(names)}.")
-    return names
 
 
 def _reduced(rows: _geometry.Floats) -> _geometry.Floats:

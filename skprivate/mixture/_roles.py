@@ -76,7 +76,9 @@ def assign_roles(
         known = [label_set[code] for code in found]
         index = _stated_index(label_set, private_label, known)
     elif mask is not None:
-        index = _index_beside(codes[~mask])
+        # The enclosed side is the one whose label public rows have; with a mask it protects nobody.
+        present = np.isin([0, 1], codes[~mask])
+        index = int(np.flatnonzero(~present)[0]) if present.sum() == 1 else 1
     else:
         index = _default_index(label_set, simulated)
     has_private_label = np.asarray(codes == index)
@@ -97,12 +99,6 @@ def _stated_index(label_set: list[Any], private_label: object, known: list[Any])
             f"{known}, got {private_label!r}."
         )
     return label_set.index(plain(private_label))
-
-
-def _index_beside(public_codes: NDArray[Any]) -> int:
-    """Return the label of the enclosed side, the one that public rows have; with a mask it protects nobody."""
-    present = np.isin([0, 1], public_codes)
-    return int(np.flatnonzero(~present)[0]) if present.sum() == 1 else 1
 
 
 def _default_index(label_set: list[Any], simulated: bool) -> int:

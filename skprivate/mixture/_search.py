@@ -251,7 +251,9 @@ class HalfspaceSearch(Mechanism):
         candidates, plan = self.candidates, self.plan
         family = None
         if not problem.frame.empty:
-            family = _exact.family_of(problem, partial(_exact.cuts_of, cuts=candidates, max_size=plan.joint_size))
+            family = _exact.family_of(
+                problem, partial(_exact.family_over, candidates=candidates, max_size=plan.joint_size)
+            )
         record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
         chosen = _problem.draw_hypothesis(
             family,

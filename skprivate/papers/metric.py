@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate import metric
+from skprivate._messages import positive
 from skprivate.privacy import PrivacyGuarantee, RandomStateLike, open_release
 
 __all__ = [
@@ -116,7 +117,7 @@ def entropic_scale(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | No
     True
     """
     first, second = _two_metrics(space, accuracy)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     # If a greedy s-packing is too large, so is the packing number, at every smaller scale too.
     low = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 1.0), 1.0)[0]
     high = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 0.5), 0.5)[1]
@@ -140,7 +141,7 @@ def diametric_scale(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | N
     entropic_scale : Is the other part of Theorem 1.7.
     """
     first, second = _two_metrics(space, accuracy)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     balls = first <= 1 / epsilon
     return max(float(second[np.ix_(ball, ball)].max()) for ball in balls)
 
@@ -164,7 +165,7 @@ def doubling_scale(space: ArrayLike, epsilon: float) -> Bracket:
     outer_scale : Looks at the whole space.
     """
     matrix = metric.distance_matrix(space)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     diameter = float(matrix.max())
     if diameter == 0:
         return Bracket(0.0, 0.0)
@@ -198,7 +199,7 @@ def outer_scale(space: ArrayLike, epsilon: float) -> Bracket:
     doubling_scale : Looks at balls of radius 2s.
     """
     matrix = metric.distance_matrix(space)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
 
     def holds(shrink: float) -> Callable[[float], bool]:
         return lambda s: math.log(metric.separated_net(matrix, s * shrink).size) <= epsilon * s * (1 + 1e-12)
@@ -266,7 +267,7 @@ def predicted_accuracy(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike 
     (0.27, 0.84)
     """
     first, second = _two_metrics(space, accuracy)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     trivial = float(second.max(axis=0).min())
     best = metric.worst_error(exponential_mechanism(first, epsilon, accuracy=second), second)
     return Bracket(accuracy_lower_bound(first, epsilon, accuracy=second), min(trivial, best))
@@ -297,7 +298,7 @@ def accuracy_lower_bound(space: ArrayLike, epsilon: float, *, accuracy: ArrayLik
     the two gives A ≥ (s/2)/(1 + e^{εr}).
     """
     first, second = _two_metrics(space, accuracy)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     best = float((second / (2 * (1 + np.exp(np.minimum(epsilon * first, 700.0))))).max())
     scales = np.unique(second[second > 0])
     scales = scales[:: max(scales.size // 40, 1)] * (1 - 1e-9)
@@ -332,7 +333,7 @@ def exponential_mechanism(
     skprivate.MetricPrivatizer : Draws from it.
     """
     first, second = _two_metrics(space, accuracy)
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     return metric.best_exponential_channel(first, epsilon, accuracy=second, relaxed=relaxed)
 
 
@@ -415,7 +416,7 @@ def lipschitz_mechanism(
     >>> bool(np.abs(released([[0.3], [0.9]]) - [0.0, 0.6]).max() < 0.2)
     True
     """
-    _check_positive(epsilon)
+    positive("epsilon", epsilon)
     per_axis = max(1, round(epsilon ** (1 / (n_features + 1))))
     axis = (np.arange(per_axis) + 0.5) / per_axis
     nodes = np.stack(np.meshgrid(*[axis] * n_features, indexing="ij"), axis=-1).reshape(-1, n_features)
@@ -575,8 +576,3 @@ def _two_metrics(space: ArrayLike, accuracy: ArrayLike | None) -> tuple[FloatArr
     if first.shape != second.shape:
         raise ValueError(f"accuracy must have shape {first.shape}, got {second.shape}.")
     return first, second
-
-
-def _check_positive(epsilon: float) -> None:
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ValueError(f"epsilon must be a positive finite number, got {epsilon!r}.")

@@ -214,14 +214,13 @@ def log_hypothesis_count(n_public: int, n_features: int) -> float:
     if n_public == 0:
         return 0.0
     n_candidates = 2 * count_supporting_pairs(n_public, n_features)
-    terms = [_log_comb(n_candidates, size) for size in range(min(n_features, n_candidates) + 1)]
+    # lgamma of a huge number would cancel to nothing; sizes are small, and log takes integers of any size.
+    terms = [
+        sum(log(n_candidates - i) - log(i + 1) for i in range(size))
+        for size in range(min(n_features, n_candidates) + 1)
+    ]
     top = max(terms)
     return top + log(sum(exp(term - top) for term in terms) + exp(-top))
-
-
-def _log_comb(n: int, k: int) -> float:
-    # lgamma of a huge n would cancel to nothing; k is small, and log takes integers of any size.
-    return sum(log(n - i) - log(i + 1) for i in range(k))
 
 
 def sample_size(
@@ -306,7 +305,8 @@ def sample_size(
         raise ValueError(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}.")
 
     def enough(n: int) -> bool:
-        return _error_bound(n, n_features, epsilon, error, 1 - confidence, setting, adjacency) <= error
+        beta, monotone = 1 - confidence, adjacency == "add-remove"
+        return _error_bound(n, n_features, epsilon, error, beta=beta, setting=setting, monotone=monotone) <= error
 
     high = 2 * n_features**2
     while not enough(high):
@@ -314,30 +314,24 @@ def sample_size(
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
-def _error_bound(n: int, d: int, epsilon: float, error: float, beta: float, setting: str, adjacency: str) -> float:
+def _error_bound(n: int, d: int, epsilon: float, error: float, *, beta: float, setting: str, monotone: bool) -> float:
     """Bound the (excess) error with n rows; infinite where the argument gives nothing at ``error``."""
     k = d * d
     if n <= k:
         return inf
     log_n = log_hypothesis_count(n, d)
     parts = 2 if setting == "realizable" else 3
-    lost = selection_loss(log_n, epsilon, beta / parts, monotone=adjacency == "add-remove")
+    lost = selection_loss(log_n, epsilon, beta / parts, monotone=monotone)
     if setting == "agnostic":
         fresh = sqrt((log_n + log(3 / beta)) / (2 * (n - k)))
         return lost / n + k / (n - k) + fresh + sqrt(log(3 / beta) / (2 * n))
     observed = lost / (n - k)
     if observed >= error:
         return inf
-    return error if (n - k) * _binary_divergence(observed, error) >= log_n + log(2 / beta) else inf
-
-
-def _binary_divergence(q: float, p: float) -> float:
-    """Compute the Kullback–Leibler divergence of Bernoulli(q) from Bernoulli(p), for 0 < q < 1."""
-    return q * log(q / p) + (1 - q) * (log1p(-q) - log1p(-p))
+    # The Kullback–Leibler divergence of Bernoulli(observed) from Bernoulli(error).
+    divergence = observed * log(observed / error) + (1 - observed) * (log1p(-observed) - log1p(-error))
+    return error if (n - k) * divergence >= log_n + log(2 / beta) else inf

@@ -130,13 +130,22 @@ def risk_bound(
     whole_number("n_features", n_features)
     positive("epsilon", epsilon)
     number("delta", delta, "a number in (0, 1)", lambda value: 0 < value < 1)
-    for name, value in (("radius", radius), ("deviation", deviation)):
+    slopes = {"lipschitz": lipschitz, "smoothness": smoothness}
+    for name, value in {"radius": radius, "deviation": deviation, **slopes}.items():
         positive(name, value)
-    positive("lipschitz", lipschitz)
-    positive("smoothness", smoothness)
     if risk not in ("empirical", "population"):
         raise ValueError(f"risk must be {one_of(('empirical', 'population'))}, got {risk!r}.")
-    problem = Smooth(n_users, rows_per_user, n_features, epsilon, delta, radius, deviation, lipschitz, smoothness)
+    problem = Smooth(
+        n=n_users,
+        m=rows_per_user,
+        d=n_features,
+        epsilon=epsilon,
+        delta=delta,
+        R=radius,
+        sigma=deviation,
+        G=lipschitz,
+        H=smoothness,
+    )
     best = problem.empirical() if risk == "empirical" else problem.population()
     return min(2.0 * lipschitz * radius, best)
 
@@ -169,7 +178,7 @@ class Smooth:
         # The strong composition that prices a run holds for smaller ε, and a smaller ε is private at a larger one.
         epsilon = min(self.epsilon, math.log(2.0 / self.delta))
         padded = padded_size(self.d)
-        plan = Plan(epsilon, self.delta, n_steps, 1.0, self.G, gamma, 0.0, self.R, "convex")
+        plan = Plan(epsilon, self.delta, n_steps=n_steps, tau=1.0, bound=self.G, gamma=gamma, step=0.0, radius=self.R)
         each = coordinate_epsilon(plan.step_epsilon, plan.step_delta, padded)
         radius = rotated_radius(self.concentration(n, gamma), padded, n, gamma / n_steps)
         noise = math.sqrt(2.0 * padded) * 8.0 * radius / (n * each)
@@ -323,28 +332,20 @@ def lower_bound(
             raise ValueError(
                 must_be("n_candidates", "at least 2, without n_features", f"{n_candidates!r} and {n_features!r}")
             )
-        return _largest(partial(_wrong, n_candidates), n_users, rows_per_user, epsilon, delta, deviation, 2.0 * radius)
-    each = _largest(_misjudged, n_users, rows_per_user, epsilon, delta, deviation, radius)
-    return each * math.sqrt(n_features)
+        wrong = partial(_wrong, n_candidates, n=n_users, epsilon=epsilon, delta=delta)
+        return _largest(wrong, deviation / math.sqrt(rows_per_user), n_users, 2.0 * radius)
+    misjudged = partial(_misjudged, n=n_users, epsilon=epsilon, delta=delta)
+    return _largest(misjudged, deviation / math.sqrt(rows_per_user), n_users, radius) * math.sqrt(n_features)
 
 
-def _largest(
-    error: Callable[[float, int, float, float], float],
-    n_users: int,
-    rows_per_user: float,
-    epsilon: float,
-    delta: float,
-    deviation: float,
-    most: float,
-) -> float:
-    """Maximise size·error over sizes up to ``most``; ``error`` takes them in deviations of a user's mean."""
-    if math.isinf(rows_per_user):
-        return most * error(math.inf, n_users, epsilon, delta)
-    spread = deviation / math.sqrt(rows_per_user)
+def _largest(error: Callable[[float], float], spread: float, n_users: int, most: float) -> float:
+    """Maximise size·error over sizes up to ``most``; ``error`` takes them in units of ``spread``, of a mean."""
+    if spread == 0.0:
+        return most * error(math.inf)
 
     def bound(log_size: float) -> float:
         size = math.exp(log_size)
-        return size * error(size, n_users, epsilon, delta)
+        return size * error(size)
 
     end = math.log(most / spread)
     grid = np.linspace(min(math.log(1e-3 / n_users), end - 1.0), end, 200)

@@ -16,6 +16,9 @@ from skprivate.partitions import Partitions, as_partitions, is_partitioned
 from skprivate.privacy import draws, encode_identifiers
 from skprivate.privacy.noise import FloatArray, IntArray
 
+#: A table in memory, or the tables of many blocks.
+Rows: TypeAlias = "Columns | Partitions"
+
 
 class Column(NamedTuple):
     """The values of a column that are not missing, and the unit of each (None: each row is one)."""
@@ -45,10 +48,6 @@ class Columns:
             return Column(np.ascontiguousarray(self.table[:, j]), self.units)
         units = None if self.units is None else self.units[present]
         return Column(np.ascontiguousarray(self.table[present, j]), units)
-
-
-#: A table in memory, or the tables of many blocks.
-Rows: TypeAlias = Columns | Partitions
 
 
 def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[draws.WeightedCells]:
@@ -133,18 +132,17 @@ def finite_or_missing(estimator: BaseEstimator, table: FloatArray) -> FloatArray
         # Steps before this one may overflow under this setting, for which no row is to be refused.
         table = np.where(np.isinf(table), np.nan, table)
     elif infinite.size:
+        label = _validation.column_label(int(infinite[0]), getattr(estimator, "feature_names_in_", None))
         raise ValueError(
-            f"Input X contains infinity in column {column_name(estimator, int(infinite[0]))}; only finite numbers "
-            "and missing values (NaN) are allowed."
+            f"Input X contains infinity in column {label}; only finite numbers and missing values (NaN) are allowed."
         )
     return table
 
 
-def by_position(estimator: BaseEstimator, X: Any, *, finite: bool = False) -> FloatArray:
+def by_position(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Validate a result of `transform`: its columns are known by position, since their names may be lost."""
-    table: FloatArray = _validation.validate_data(
-        clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
-    )
+    options = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    table: FloatArray = _validation.validate_data(clone(estimator), X, **options)
     n_columns = getattr(estimator, "n_features_in_", table.shape[1])
     if table.shape[1] != n_columns:
         raise ValueError(
@@ -158,12 +156,6 @@ def clip_overflow(table: FloatArray) -> FloatArray:
     """Replace infinite numbers by the largest one, in place: the next step would refuse, and so reveal, the row."""
     largest = np.finfo(np.float64).max
     return np.clip(table, -largest, largest, out=table)
-
-
-def column_name(estimator: BaseEstimator, j: int) -> str:
-    """Name a column in messages: by its name, or by its position."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return repr(str(names[j])) if names is not None else str(j)
 
 
 def _with_nan(X: Any) -> Any:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from numbers import Real
 from typing import Any, TypeAlias
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -19,6 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate import _validation
+from skprivate._validation import CATEGORY, DATE, DROP, NUMBER
 from skprivate.preprocessing import (
     _additive_pipeline,
     _private_imputer,
@@ -31,81 +28,23 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import PrivacyLedger
 
-_NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
 #: Name, transformer and columns, as ColumnTransformer takes them.
 _Entry: TypeAlias = tuple[str, Any, Any]
-#: Words of the schema by kinds of types.
-_WORD_OF_KIND = {"numbers": _NUMBER, **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE)}
-
-#: What to do with columns of other types, by their kinds.
-_ADVICE = {
-    "": "Convert first (pandas.to_numeric, pandas.to_datetime), or say what they hold.",
-    "text": "Cut currency and the like beforehand: errors='coerce' makes a gap of '€1,200'.",
-    "durations": "Make numbers of durations, in a public unit (.dt.total_seconds()).",
-}
-
-
-def _read_schema(schema: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Check what the schema holds for each column: a pair of limits, a list of values or a word."""
-    words = ", ".join(map(repr, _WORDS))
-    if not isinstance(schema, Mapping) or not schema:
-        raise TypeError(
-            f"schema must map names of columns to limits (low, high), lists of values or one of {words}, or be None; "
-            f"got {type(schema).__name__}."
-        )
-    found = {name: _read_entry(name, entry, words) for name, entry in schema.items()}
-    if all(entry == _DROP for entry in found.values()):
-        raise ValueError('schema must leave the model a column, got "drop" for all of them.')
-    return found
-
-
-def _read_entry(name: object, entry: Any, words: str) -> Any:
-    """Read what the schema holds for one column: a tuple of limits, a list of values or a word."""
-    if isinstance(entry, str) and entry in _WORDS:
-        return entry
-    spelled = isinstance(entry, Mapping) and len(entry) == 1
-    kind, given = next(iter(entry.items())) if spelled else ("", entry)
-    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
-    plain = list(map(_validation.plain_entry, values or ()))
-    pair = len(plain) == 2 and all(value is None or _is_number(value) for value in plain)
-    if kind == "limits" or (pair and not kind and isinstance(entry, tuple)):
-        return _validation.check_bounds({0: given}, 1, [name], parameter="limits")[0]
-    if pair and not kind:
-        raise ValueError(
-            f"schema must say if the two numbers of {str(name)!r} are limits or values, got {entry!r}. Write the "
-            f'tuple {tuple(plain)!r} or {{"limits": {plain!r}}} for limits, {{"values": {plain!r}}} for values.'
-        )
-    if isinstance(entry, tuple) and len(plain) == 2 and all(isinstance(v, date | np.datetime64) for v in plain):
-        raise ValueError(
-            f'schema must have "date" for {str(name)!r}, got limits {entry!r}. Dates need none; two dates that are '
-            "values go in a list."
-        )
-    if not values or not _validation.all_differ(values):
-        got = repr(entry) if isinstance(entry, str | tuple | Real | None) else type(entry).__name__
-        raise ValueError(
-            f"schema must have limits (low, high), a list of different values or one of {words} for {str(name)!r}, "
-            f"got {got}. Write list(...) for a set."
-        )
-    return values
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
 def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
     """List the names of what is made of a column; of categories that the schema does not list how they begin."""
     if isinstance(entry, list) and encoder is _public_encoders.PublicOneHotEncoder:
         return list(encoder([entry]).get_feature_names_out([name]))
-    if entry == _DATE:
+    if entry == DATE:
         return [name, *_public_numbers.PublicCalendar().get_feature_names_out([name])]
-    return [] if entry == _DROP else [f"{name}_" if entry == _CATEGORY else name]
+    return [] if entry == DROP else [f"{name}_" if entry == CATEGORY else name]
 
 
 def _may_repeat(schema: Mapping[Any, Any], encoder: BaseEstimator) -> bool:
     """Tell if features of two columns may have one name, whatever values are found."""
     features = {name: _features(str(name), one, encoder) for name, one in schema.items()}
-    unlisted = [name for name, one in schema.items() if one == _CATEGORY]
+    unlisted = [name for name, one in schema.items() if one == CATEGORY]
     return bool(_validation.repeated(each for names in features.values() for each in names)) or any(
         each.startswith(f"{name}_")
         for name in unlisted
@@ -115,82 +54,49 @@ def _may_repeat(schema: Mapping[Any, Any], encoder: BaseEstimator) -> bool:
     )
 
 
-class _Rule:
-    """Rule of a column transformer; it reads names and types of columns, and no value."""
-
-    def _words(self, X: Any) -> dict[Any, str]:
-        """Find the word of the schema for the type of each column; other kinds as messages call them, or ""."""
-        names, kinds = _validation.column_names(X), _validation.column_kinds(X)
-        if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
-            raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
-        kinds = kinds * len(names) if len(kinds) < len(names) else kinds
-        words = [_WORD_OF_KIND.get(kind or "", kind or "") for kind in kinds]
-        columns = zip(names, words, _validation.declared_values(X), strict=True)
-        return {name: word if values is None else _CATEGORY for name, word, values in columns}
+def _words(X: Any) -> dict[Any, str]:
+    """Find the words that types say of the columns of a table for `ColumnTransformer`, by their names."""
+    names = _validation.column_names(X)
+    if any(not isinstance(name, str) and name != place for place, name in enumerate(names)):
+        raise TypeError("X must have text for the names of its columns: numbers are taken as positions.")
+    return dict(zip(names, _validation.type_words(X), strict=True))
 
 
 @dataclass(frozen=True)
-class _OfType(_Rule):
+class _OfType:
     """The columns whose types say one of some words; all types must say one."""
 
     wanted: tuple[str, ...]
 
     def __call__(self, X: Any) -> list[Any]:
-        words = self._words(X)
-        if unclear := [
-            name for name, word in words.items() if word not in _WORD_OF_KIND.values() and word != _CATEGORY
-        ]:
-            raise TypeError(
-                f"schema must say what {_listed(unclear)} of X holds, because the type does not: a list of values "
-                'that is known without looking, "category" for values to be found privately, "number", or "drop" for '
-                "free text and identifiers."
-            )
+        words = _words(X)
+        _validation.refuse_unclear([name for name, word in words.items() if word not in (NUMBER, DATE, CATEGORY)])
         return [name for name, word in words.items() if word in self.wanted]
 
 
 @dataclass(frozen=True)
-class _Categories(_Rule):
+class _Categories:
     """Some columns, those whose types declare their values or the others."""
 
     names: tuple[Any, ...]
     declared: bool
 
     def __call__(self, X: Any) -> list[Any]:
-        words = self._words(X)
-        return [name for name in self.names if (words.get(name) == _CATEGORY) == self.declared]
+        words = _words(X)
+        return [name for name in self.names if (words.get(name) == CATEGORY) == self.declared]
 
 
 @dataclass(frozen=True)
-class _Others(_Rule):
+class _Others:
     """The columns to leave out, after names and types were compared with the schema."""
 
-    known: Mapping[Any, str]
+    known: Mapping[Any, Any]
 
     def __call__(self, X: Any) -> list[Any]:
-        words = self._words(X)
-        more = [name for name in words if name not in self.known]
-        missing = [name for name in self.known if name not in words]
-        if more or missing:
-            halves = [f'say what {_listed(more)} of X holds, or "drop" to leave it out'] * bool(more)
-            halves += [f"have no {_listed(missing)}, which X does not have"] * bool(missing)
-            raise ValueError(f"schema must {', and '.join(halves)}.")
-        others: dict[tuple[str, str], list[Any]] = {}
-        for name, word in words.items():
-            wanted = self.known[name]
-            counts = word in (_NUMBER, _CATEGORY)  # booleans
-            if word and ((wanted == _DATE and word != _DATE) or (wanted == _NUMBER and not counts)):
-                others.setdefault((wanted, word), []).append(name)
-        if others:
-            wrong = [f"{w}s for {_listed(names)}, of the type {word}" for (w, word), names in others.items()]
-            got = {word for _, word in others}
-            advice = [text for word, text in _ADVICE.items() if word in got or not word]
-            raise TypeError(f"schema says {'; '.join(wrong)}. {' '.join(advice)}")
-        return [name for name, entry in self.known.items() if entry == _DROP]
-
-
-def _listed(names: list[Any]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(repr(name if isinstance(name, int) else str(name)) for name in names[:5]) + more
+        words = _words(X)
+        _validation.refuse_other_names(self.known, words, every=True)
+        _validation.refuse_other_types(self.known, words)
+        return [name for name, entry in self.known.items() if entry == DROP]
 
 
 def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
@@ -236,15 +142,6 @@ def _finder(model: BaseEstimator, encoder: BaseEstimator) -> Any:
     return OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
 
 
-def _by_type(numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator) -> list[_Entry]:
-    """List transformers of columns that say by their types what they hold."""
-    return [
-        ("numbers", numbers({0: None}), _OfType((_NUMBER, _DATE))),
-        ("calendar", _public_numbers.PublicCalendar(), _OfType((_DATE,))),
-        ("categories", encoder("declared"), _OfType((_CATEGORY,))),
-    ]
-
-
 def _by_schema(
     schema: dict[Any, Any], numbers: Callable[[Mapping[int, Any]], Pipeline], encoder: BaseEstimator, last: object
 ) -> tuple[list[_Entry], bool]:
@@ -252,9 +149,9 @@ def _by_schema(
     limits = {
         name: one if isinstance(one, tuple) else None
         for name, one in schema.items()
-        if isinstance(one, tuple) or one in (_NUMBER, _DATE)
+        if isinstance(one, tuple) or one in (NUMBER, DATE)
     }
-    dates = [name for name, one in schema.items() if one == _DATE]
+    dates = [name for name, one in schema.items() if one == DATE]
     listed = {name: one for name, one in schema.items() if isinstance(one, list)}
     entries: list[_Entry] = [
         ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
@@ -262,15 +159,13 @@ def _by_schema(
         ("lists", encoder(list(listed.values())), list(listed)),
     ]
     entries = [entry for entry in entries if entry[2]]
-    if unlisted := tuple(name for name, one in schema.items() if one == _CATEGORY):
+    if unlisted := tuple(name for name, one in schema.items() if one == CATEGORY):
         entries += [
             ("categories", encoder("declared"), _Categories(unlisted, declared=True)),
             ("found", _finder(last, encoder), _Categories(unlisted, declared=False)),
         ]
-    kinds: dict[type, str] = {tuple: _NUMBER, list: _CATEGORY}
-    known = {name: kinds.get(type(one), one) for name, one in schema.items()}
     # It looks at names and types before others look for theirs.
-    return [("others", "drop", _Others(known)), *entries], _may_repeat(schema, encoder)
+    return [("others", "drop", _Others(schema)), *entries], _may_repeat(schema, encoder)
 
 
 def make_private_pipeline(
@@ -381,9 +276,17 @@ def make_private_pipeline(
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
         return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
 
-    entries, twins = _by_type(numbers, encoder), False
+    entries: list[_Entry] = [  # of columns that say by their types what they hold
+        ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),
+        ("calendar", _public_numbers.PublicCalendar(), _OfType((DATE,))),
+        ("categories", encoder("declared"), _OfType((CATEGORY,))),
+    ]
+    twins = False
     if schema is not None:
-        entries, twins = _by_schema(_read_schema(schema), numbers, encoder, last)
+        known = _validation.read_schema(schema)
+        if all(entry == DROP for entry in known.values()):
+            raise ValueError(_validation.NOTHING_LEFT)
+        entries, twins = _by_schema(known, numbers, encoder, last)
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=twins)
     steps = [("columns", table), *middle, ("model", last)]
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

@@ -14,28 +14,11 @@ from skprivate import privacy
 from skprivate._validation import code_numbers
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing._columns import Column, Columns, Rows, column_cells
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent, Release
-from skprivate.privacy.draws import (
-    COARSE,
-    FINE,
-    OCTAVES,
-    ROW_WEIGHT,
-    UNIT_WEIGHT,
-    USER_WEIGHT,
-    private_centre,
-    private_extent,
-    private_quantiles,
-    quantile_levels,
-    unit_means,
-    units_beyond,
-    units_for_median,
-    weigh,
-)
+from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Mechanism, PureEvent, Release, draws
 from skprivate.privacy.noise import FloatArray, IntArray
 
 Plan: TypeAlias = tuple[tuple[privacy.PrivacyEvent, int], ...]
-#: Public range of every column, or None.
-#: None in place of a pair: the range of that column is not known.
+#: Public range of every column, with None where it is not known; or None for all.
 Bounds: TypeAlias = tuple[tuple[float, float] | None, ...] | None
 
 #: Share of ρ of the sums. Selections get the rest: they are what fails if units are few.
@@ -137,7 +120,7 @@ def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta:
 
 def fine_cells(values: FloatArray, j: int, bounds: Bounds = None) -> IntArray:
     """Assign values of column j, clipped to its bounds, to cells."""
-    return FINE.cells(_within(values, j, bounds))
+    return draws.FINE.cells(_within(values, j, bounds))
 
 
 def _within(values: FloatArray, j: int, bounds: Bounds) -> FloatArray:
@@ -148,13 +131,13 @@ def _within(values: FloatArray, j: int, bounds: Bounds) -> FloatArray:
 def offset_cells(values: FloatArray, j: int, bounds: Bounds, centres: list[float]) -> IntArray:
     """Assign distances of values of column j, clipped to its bounds, from its centre to signed cells."""
     with np.errstate(over="ignore"):
-        return COARSE.cells(_within(values, j, bounds) - centres[j])
+        return draws.COARSE.cells(_within(values, j, bounds) - centres[j])
 
 
 def distance_cells(values: FloatArray, j: int, centres: Sequence[float]) -> IntArray:
     """Assign absolute distances of values of column j from its centre to cells."""
     with np.errstate(over="ignore"):
-        return OCTAVES.cells(np.abs(values - centres[j]))
+        return draws.OCTAVES.cells(np.abs(values - centres[j]))
 
 
 @dataclass(frozen=True)
@@ -172,7 +155,7 @@ class ColumnQuantiles(Mechanism):
 
     @property
     def n_selections(self) -> int:
-        return sum(map(quantile_levels, self.n_bins))
+        return sum(map(draws.quantile_levels, self.n_bins))
 
     @property
     def cost(self) -> float:
@@ -186,22 +169,25 @@ class ColumnQuantiles(Mechanism):
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.cost, self.adjacency)
+        return draws.units_for_median(self.cost, self.adjacency)
 
     def run(self, data: Rows, release: Release) -> list[FloatArray]:
         """Release the inner edges of all columns, arrays of shape (n_bins[j] - 1,)."""
         if not self.n_bins:
             return []
-        draws: dict[str, Any] = {"epsilon": self.cost, "adjacency": self.adjacency, "release": release}
+        selection: dict[str, Any] = {"epsilon": self.cost, "adjacency": self.adjacency, "release": release}
         bounds = self.bounds or (None,) * len(self.n_bins)
-        values = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
-        centres = [private_centre(cells, bounds=limits, **draws) for cells, limits in zip(values, bounds, strict=True)]
+        values = column_cells(data, partial(fine_cells, bounds=self.bounds), draws.UNIT_WEIGHT)
+        centres = [
+            draws.private_centre(cells, bounds=limits, **selection)
+            for cells, limits in zip(values, bounds, strict=True)
+        ]
         # Users are in memory.
         by_row = not isinstance(data, Columns) or data.units is None
-        total = ROW_WEIGHT if by_row else USER_WEIGHT
+        total = draws.ROW_WEIGHT if by_row else draws.USER_WEIGHT
         offsets = column_cells(data, partial(offset_cells, bounds=self.bounds, centres=centres), total)
         return [
-            private_quantiles(cells, centre, total=total, n_bins=n_bins, bounds=limits, **draws)
+            draws.private_quantiles(cells, centre, total=total, n_bins=n_bins, bounds=limits, **selection)
             for cells, centre, n_bins, limits in zip(offsets, centres, self.n_bins, bounds, strict=True)
         ]
 
@@ -233,8 +219,8 @@ def contributions(column: Column, centre: float, radius: float, n_units: int) ->
     with np.errstate(over="ignore"):
         relative = np.clip((column.values - centre) / radius, -1.0, 1.0)
     z = np.trunc(relative * ONE).astype(np.int64)
-    first, sizes = unit_means(z, column.units, n_units)
-    second, _ = unit_means((z * z) >> privacy.CONTRIBUTION_BITS, column.units, n_units)
+    first, sizes = draws.unit_means(z, column.units, n_units)
+    second, _ = draws.unit_means((z * z) >> privacy.CONTRIBUTION_BITS, column.units, n_units)
     second = np.maximum(second, -((-first * first) >> privacy.CONTRIBUTION_BITS))
     present = sizes > 0
     return np.stack([first, np.where(present, second - ONE // 2, 0), np.where(present, ONE // 2, 0)])
@@ -316,7 +302,7 @@ class ColumnMoments(Mechanism):
         if not self.n_selections:
             return 4 * self.noise_scale
         cost = self.costs.selection
-        return max(units_for_median(cost, self.adjacency), 3.0 * units_beyond(cost), 4 * self.noise_scale)
+        return max(draws.units_for_median(cost, self.adjacency), 3.0 * draws.units_beyond(cost), 4 * self.noise_scale)
 
     def run(self, data: Rows, release: Release) -> Moments:
         """Release the moments of all columns."""
@@ -328,8 +314,13 @@ class ColumnMoments(Mechanism):
         ]
         return Moments(*(np.array(numbers) for numbers in zip(*columns, strict=True)))
 
-    def _column(self, total: object, centre: float, radius: float, release: Release) -> tuple[float, float, float]:
-        first, second, half = self._noisy(total, release).tolist()
+    def _column(self, total: Any, centre: float, radius: float, release: Release) -> tuple[float, float, float]:
+        noise, (l1, l2), step = self.costs.noise, sum_sensitivities(self.adjacency), privacy.CONTRIBUTION_STEP
+        if isinstance(noise, PureEvent):
+            noisy = release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=step)
+        else:
+            noisy = release.gaussian(total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=step)
+        first, second, half = noisy.tolist()
         most = math.inf if self.n_units is None else float(self.n_units)
         count = min(max(2 * half, 1.0), most)
         mean = min(max(first / count, -1.0), 1.0)
@@ -340,14 +331,6 @@ class ColumnMoments(Mechanism):
             return centre, 1.0, count
         return centre + radius * mean, radius * math.sqrt(variance), count
 
-    def _noisy(self, total: Any, release: Any) -> Any:
-        noise, (l1, l2) = self.costs.noise, sum_sensitivities(self.adjacency)
-        if isinstance(noise, PureEvent):
-            return release.laplace(total, sensitivity=l1, epsilon=noise.epsilon, step=privacy.CONTRIBUTION_STEP)
-        return release.gaussian(
-            total, sensitivity=l2, noise_multiplier=noise.noise_multiplier, step=privacy.CONTRIBUTION_STEP
-        )
-
     def _ranges(self, data: Rows, release: Release) -> tuple[list[float], list[float]]:
         """Find the centre and the radius of every column."""
         if self.bounds is not None:
@@ -355,12 +338,12 @@ class ColumnMoments(Mechanism):
             return [low + half for (low, _), half in zip(self.bounds, halves, strict=True)], halves
         cost = self.costs.selection
         centres = [
-            private_centre(cells, epsilon=cost, adjacency=self.adjacency, release=release)
-            for cells in column_cells(data, fine_cells, UNIT_WEIGHT)
+            draws.private_centre(cells, epsilon=cost, adjacency=self.adjacency, release=release)
+            for cells in column_cells(data, fine_cells, draws.UNIT_WEIGHT)
         ]
         radii = [
-            private_extent(cells, epsilon=cost, release=release)
-            for cells in column_cells(data, partial(distance_cells, centres=centres), UNIT_WEIGHT)
+            draws.private_extent(cells, epsilon=cost, release=release)
+            for cells in column_cells(data, partial(distance_cells, centres=centres), draws.UNIT_WEIGHT)
         ]
         # The centre itself is no finer than that.
         return centres, [
@@ -397,13 +380,13 @@ class ColumnMedians(_OneSelection):
     @property
     def least_units(self) -> float:
         """Number of units that a median needs to depend on the data."""
-        return units_for_median(self.cost, self.adjacency)
+        return draws.units_for_median(self.cost, self.adjacency)
 
     def run(self, data: Rows, release: Release) -> list[float]:
         """Release the medians."""
-        columns = column_cells(data, partial(fine_cells, bounds=self.bounds), UNIT_WEIGHT)
+        columns = column_cells(data, partial(fine_cells, bounds=self.bounds), draws.UNIT_WEIGHT)
         return [
-            private_centre(cells, epsilon=self.cost, adjacency=self.adjacency, release=release, bounds=bounds)
+            draws.private_centre(cells, epsilon=self.cost, adjacency=self.adjacency, release=release, bounds=bounds)
             for cells, bounds in zip(columns, self.bounds or (None,) * self.n_columns, strict=True)
         ]
 
@@ -424,16 +407,16 @@ class ColumnModes(_OneSelection):
     def run(self, data: Rows, release: Release) -> list[Any]:
         """Release the modes."""
         sums = as_partitions(data).sum(partial(category_weights, categories=self.categories))
-        return [self._select(weights, values, release) for weights, values in zip(sums, self.categories, strict=True)]
-
-    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Release) -> Any:
-        chosen = release.select(
-            weights[: len(categories)],
-            sensitivity=UNIT_WEIGHT,
-            epsilon=self.cost,
-            monotone=self.adjacency is Adjacency.ADD_REMOVE,
-        )
-        return categories[int(chosen)]
+        modes = []
+        for weights, values in zip(sums, self.categories, strict=True):
+            chosen = release.select(
+                weights[: len(values)],
+                sensitivity=draws.UNIT_WEIGHT,
+                epsilon=self.cost,
+                monotone=self.adjacency is Adjacency.ADD_REMOVE,
+            )
+            modes.append(values[int(chosen)])
+        return modes
 
 
 def category_weights(block: Columns, categories: tuple[tuple[Any, ...], ...]) -> IntArray:
@@ -444,6 +427,6 @@ def category_weights(block: Columns, categories: tuple[tuple[Any, ...], ...]) ->
     weights = np.zeros((len(categories), max(map(len, categories)) + 1), dtype=np.int64)
     for j, values in enumerate(categories):
         column = block.column(j)
-        found = weigh(code_numbers(column.values, values), column.units, UNIT_WEIGHT)
+        found = draws.weigh(code_numbers(column.values, values), column.units, draws.UNIT_WEIGHT)
         weights[j, found.cells] = found.weights
     return weights

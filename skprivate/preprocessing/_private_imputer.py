@@ -31,27 +31,16 @@ class PrivateImputer(_private_columns.PrivateColumns):
         Needed by "most_frequent": the public values that a column may be filled with.
     add_indicator : bool, default=False
         Whether to append a column for each feature that is 1 where it was missing.
-    delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, for "median" and "mean".
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
     statistics_ : ndarray of shape (n_features,)
         Fill value of each feature.
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -60,9 +49,7 @@ class PrivateImputer(_private_columns.PrivateColumns):
 
     Notes
     -----
-    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
-    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/guide/preprocessing.md. Which values are missing is private, too: no column is left out, however many are.
+    <guarantee> Which values are missing is private, too: no column is left out, however many are.
 
     NaN, None and pandas.NA are missing. "median" and "mean" refuse infinite numbers; "most_frequent" refuses
     ``categories`` of another kind than the column, text for numbers say: the types of the columns are public.
@@ -145,8 +132,7 @@ class PrivateImputer(_private_columns.PrivateColumns):
         return _validation.any_table if self.strategy == "most_frequent" else _columns.numeric_table
 
     def _categories(self):
-        names = getattr(self, "feature_names_in_", None)
-        lists = _public_encoders.check_categories(self.categories, self.n_features_in_, names)
+        lists = _public_encoders.check_categories(self.categories, self.n_features_in_, self._names)
         if any(_validation.plain_entry(value) is None for values in lists for value in values):
             raise ValueError("categories must not be missing themselves: they are what gaps are filled with.")
         return lists

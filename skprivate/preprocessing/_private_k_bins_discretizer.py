@@ -12,6 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
+from skprivate._validation import column_label
 from skprivate.base import AdjacencyName
 from skprivate.preprocessing import _columns, _mechanisms, _private_columns
 from skprivate.privacy import PrivacyLedger, draws
@@ -30,16 +31,10 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
         2 to 1024. The price grows with the logarithm only.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot-dense"
         A sparse or dense column for each bin, or the number of the bin.
-    delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: makes the search shorter, and is the outermost edges.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -47,12 +42,7 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
         Increasing. Numbers beyond the outer edges belong to the outer bins.
     n_bins_ : ndarray of shape (n_features,)
         Bins of each feature: fewer than asked for where released quantiles coincide (zero-inflated columns).
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -61,9 +51,7 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
 
     Notes
     -----
-    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
-    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/guide/preprocessing.md.
+    <guarantee>
 
     Missing values contribute nothing to `fit`. In `transform` they belong to no bin: zeros in all columns of the
     feature, or NaN with ``encode="ordinal"``.
@@ -161,6 +149,6 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
             if not (isinstance(number, int) and 2 <= number <= draws.MOST_BINS):
                 raise ValueError(
                     f"n_bins must hold integers from 2 to {draws.MOST_BINS}, got {number!r} for column "
-                    f"{_columns.column_name(self, j)}."
+                    f"{column_label(j, self._names)}."
                 )
         return tuple(numbers.tolist())

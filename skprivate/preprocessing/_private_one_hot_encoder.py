@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import must_be
 from skprivate._sklearn import Interval
-from skprivate._validation import any_table, code_numbers
+from skprivate._validation import any_table, code_numbers, column_label
 from skprivate.base import AdjacencyName
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing import _columns, _private_columns
@@ -32,10 +32,7 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
         A tenth of it pays for values of a single unit that are found by chance.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -43,12 +40,7 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
         Values that were found in each feature, sorted.
     threshold_ : int
         Noisy count from which a value is found.
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -158,7 +150,7 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
         for j, column in enumerate(counts):
             kinds = sorted({kind for kind, _ in column})
             if len(kinds) > 1:
-                name, got = _columns.column_name(self, j), " and ".join(kinds)
+                name, got = column_label(j, self._names), " and ".join(kinds)
                 raise TypeError(must_be(f"column {name} of X", "of one kind of values", got, "Convert it."))
         return counts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar
@@ -120,7 +120,9 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
             _set(model, epsilon=budget[0], delta=budget[1])
         Z = X
         if before:
-            with _where_ledgers_are(parts):
+            # In this process alone if a ledger is in memory, so that no step fails after another has paid.
+            in_memory = any(each.ledger is not None and each.ledger.path is None for each in parts)
+            with parallel_config(backend="sequential") if in_memory else nullcontext():
                 Z = Pipeline(before).fit_transform(X, y, **first)
         if parts and budget is not None:
             _take_rest(model, before, parts, budget)
@@ -353,12 +355,6 @@ def cost_of_finding(
         epsilon, delta = share * whole[0], whole[1] / 2 / len(parts)
     found = draws.CategoryDiscovery.within(1, epsilon, delta, step.adjacency).least_units if delta else None
     return epsilon, delta, found
-
-
-def _where_ledgers_are(parts: list[Any]) -> AbstractContextManager[Any]:
-    """Fit steps in this process alone if a ledger is in memory, so that none fails after another has paid."""
-    in_memory = any(each.ledger is not None and each.ledger.path is None for each in parts)
-    return parallel_config(backend="sequential") if in_memory else nullcontext()
 
 
 def _set(estimator: BaseEstimator, **values: object) -> Any:

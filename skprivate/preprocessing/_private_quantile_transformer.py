@@ -33,18 +33,12 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
         extrapolated. The price grows with the logarithm of their number only.
     output_distribution : {"uniform", "normal"}, default="uniform"
         What a column is mapped to: numbers from 0 to 1, or standard normal ones.
-    delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: makes the search shorter, and is the outermost
         landmarks. Numbers outside count as the bounds. A mapping
         may have None for a column of unknown range.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -52,12 +46,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
         Landmarks, not decreasing down the columns.
     references_ : ndarray of shape (n_quantiles,)
         Their levels, from 0 to 1.
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -66,9 +55,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
 
     Notes
     -----
-    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
-    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
-    docs/guide/preprocessing.md.
+    <guarantee>
 
     Missing values (NaN, None, pandas.NA) contribute nothing to their column and stay NaN in `transform`.
 
@@ -142,7 +129,11 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
             mapped[:, j] = np.interp(values, landmarks, levels)
             for shared in np.unique(landmarks[1:][np.diff(landmarks) == 0]):
                 mapped[values == shared, j] = levels[landmarks == shared].mean()  # the middle of their levels
-        return ndtri(np.clip(mapped, *self._ends())) if self.output_distribution == "normal" else mapped
+        if self.output_distribution == "uniform":
+            return mapped
+        # A quarter of a bin: beyond the outermost released quantiles numbers are not distinguished.
+        end = 0.25 / (len(levels) - 1)
+        return ndtri(np.clip(mapped, end, 1.0 - end))
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform` between the outermost landmarks.
@@ -162,8 +153,3 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
         return np.column_stack(
             [np.interp(levels[:, j], self.references_, self.quantiles_[:, j]) for j in range(table.shape[1])]
         )
-
-    def _ends(self):
-        # A quarter of a bin: beyond the outermost released quantiles numbers are not distinguished.
-        end = 0.25 / (len(self.references_) - 1)
-        return end, 1.0 - end

@@ -53,17 +53,11 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
     passthrough : bool, default=False
         Whether `transform` gives the features themselves as well, in front of all functions and with gaps filled by the
         released medians: for a model that scales them by itself. The first smooth function then has deviation 1/3.
-    delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: makes the search shorter, and is the outermost knots. A
         mapping may have None for a column of unknown range.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -78,12 +72,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         cannot depend on the data. Those for which a feature has too few knots are zeros.
     row_bound_ : float
         No transformed row has a larger Euclidean norm. Infinite if columns are unchanged or passed through.
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

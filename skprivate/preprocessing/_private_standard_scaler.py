@@ -25,19 +25,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, _private_columns.PrivateColumn
     ----------
     epsilon : float > 0, default=1.0
         Of all columns together.
-    delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: the whole budget goes to the sums then. Numbers outside
         count as the bounds.
     with_mean, with_std : bool, default=True
         Whether to centre and to scale.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -49,12 +43,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, _private_columns.PrivateColumn
         Divisors of the features; greater than 0. 1.0 for a column in which hardly any number differs from 0.
     n_units_ : ndarray of shape (n_features,)
         Number of units that have a value, with noise.
-    privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

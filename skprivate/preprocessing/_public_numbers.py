@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import datetime
 import math
-import sys
-from fractions import Fraction
-from numbers import Number
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
+from skprivate import _validation
 from skprivate._sklearn import _check_feature_names_in
-from skprivate._validation import any_table, columns_in_words, frame_columns, is_frame, validate_data
 from skprivate.preprocessing._columns import finite_or_missing
 from skprivate.privacy import Versioned
 
-#: Midnight, and in UTC where times have a zone; a Saturday.
-ORIGIN = datetime.datetime(2000, 1, 1)
-_DAY = datetime.timedelta(days=1)
-_DAYS_OF_YEAR = 365.2425
-#: Days from NumPy's origin to ours, and days of its units; mean ones of the calendar, for years far away.
-_EPOCH = (ORIGIN - datetime.datetime(1970, 1, 1)).days
-_DAYS = {"Y": Fraction(_DAYS_OF_YEAR), "M": Fraction(_DAYS_OF_YEAR) / 12, "W": Fraction(7), "D": Fraction(1)}
-_DAYS |= {"h": Fraction(1, 24), "m": Fraction(1, 1440)}
-_DAYS |= {unit: Fraction(1, 86400 * 1000**k) for k, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))}
+_DAY, _DAYS_OF_YEAR = datetime.timedelta(1), 365.2425
 #: Points of the week, year and day on the circle. Looked up: vectorised sines may round a row by its place.
 _WEEK, _YEAR, _DAY_BY_MINUTES = (
     np.array([[math.sin(2 * math.pi * k / n), math.cos(2 * math.pi * k / n)] for k in range(math.ceil(n))])
@@ -36,7 +25,7 @@ _DAY_BY_MINUTES -= _DAY_BY_MINUTES[0]
 
 
 class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Floats, NaN where missing: dates become days since `ORIGIN`, booleans 0 and 1."""
+    """Floats, NaN where missing: dates become days since the year 2000, booleans 0 and 1."""
 
     looks_at_no_data: ClassVar[bool] = True
 
@@ -49,18 +38,18 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         return finite_or_missing(self, self._days(X, reset=False))
 
     def _days(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        if is_frame(X):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            columns = frame_columns(X)
+        if _validation.is_frame(X):
+            _validation.validate_data(self, X, skip_check_array=True, reset=reset)
+            columns = _validation.frame_columns(X)
         else:
-            table = any_table(self, X, reset=reset)
+            table = _validation.any_table(self, X, reset=reset)
             columns = [table[:, j] for j in range(table.shape[1])]
         numbers = [_numbers(column) for column in columns]
         other = [j for j, column in enumerate(numbers) if column is None]
         if other:
             raise TypeError(
-                f"{columns_in_words(X, other)} of X must hold numbers or dates, got text or a mixture. Convert them, "
-                'list their values, or leave them out ("drop").'
+                f"{_validation.columns_in_words(X, other)} of X must hold numbers or dates, got text or a mixture. "
+                'Convert them, list their values, or leave them out ("drop").'
             )
         return np.column_stack(numbers)  # type: ignore[arg-type]
 
@@ -108,28 +97,8 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
     if column.dtype.kind not in "fO":
         return None
     try:
-        return np.array([_number(value) for value in column.tolist()], dtype=np.float64)
+        return np.array(
+            [_validation.as_number(value, datetime.timedelta(1)) for value in column.tolist()], dtype=np.float64
+        )
     except TypeError:
         return None
-
-
-def _number(value: object) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, datetime.datetime):
-        return (value.replace(tzinfo=None) - ORIGIN) / _DAY
-    if isinstance(value, datetime.date):
-        return float((value - ORIGIN.date()).days)
-    if isinstance(value, np.datetime64):  # finer than Python's, or a year that those do not have
-        unit, count = np.datetime_data(value.dtype)
-        # By Python's integers: NumPy's may overflow.
-        return float(_DAYS[unit] * count * int(value.astype(np.int64)) - _EPOCH)
-    if isinstance(value, Number) and not isinstance(value, np.timedelta64):
-        # More than a float holds is the largest one: an error would tell of the row.
-        try:
-            found = float(value)  # type: ignore[arg-type]
-        except OverflowError:
-            return sys.float_info.max if value > 0 else -sys.float_info.max  # type: ignore[operator]
-        cut = math.isinf(found) and value != found  # type: ignore[comparison-overlap]
-        return math.copysign(sys.float_info.max, found) if cut else found
-    raise TypeError

@@ -188,7 +188,11 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             if _num_samples(X) == 0:
                 return getattr(self._inner, name)(X)
             with closing(_as_it_was(self._inner, alone=self._alone)) as models:
-                results = [_copy_out(getattr(next(models), name)(row)) for row in _rows(X)]
+                # Copied out of the memory that the next row is written to.
+                results = [
+                    result if sparse.issparse(result) else np.array(result)
+                    for result in (getattr(next(models), name)(row) for row in _rows(X))
+                ]
             return _together(results, floats="transform" in name)
 
     def __getattr__(self, name: str) -> Any:
@@ -282,11 +286,6 @@ def _rows(X: Any) -> Iterator[Any]:
         for one in X:
             row[0] = one
             yield row
-
-
-def _copy_out(result: object) -> Any:
-    """Copy a result out of the memory that the next row is written to."""
-    return result if sparse.issparse(result) else np.array(result)
 
 
 def _together(results: list[Any], *, floats: bool) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._tables import schema_of
+from skprivate.metric._tables import TableKind
 from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 
@@ -121,14 +121,14 @@ def test_the_schema_knows_no_values():
         pl.DataFrame({"a": pl.Series(["secret"], dtype=pl.Enum(["secret"])), "b": [1.0]}),
         np.array([["secret", "b"]]),
     ):
-        assert b"secret" not in pickle.dumps(schema_of(frame))
+        assert b"secret" not in pickle.dumps(TableKind.of(frame))
 
 
 @pytest.mark.parametrize("kind", ["U", "S"])
 def test_the_schema_does_not_know_how_long_texts_are(kind):
     """The type of an array of texts is as wide as the longest: one row would widen it for all."""
     short, long = (np.array([["0.5"], [text]]).astype(kind) for text in ("0.25", "0.25000000000001"))
-    assert pickle.dumps(schema_of(short)) == pickle.dumps(schema_of(long))
+    assert pickle.dumps(TableKind.of(short)) == pickle.dumps(TableKind.of(long))
 
 
 def test_lists_of_texts_and_numbers_come_back_as_objects():

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from skprivate import PrivateTableSynthesizer
 from skprivate._messages import TooFewUnitsWarning
+from skprivate.metric.grid._measure import even_draws
 from skprivate.metric.tables import _mechanism as module
-from skprivate.metric.tables._candidates import Candidates, Released, draw_cells, draw_evenly, posterior
+from skprivate.metric.tables._candidates import Candidates, Released, draw_cells, posterior
 from skprivate.metric.tables._cells import (
     ColumnSpec,
     empty_tails,
@@ -235,7 +236,7 @@ def test_posterior_is_the_model_where_noise_explains_all_and_the_counts_where_it
 
 def test_even_draws_are_in_proportion():
     weights = np.array([1.0, 0.0, 3.0])
-    found = np.bincount(draw_evenly(weights, 4000, public_generator(0)), minlength=3)
+    found = np.bincount(even_draws(weights, 4000, public_generator(0)), minlength=3)
     assert abs(found - np.array([1000, 0, 3000])).max() <= 1
     cells = draw_cells(np.repeat([0, 1], 5000), np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]), public_generator(0))
     assert (cells[5000:] == 2).all()
@@ -390,7 +391,8 @@ def test_dates_among_objects_come_back_in_their_years():
 def test_numbers_beyond_64_bits_stay_floats_and_listed_integers_exact():
     X = pd.DataFrame({"far": [1e19, -1e19] * 1000, "listed": [2**60 + 1, 3] * 1000})
     X["unsigned"] = np.array([2**63 + 2**12, 1] * 1000, dtype=np.uint64)
-    schema = {"far": (-3e19, 3e19), "listed": [2**60 + 1, 3], "unsigned": [2**63 + 2**12, 1]}
+    two = {"listed": {"values": [2**60 + 1, 3]}, "unsigned": {"values": [2**63 + 2**12, 1]}}
+    schema = {"far": (-3e19, 3e19), **two}
     S = PrivateTableSynthesizer(9.0, schema=schema, random_state=0).fit(X).sample(99)
     assert S["far"].abs().max() > 9e18 and set(S["listed"]) == {2**60 + 1, 3}
     assert set(S["unsigned"]) == {2**63 + 2**12, 1}
@@ -407,14 +409,14 @@ def test_columns_are_left_out_and_limits_kept():
 @pytest.mark.parametrize(
     ("columns", "target", "said"),
     [
-        (None, None, "'ward'.*List its values"),
-        ({"ward": ["east"], "house": "number"}, None, "schema must be names among"),
+        (None, None, "'ward' of X holds, .* a list of values"),
+        ({"ward": ["east"], "house": "number"}, None, "schema must have no 'house', which X does not have"),
         ({"ward": "free text"}, None, "limits .* a list of different values or one of"),
         ({"ward": (1, 2)}, None, "'ward'"),
         ({"ward": [1, 2]}, None, "'ward'|ward.*numbers"),
         ({"ward": ["east", "east"]}, None, "different"),
         ({"ward": ["east", "west"]}, "house", "target must be a column"),
-        ({**dict.fromkeys(["age", "ward"], "drop")}, None, "'drop'"),
+        ({**dict.fromkeys(["age", "ward"], "drop")}, None, "must leave a column"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_spent(columns, target, said):

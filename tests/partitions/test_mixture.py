@@ -17,7 +17,7 @@ from skprivate import PrivacyLedger
 from skprivate.mixture import PPMHalfspaceClassifier, _problem
 from skprivate.mixture import _exact as _families
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
-from skprivate.mixture._exact import StreamedFamily, cuts_of, pairs_of
+from skprivate.mixture._exact import StreamedFamily, family_over
 from skprivate.mixture._geometry import supporting_pairs
 from skprivate.mixture._problem import ErrorWeights, MixtureRows, Problem, public_points
 from skprivate.mixture._search import public_directions
@@ -162,10 +162,10 @@ def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):
     if kind == "cuts":
         directions = public_directions(whole.public, rng)[:7]
         cuts = quantile_cuts(whole.public, directions, KEPT_FRACTIONS, whole.frame.slack)
-        make = partial(cuts_of, cuts=cuts, max_size=size)
+        make = partial(family_over, candidates=cuts, max_size=size)
     else:
         pairs = supporting_pairs(whole.public[:4], whole.frame.slack)
-        make = partial(pairs_of, pairs=pairs, max_size=size, basis=np.eye(2))
+        make = partial(family_over, candidates=pairs, max_size=size, basis=np.eye(2))
     family = make(whole.on_span.block, offset=whole.offset, resolution=whole.unit)
     streamed = StreamedFamily(problem, make)
     assert sum(family.part_sizes) == len(family) == len(streamed)

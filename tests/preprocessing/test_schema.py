@@ -18,13 +18,14 @@ from sklearn.model_selection import GridSearchCV
 from skprivate import (
     CuratedBagGAMClassifier,
     PrivacyLedger,
+    PrivateTableSynthesizer,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
     make_private_pipeline,
 )
+from skprivate._validation import read_schema
 from skprivate.preprocessing import PublicOneHotEncoder
-from skprivate.preprocessing._make_private_pipeline import _read_schema
 from skprivate.preprocessing._public_numbers import PublicCalendar
 from skprivate.privacy import SEARCHED
 from skprivate.report import privacy_report
@@ -54,7 +55,7 @@ HOLDERS = [
 
 
 def read(said):
-    return _read_schema({"a": said, "other": "number"})["a"]
+    return read_schema({"a": said, "other": "number"})["a"]
 
 
 @given(NUMBERS, NUMBERS)
@@ -93,9 +94,9 @@ def test_a_schema_survives_json_or_is_refused():
     }
     there = {name: json.loads(json.dumps(said)) for name, said in schema.items()}
     with pytest.raises(ValueError, match="of 'limits' are limits or values"):
-        _read_schema(there)
+        read_schema(there)
     del schema["limits"], there["limits"]
-    assert _read_schema(there) == _read_schema(schema)
+    assert read_schema(there) == read_schema(schema)
 
 
 @pytest.mark.parametrize("hold", HOLDERS)
@@ -299,3 +300,49 @@ def test_a_fit_of_a_search_says_that_its_scores_are_not_counted():
     assert SEARCHED in best.privacy_guarantee_.assumptions
     assert any("A search made this fit" in text for text in privacy_report(best).findings)
     assert SEARCHED not in best.fit(X, X[:, 0]).privacy_guarantee_.assumptions
+
+
+TYPED = pd.DataFrame(
+    {
+        "a": [0.5, 1.5],
+        "w": ["p", "q"],
+        "d": pd.to_datetime(["2020-01-01", "2021-01-01"]),
+        "b": [True, False],
+        "c": pd.Categorical(["p", "q"]),
+    }
+)
+DAYS = (pd.Timestamp("2020-01-01"), pd.Timestamp("2021-01-01"))
+ENTRIES = [
+    *("number", "date", "category", "drop", "text", "", None, 7, {}, {"p", "q"}, DAYS, ["p", "p"], [], (0, 9), (9, 0)),
+    *((0, None), [0, 9], {"limits": [0, 9]}, {"limits": (0, None)}, {"limit": [0, 9]}),
+]
+#: Values of the column's own kind: others are refused where they are looked for.
+VALUES = {"a": [{"values": [0]}, [1, 2, 3]], "w": [("p", "q"), ["p"]], "b": [[False, True]], "c": [("p", "q")], "d": []}
+
+
+def outcome(read):
+    try:
+        read()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+    return None
+
+
+def read_by_both(schema):
+    def read_by_pipeline():
+        columns = make_private_pipeline(UserLevelSGDRegressor(), schema).named_steps["columns"]
+        columns.transformers[0][2](TYPED)
+
+    return outcome(lambda: PrivateTableSynthesizer(schema=schema).plan(TYPED)), outcome(read_by_pipeline)
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_pipelines_and_synthesizers_read_one_schema(name):
+    """Whatever is accepted by one is by the other, or both refuse it in the same words."""
+    fine = {"a": "number", "w": "category", "d": "date", "b": "category", "c": "category"}
+    found = {str(entry): read_by_both({**fine, name: entry}) for entry in ENTRIES + VALUES[name]}
+    assert not {entry: both for entry, both in found.items() if both[0] != both[1]}
+    assert {refused is None for refused, _ in found.values()} == {True, False}
+    for schema in ({**fine, "q": "number"}, dict.fromkeys(TYPED, "drop")):
+        refused, also = read_by_both(schema)
+        assert refused == also is not None

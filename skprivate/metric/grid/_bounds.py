@@ -135,16 +135,12 @@ class PrivateBounds(Mechanism):
             epsilon=self.selection_epsilon,
             monotone=True,
             multiplicity=multiplicity,
-            locate=partial(_candidate, first),
+            locate=lambda run, member: int(first[run]) + member,
         )
         return float(CENTRES[chosen])
 
     def _select(self, costs: IntArray, release: Release) -> int:
         return int(release.select(-costs, sensitivity=1, epsilon=self.selection_epsilon, monotone=True))
-
-
-def _candidate(first: IntArray, run: int, member: int) -> int:
-    return int(first[run]) + member
 
 
 def centre_counts(rows: FloatArray) -> IntArray:

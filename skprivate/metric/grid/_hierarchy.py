@@ -193,18 +193,13 @@ def release_counts(
     for _ in range(plan.depth):
         level = level.reshape(-1, 2).sum(axis=1)
         levels.append(level)
-    weighted = [
-        (j, weight, exact)
-        for j, (weight, exact) in enumerate(zip(plan.weights, reversed(levels), strict=True))
-        if weight
-    ]
-    flat = np.concatenate([weight * exact for _, weight, exact in weighted])
+    levels.reverse()
+    counted = [j for j, weight in enumerate(plan.weights) if weight]
+    flat = np.concatenate([plan.weights[j] * levels[j] for j in counted])
     noisy = release.discrete_laplace(flat, sensitivity=sum(plan.weights), epsilon=epsilon)
     result: list[FloatArray | None] = [None] * (plan.depth + 1)
-    start = 0
-    for j, weight, exact in weighted:
-        result[j] = noisy[start : start + exact.size] / weight
-        start += exact.size
+    for j, own in zip(counted, np.split(noisy, np.cumsum([levels[j].size for j in counted])[:-1]), strict=True):
+        result[j] = own / plan.weights[j]
     return result
 
 
@@ -222,14 +217,14 @@ def discrete_laplace_variance(epsilon: float) -> float:
 
 
 def consistent_leaves(
-    noisy: list[FloatArray | None], variances: FloatArray, *, nonnegative: bool = True, n_leaves: int | None = None
+    noisy: list[FloatArray | None], variances: FloatArray, *, n_leaves: int | None = None
 ) -> FloatArray:
     """Find the leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
 
-    Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their
-    parent is split evenly (Hay et al. 2010; exact for level-wise variances). With ``nonnegative`` every pair of
-    children is projected onto {a + b = parent, a, b ≥ 0} on the way down. Counts are in tree order, None for a level
-    without; leaves from ``n_leaves`` on do not exist and get 0.
+    Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their parent is
+    split evenly (Hay et al. 2010; exact for level-wise variances), and every pair of children is projected onto
+    {a + b = parent, a, b ≥ 0}. Counts are in tree order, None for a level without; leaves from ``n_leaves`` on do not
+    exist and get 0.
     """
     depth = len(noisy) - 1
     combined = combined_variances(
@@ -246,14 +241,10 @@ def consistent_leaves(
             weight = 2 * combined[level + 1] / spread if spread > 0 else 0.5
             below = weight * own + (1 - weight) * below
         upward.append(below)
-    values = upward.pop()
-    if nonnegative:
-        values = np.maximum(values, 0.0)
+    values = np.maximum(upward.pop(), 0.0)
     while upward:
         children = upward.pop().reshape(-1, 2)
-        first = 0.5 * (values + children[:, 0] - children[:, 1])
-        if nonnegative:
-            first = np.clip(first, 0.0, values)
+        first = np.clip(0.5 * (values + children[:, 0] - children[:, 1]), 0.0, values)
         if n_leaves is not None:
             leaves_below = leaves.size // children.size
             absent = (2 * np.arange(first.size) + 1) * leaves_below >= n_leaves
@@ -332,8 +323,15 @@ class BinaryHierarchy(Mechanism):
         noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=cost)
         variances = level_variances(plan, cost)
         if pilot is not None:
-            variance = discrete_laplace_variance(self.epsilons[1])
-            _add_counts(noisy, variances, pilot.size.bit_length() - 1, pilot, variance)
+            # Average the pilot with the counts of its level.
+            level, variance = pilot.size.bit_length() - 1, discrete_laplace_variance(self.epsilons[1])
+            own = noisy[level]
+            if own is None:
+                noisy[level], variances[level] = pilot, variance
+            elif variances[level] + variance > 0:
+                share = variance / (variances[level] + variance)
+                noisy[level] = share * own + (1 - share) * pilot
+                variances[level] *= share
         n_leaves = self._n_leaves(depth)
         leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
         total = float(leaves.sum())
@@ -388,16 +386,3 @@ class BoxedHierarchy(Mechanism):
 
 def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> IntArray:
     return plan.count(*block)
-
-
-def _add_counts(
-    noisy: list[FloatArray | None], variances: FloatArray, level: int, counts: FloatArray, variance: float
-) -> None:
-    """Average further counts of a level with its own."""
-    own = noisy[level]
-    if own is None:
-        noisy[level], variances[level] = counts, variance
-    elif variances[level] + variance > 0:
-        share = variance / (variances[level] + variance)
-        noisy[level] = share * own + (1 - share) * counts
-        variances[level] *= share

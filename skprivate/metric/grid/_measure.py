@@ -24,7 +24,7 @@ from skprivate.privacy.noise import FloatArray, IntArray
 #: Counts have an axis for each column of numbers, for categories and for sums, and NumPy's arrays have 64 at most.
 MOST_NUMBERS = 62
 #: Cells per side, and colours, of plots.
-_CELLS = 128
+_PLOT_CELLS = 128
 COLOURS = "magma_r"
 #: Cells per side of the grid on which transport is solved, by number of features.
 GRID_CELLS = {2: 32, 3: 10}
@@ -152,7 +152,7 @@ class GridMeasure(Versioned):
         matplotlib Axes
         """
         chosen = plotted_columns(columns, self.n_features, self.names)
-        ax = axes_or_current(ax)
+        ax = pyplot().gca() if ax is None else ax
         draw_density(ax, self.marginal(chosen))
         ax.set_xlabel(label(chosen[0], self.names))
         ax.set_ylabel("density" if len(chosen) == 1 else label(chosen[1], self.names))
@@ -198,17 +198,12 @@ def label(position: int, names: Sequence[str] | None) -> str:
     return f"column {position}" if names is None else names[position]
 
 
-def axes_or_current(ax: Any) -> Any:
-    """Return the axes, or matplotlib's current ones."""
-    return pyplot().gca() if ax is None else ax
-
-
 def draw_density(ax: Any, measure: GridMeasure, text: str | None = None) -> None:
     """Plot the density of a measure of one or two features."""
-    density = measure.on_cells(_CELLS)
+    density = measure.on_cells(_PLOT_CELLS)
     if measure.n_features == 1:
-        width = (measure.upper[0] - measure.lower[0]) / _CELLS
-        ax.stairs(density / width, measure.lower[0] + np.arange(_CELLS + 1) * width, fill=text is None, label=text)
+        width = (measure.upper[0] - measure.lower[0]) / _PLOT_CELLS
+        ax.stairs(density / width, measure.lower[0] + np.arange(_PLOT_CELLS + 1) * width, fill=text is None, label=text)
         return
     extent = (measure.lower[0], measure.upper[0], measure.lower[1], measure.upper[1])
     ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect=aspect_of(measure), cmap=COLOURS)

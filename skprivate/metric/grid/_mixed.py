@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._messages import pyplot
 from skprivate._validation import all_differ, code_numbers, column_label
 from skprivate.metric import _domains, _tables
 from skprivate.metric.grid import _measure
-from skprivate.metric.grid._measure import GridMeasure, label
+from skprivate.metric.grid._measure import GridMeasure
 from skprivate.privacy import Versioned, public_generator
 from skprivate.privacy.noise import FloatArray, IntArray
 
@@ -55,11 +56,11 @@ class MixedColumns:
         """
         combination = np.zeros(X.shape[0], dtype=np.int64)
         for column in sorted(self.values):
-            size, label = len(self.values[column]), column_label(column, self.names)
+            size, name = len(self.values[column]), column_label(column, self.names)
             codes = code_numbers(X[:, column], self.values[column])
             if (codes == size).any():
                 raise ValueError(
-                    f"column {label} of X has a value that is missing or not among categories[{label}]; list every "
+                    f"column {name} of X has a value that is missing or not among categories[{name}]; list every "
                     "value, or map rare and missing ones to a category of their own first."
                 )
             combination = combination * size + codes
@@ -159,13 +160,6 @@ class MixedMeasure(Versioned):
         order = rng.permutation(n_samples)
         return numeric[order], combination[order]
 
-    def draw_blocks(
-        self, n_samples: int, n_rows: int, rng: np.random.Generator
-    ) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Draw blocks of ``n_rows``, each spread evenly over the measure by itself."""
-        for start in range(0, n_samples, n_rows):
-            yield self.draw(min(n_rows, n_samples - start), rng)
-
     def distance_to_rows(
         self, X: NDArray[Any], ground: _domains.Norm, weight: float = 1.0, weights: FloatArray | None = None
     ) -> float:
@@ -186,8 +180,8 @@ class MixedMeasure(Versioned):
         """Plot columns as `GridMeasure.plot` does: bars for categories, one line per category beside a number."""
         names, numeric = self.columns.names, self.columns.numeric
         chosen = _measure.plotted_columns(columns, self.n_features, names)
-        ax = _measure.axes_or_current(ax)
-        labels = [label(j, names) for j in chosen]
+        ax = pyplot().gca() if ax is None else ax
+        labels = [_measure.label(j, names) for j in chosen]
         listed = [j for j in chosen if j in self.columns.values]
         if not listed:
             own = None if names is None else tuple(names[j] for j in numeric)
@@ -214,8 +208,8 @@ class MixedMeasure(Versioned):
             for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
                 grid = GridMeasure(self.lower, self.upper, weights, self.kind)
                 _measure.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
-            ax.legend(title=label(listed[0], names))
-            labels = [label(number, names), "density × probability"]
+            ax.legend(title=_measure.label(listed[0], names))
+            labels = [_measure.label(number, names), "density × probability"]
         ax.set_xlabel(labels[0])
         ax.set_ylabel(labels[1])
         return ax

@@ -7,7 +7,7 @@ public geometry and is computed here: the factor of the exponent is the largest 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Nets whose cost is computed from all outputs; the others are compared by an upper bound.
 _FINALISTS = 3
+#: Positive scales of nets that are compared.
+_MOST_SCALES = 32
 _COARSE_STEPS, _FINE_STEPS = 5, 20
 # ε is lowered by this share before a channel is designed, so that its cost is at most ε after rounding.
 _MARGIN = 1e-7
@@ -51,11 +53,11 @@ def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> Fl
     return relaxed
 
 
-def net_scales(distances: FloatArray, most: int = 32) -> FloatArray:
-    """List scales at which nets differ: 0 and up to ``most`` quantiles of the positive distances."""
+def net_scales(distances: FloatArray) -> FloatArray:
+    """List scales at which nets differ: 0 and some quantiles of the positive distances."""
     values = np.unique(distances[distances > 0])
-    if values.size > most:
-        values = values[np.linspace(0, values.size - 1, most).astype(int)]
+    if values.size > _MOST_SCALES:
+        values = values[np.linspace(0, values.size - 1, _MOST_SCALES).astype(int)]
     return np.concatenate([[0.0], values])
 
 
@@ -81,14 +83,9 @@ class NetMechanism:
         rows, labels = np.unique(exponents, axis=0, return_inverse=True)
         order = np.argsort(labels, kind="stable")
         starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-        rho = distances
-        if rows.shape[0] < distances.shape[0]:
-            rho = np.minimum.reduceat(distances[order], starts, axis=0)
-            rho = np.minimum.reduceat(rho[:, order], starts, axis=1)
-        else:
-            rho = rho[np.ix_(order, order)]
-        gains = rho.copy()
-        rho = rho.copy()
+        gains = np.minimum.reduceat(distances[order], starts, axis=0)
+        gains = np.minimum.reduceat(gains[:, order], starts, axis=1)
+        rho = gains.copy()
         np.fill_diagonal(rho, np.inf)
         return cls(net, rows, labels[net], rho, gains)
 
@@ -100,7 +97,7 @@ class NetMechanism:
             # No output gains more than x itself, if that attains the bound.
             if x not in point or np.any(self.exponents[:, point[x]] < gains[x]):
                 gains[x] = (self.exponents - row).max(axis=1)
-        return NetMechanism(self.net, self.exponents, self.own, self.rho, gains)
+        return replace(self, gains=gains)
 
     def equal_weights(self, slope: float) -> FloatArray:
         return np.ones(self.net.size)

@@ -164,14 +164,6 @@ def _draw(laws: FloatArray, which: IntArray, rng: np.random.Generator) -> IntArr
     return values
 
 
-def draw_evenly(weights: FloatArray, n_rows: int, rng: np.random.Generator) -> IntArray:
-    """Draw places in proportion to weights, as evenly as can be, in random order (systematic sampling)."""
-    upto = np.cumsum(weights)
-    places = np.searchsorted(upto, (np.arange(n_rows) + rng.random()) / n_rows * upto[-1], side="right")
-    chosen: IntArray = rng.permutation(np.minimum(places, len(weights) - 1))
-    return chosen
-
-
 def draw_cells(bins: IntArray, own: FloatArray, of: IntArray, rng: np.random.Generator) -> IntArray:
     """Draw a fine cell in the bin of each row, in proportion to the counts ``own`` of cells, whose bins are ``of``."""
     order = np.argsort(of, kind="stable")

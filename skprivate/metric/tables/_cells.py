@@ -53,6 +53,11 @@ class ColumnSpec:
         """Bound the number of fine cells."""
         return MOST_CELLS if self.is_number else self.n_values + 1
 
+    @property
+    def range_cells(self) -> int:
+        """Count the cells of the first draw: steps of numbers and, without limits, magnitudes."""
+        return len(self.steps) + 1 + N_OCTAVES * (self.bounds is None) if self.is_number else 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from skprivate.metric.tables._cells import N_BINS, N_OCTAVES, ColumnSpec
+from skprivate.metric.tables._cells import N_BINS, ColumnSpec
 from skprivate.privacy import BoundedRangeEvent, Events, GaussianEvent, PrivacyEvent, compose_epsilon, draws
 
 #: Shares of the squared noise precision: values that nobody listed, magnitudes, quantiles, fine counts, tables with
@@ -59,7 +59,7 @@ def stages_of(columns: tuple[ColumnSpec, ...], target: int | None, epsilon: floa
     n_found = sum(column.found for column in columns)
     shapes = {
         "values": (min(n_found, 1), 2 * n_found),
-        "ranges": (min(len(numbers), 1), sum(map(range_cells, columns))),
+        "ranges": (min(len(numbers), 1), sum(column.range_cells for column in columns)),
         "bins": (len(numbers) * _LEVELS, 0),
         "cells": (1, sum(column.most_cells for column in columns)),
         "pairs": (int(target is not None and others > 0), others * MOST_TABLE),
@@ -95,10 +95,3 @@ def stages_of(columns: tuple[ColumnSpec, ...], target: int | None, epsilon: floa
 def events_of(stages: dict[str, Stage]) -> Events:
     """List what all stages cost."""
     return [event for stage in stages.values() for event in stage.events]
-
-
-def range_cells(column: ColumnSpec) -> int:
-    """Count the cells of a column of numbers in the first draw: its steps and, without limits, its magnitudes."""
-    if not column.is_number:
-        return 0
-    return len(column.steps) + 1 + (N_OCTAVES if column.bounds is None else 0)

@@ -7,39 +7,33 @@ it, so both come back as what released numbers say.
 from __future__ import annotations
 
 import datetime
-import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Number, Real
+from numbers import Real
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skprivate import _validation
 from skprivate._messages import must_be
-from skprivate.metric._tables import decimals
+from skprivate._validation import CATEGORY, DATE, DROP, NUMBER, ORIGIN
+from skprivate.metric._tables import TableKind, as_dtype, decimals, numpy_twin
 from skprivate.metric.tables._cells import Cells, ColumnSpec
 from skprivate.privacy import draws, noise
 
-#: What a schema may say of a column beside limits and a list, in the words of `make_private_pipeline`.
-WORDS = _NUMBER, _DATE, _CATEGORY, _DROP = ("number", "date", "category", "drop")
+#: What a column of times holds, beside the words of a schema.
+_TIME = "time"
 #: Above it no float64 is taken for an integer of 64 bits.
 _MOST_WHOLE = 2.0**62
 #: Most values that are found in a column.
 _MOST_FOUND = 1000
-#: Replacements of types that list values.
-_LISTED, _ORDERED = "listed values", "ordered values"
 #: Steps that numbers, days and seconds may be on, the widest first.
-_STEPS = {_NUMBER: (1.0, 0.1, 0.01, 0.001), _DATE: (1.0,), "time": (86400.0, 3600.0, 60.0, 1.0)}
-_ORIGIN = datetime.datetime(2000, 1, 1)
-#: Seconds of a day, and from NumPy's origin to ours.
-_DAY = 86400.0
-_EPOCH = 86400 * (_ORIGIN - datetime.datetime(1970, 1, 1)).days
-_LEAST_DAY, _MOST_DAY = (float((day - _ORIGIN.date()).days) for day in (datetime.date.min, datetime.date.max))
+_STEPS = {NUMBER: (1.0, 0.1, 0.01, 0.001), DATE: (1.0,), _TIME: (86400.0, 3600.0, 60.0, 1.0)}
+#: Units of numbers that dates and times become.
+_UNITS = {NUMBER: datetime.timedelta(1), DATE: datetime.timedelta(1), _TIME: datetime.timedelta(seconds=1)}
+_LEAST_DAY, _MOST_DAY = (float((day - ORIGIN.date()).days) for day in (datetime.date.min, datetime.date.max))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +77,7 @@ class FrameColumn:
             found = entries.astype(np.float64)
         else:
             try:
-                found = np.array([_number(value, self.kind) for value in entries.tolist()], dtype=np.float64)
+                found = np.array([self._number(value) for value in entries.tolist()], dtype=np.float64)
             except (TypeError, ValueError):
                 raise TypeError(
                     f"column {self.label} of X must hold numbers, dates or gaps, got others: could not convert to "
@@ -95,36 +89,74 @@ class FrameColumn:
             )
         return found
 
+    def _number(self, value: object) -> float:
+        # Finer than Python's: whole seconds.
+        value = value.astype("M8[s]") if isinstance(value, np.datetime64) else value
+        return _validation.as_number(value, _UNITS[self.kind])
+
+    @classmethod
+    def of(
+        cls, position: int, label: str, dtype: object, kind: str | None, declared: list[Any] | None, entry: object
+    ) -> FrameColumn | None:
+        """Decide what a column holds, by its type and its entry in the schema; None if neither says so."""
+        listed = entry if isinstance(entry, list) else declared if entry in (None, CATEGORY) else None
+        values = [value for value in map(_validation.plain_entry, listed or ()) if value is not None]
+        holds = None
+        if values or isinstance(entry, list):
+            holds = CATEGORY
+        elif kind in ("dates", "durations", "times of day"):
+            holds = DATE if kind == "dates" else None
+        elif kind in _validation.TIME_KINDS or (kind is None and entry == DATE):
+            holds = _TIME
+        elif entry == CATEGORY and declared is None:
+            holds = CATEGORY
+        elif kind == "numbers" or (kind is None and (entry == NUMBER or isinstance(entry, tuple))):
+            holds = NUMBER
+        if holds is None:
+            return None
+        own = cls(position=position, label=label, dtype=dtype, kind=holds)
+        if holds == CATEGORY:
+            return replace(own, values=tuple(values)) if listed else replace(own, found=True)
+        return replace(own, bounds=entry if isinstance(entry, tuple) else None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSchema:
-    """A kind of table: its library (None for an array), the names of its columns, and what they hold."""
+    """A kind of table, and what its columns hold."""
 
-    library: str | None
-    names: tuple[Any, ...]
+    table: TableKind
     columns: tuple[FrameColumn, ...]
 
     @classmethod
-    def of(cls, X: Any, declaration: Mapping[Any, Any] | None) -> FrameSchema:
-        """Read names and types of a table, and what is declaration of its columns; no entry is looked at."""
-        names, frame = _validation.column_names(X), _validation.is_frame(X)
-        kinds, types = _validation.column_kinds(X), _types(X)
-        kinds = kinds * len(names) if len(kinds) < len(names) else kinds
-        known = _by_position(declaration, names)
-        columns = []
-        for j, (kind, dtype, declared) in enumerate(zip(kinds, types, _validation.declared_values(X), strict=True)):
-            found = known.get(j)
-            label = _validation.column_label(j, names if frame else None)
-            if found == _DROP:
+    def of(cls, X: Any, schema: Mapping[Any, Any] | None) -> FrameSchema:
+        """Read names and types of a table, and what a schema says of its columns, by name or position."""
+        table, known = TableKind.of(X), _validation.read_schema(schema) if schema else {}
+        n_columns = len(table.names)
+        places: dict[Any, int] = {j: j for j in range(n_columns)} | {name: j for j, name in enumerate(table.names)}
+        _validation.refuse_other_names(known, places, every=False)
+        words = _validation.type_words(X)
+        _validation.refuse_other_types(known, {name: words[j] for name, j in places.items()})
+        entries = {places[name]: entry for name, entry in known.items()}
+        kinds, frame = _validation.column_kinds(X), _validation.is_frame(X)
+        kinds = kinds * n_columns if len(kinds) < n_columns else kinds
+        columns, unclear = [], []
+        types = zip(table.dtypes, kinds, _validation.declared_values(X), strict=True)
+        for j, (dtype, kind, declared) in enumerate(types):
+            entry = entries.get(j, None if frame or kind else NUMBER)
+            if entry == DROP:
                 continue
-            columns.append(_column(j, label, dtype, kind, declared, found if frame or kind or found else _NUMBER))
+            label = _validation.column_label(j, table.names if frame else None)
+            if (own := FrameColumn.of(j, label, dtype, kind, declared, entry)) is None:
+                unclear.append(table.names[j])
+            else:
+                columns.append(own)
+        _validation.refuse_unclear(unclear)
         if not columns:
-            raise ValueError(must_be("schema", "something other than 'drop' for a column", "none"))
+            raise ValueError(_validation.NOTHING_LEFT)
         listed = {own.position: own.values for own in columns if own.values is not None}
         _validation.refuse_other_kinds(X, listed, name="schema")
         _validation.in_own_type(X, listed, name="schema")
-        library = nw.from_native(X, eager_only=True).implementation.value if frame else None
-        return cls(library=library, names=tuple(names), columns=tuple(columns))
+        return cls(table=table, columns=tuple(columns))
 
     def read(self, X: Any) -> noise.FloatArray:
         """Convert the columns of a table that `validated` returns."""
@@ -142,6 +174,11 @@ class FrameSchema:
                 raise TypeError(must_be(f"column {own.label} of X", "of one kind of values", got, "Convert it."))
         return tuple(entries[own.position] for own in columns)
 
+    def place(self, key: object) -> int | None:
+        """Find a column that is not left out, by its name or position."""
+        position = self.table.names.index(key) if key in self.table.names else key
+        return next((j for j, own in enumerate(self.columns) if own.position == position), None)
+
     def with_values(self, found: Mapping[int, tuple[Any, ...]]) -> FrameSchema:
         """Put in released values."""
         columns = [replace(own, values=found.get(j, own.values)) for j, own in enumerate(self.columns)]
@@ -149,28 +186,15 @@ class FrameSchema:
 
     def write(self, columns: list[noise.FloatArray], cells: tuple[Cells, ...], gaps: tuple[bool, ...]) -> Any:
         """Make a table of numbers and codes; ``gaps`` says which columns have some by released counts."""
-        made = [
-            _entries(own, values, whole=not gap and (_is_whole(cell) or own.lists_integers))
-            for own, values, cell, gap in zip(self.columns, columns, cells, gaps, strict=True)
-        ]
-        names = [self.names[own.position] for own in self.columns]
-        if self.library is None:
-            if all(isinstance(own, np.ndarray) for own in made):
-                return np.column_stack(made)
-            table = np.empty((len(columns[0]), len(made)), dtype=object)
-            for j, own in enumerate(made):
-                table[:, j] = own
-            return table
-        if self.library == "pandas":
-            import pandas as pd
-
-            parts = [_pandas(own, entries) for own, entries in zip(self.columns, made, strict=True)]
-            return pd.concat(parts, axis=1, keys=range(len(parts))).set_axis(names, axis=1)
-        series = [
-            _series(str(name), own, entries, self.library)
-            for name, own, entries in zip(names, self.columns, made, strict=True)
-        ]
-        return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+        made, dtypes = [], []
+        for own, values, cell, gap in zip(self.columns, columns, cells, gaps, strict=True):
+            made.append(_entries(own, values, whole=not gap and (_is_whole(cell) or own.lists_integers)))
+            # pandas makes objects of booleans for a gap
+            flags = own.values and own.dtype == object and all(isinstance(value, bool) for value in own.values)
+            dtypes.append(np.dtype(bool) if flags else own.dtype)
+        names = tuple(self.table.names[own.position] for own in self.columns)
+        kind = replace(self.table, names=names, dtypes=tuple(dtypes))
+        return kind.table(made, [own.values for own in self.columns])
 
 
 def _is_whole(cells: Cells) -> bool:
@@ -192,109 +216,6 @@ def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def _types(X: Any) -> list[Any]:
-    """List types of columns in their own library, without the values that they list; of an array its own for each."""
-    if nw.dependencies.is_pandas_dataframe(X):
-        found = list(X.dtypes)
-    elif not _validation.is_frame(X):
-        dtype = getattr(X, "dtype", np.dtype(object))  # that of texts has the length of the longest one
-        return [dtype if isinstance(dtype, np.dtype) and dtype.kind in "iufb" else np.dtype(object)] * np.shape(X)[1]
-    else:
-        natives = [column.to_native() for column in nw.from_native(X, eager_only=True).iter_columns()]
-        found = [native.dtype if hasattr(native, "dtype") else native.type for native in natives]
-    return [
-        (_ORDERED if getattr(dtype, "ordered", False) else _LISTED) if hasattr(dtype, "categories") else dtype
-        for dtype in found
-    ]
-
-
-def _by_position(declaration: Mapping[Any, Any] | None, names: list[Any]) -> dict[int, Any]:
-    """Find the columns that a schema names, by name or position."""
-    if declaration is None:
-        return {}
-    if not isinstance(declaration, Mapping):
-        raise TypeError(must_be("schema", "a mapping of columns to what they hold", type(declaration).__name__))
-    places = {name: j for j, name in enumerate(names)}
-    other = [
-        name for name in declaration if name not in places and not (isinstance(name, int) and 0 <= name < len(names))
-    ]
-    if other:
-        raise ValueError(must_be("schema", f"names among {names[:20]}, or positions", other[0]))
-    return {places.get(name, name): _read_entry(str(name), entry) for name, entry in declaration.items()}
-
-
-def _read_entry(label: str, entry: Any) -> Any:
-    """Read what is declaration of one column: a word, a pair of limits or a list of values."""
-    if isinstance(entry, str) and entry in WORDS:
-        return entry
-    spelled = isinstance(entry, Mapping) and len(entry) == 1
-    kind, given = next(iter(entry.items())) if spelled else ("", entry)
-    values = _validation.public_values(given) if kind in ("", "limits", "values") else None
-    if kind == "limits" or (not kind and isinstance(entry, tuple) and len(entry) == 2):
-        return _validation.check_bounds({0: given}, 1, [label], parameter="schema")[0]
-    if not values or not _validation.all_differ(values):
-        allowed = f"limits (low, high), a list of different values or one of {', '.join(map(repr, WORDS))}"
-        raise ValueError(must_be(f"schema[{label!r}]", allowed, type(entry).__name__))
-    return [_validation.plain_entry(value) for value in values if _validation.plain_entry(value) is not None]
-
-
-def _column(
-    j: int, label: str, dtype: object, kind: str | None, declared: list[Any] | None, declaration: object
-) -> FrameColumn:
-    """Decide what a column holds, by its type and what is declaration of it."""
-    made: dict[str, Any] = {"position": j, "label": label, "dtype": dtype}
-    if isinstance(declaration, list):
-        return FrameColumn(**made, kind=_CATEGORY, values=tuple(declaration))
-    if declaration == _CATEGORY and declared is None and kind not in _validation.TIME_KINDS:
-        return FrameColumn(**made, kind=_CATEGORY, found=True)
-    if declared is not None and declaration in (None, _CATEGORY):
-        values = tuple(value for value in declared if value is not None)
-        if values:
-            return FrameColumn(**made, kind=_CATEGORY, values=values)
-    if kind in _validation.TIME_KINDS and kind not in ("durations", "times of day"):
-        if isinstance(declaration, tuple):
-            raise ValueError(
-                must_be(f"schema[{label}]", "'date' or nothing, as dates need no limits", repr(declaration))
-            )
-        return FrameColumn(**made, kind=_DATE if kind == "dates" else "time")
-    if kind == "numbers" or (kind is None and (declaration == _NUMBER or isinstance(declaration, tuple))):
-        return FrameColumn(**made, kind=_NUMBER, bounds=declaration if isinstance(declaration, tuple) else None)
-    if kind is None and declaration == _DATE:
-        return FrameColumn(**made, kind="time")
-    raise TypeError(
-        must_be(
-            f"schema[{label}]",
-            "said where the type does not tell what a column holds",
-            f"nothing for {kind or 'objects'}",
-            "List its values, known without looking at the rows, say 'category' for values that are found privately, "
-            "'number', or leave it out with 'drop'.",
-        )
-    )
-
-
-def _number(value: object, kind: str) -> float:
-    """Convert an entry to a number: dates and times to seconds since the year 2000 in UTC, or to days."""
-    unit = 1.0 if kind == "time" else _DAY
-    if value is None:
-        return math.nan
-    if isinstance(value, datetime.datetime):
-        apart = value.replace(tzinfo=None) - _ORIGIN - (value.utcoffset() or datetime.timedelta(0))
-        return apart.total_seconds() / unit
-    if isinstance(value, datetime.date):
-        return (value - _ORIGIN.date()).days * (_DAY / unit)
-    if isinstance(value, np.datetime64):  # finer than Python's
-        return float(value.astype("M8[s]").astype(np.int64) - _EPOCH) / unit
-    if not isinstance(value, Number) or isinstance(value, np.timedelta64):
-        raise TypeError
-    try:
-        found = float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        found = math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    if math.isinf(found) and value != found:  # type: ignore[comparison-overlap]
-        return math.copysign(sys.float_info.max, found)
-    return found
-
-
 def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
     """Make entries of a column: an array for numbers of NumPy's types, else a list with None for gaps."""
     gap = np.isnan(values)
@@ -306,7 +227,7 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
         listed = [*own.values, None]
         return [listed[k] for k in np.where(gap, len(own.values), values).astype(np.int64).tolist()]
     safe = np.where(gap, 0.0, values)
-    if own.kind == _NUMBER:
+    if own.kind == NUMBER:
         kind = str(own.dtype).lower()
         if plain and kind not in ("float32", "float16"):
             return values.astype(np.int64) if whole else values
@@ -315,59 +236,17 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
         if kind.startswith("decimal"):
             found: list[Any] = decimals(safe, own.dtype)
         elif "int" in kind:
-            found = _integers(safe, kind)
+            twin = numpy_twin(own.dtype)
+            found = as_dtype(safe, twin if twin.kind in "iu" else np.dtype(np.int64)).tolist()
         elif kind.startswith("bool"):
             found = (safe > 0.5).tolist()
         else:
             found = [int(value) for value in safe] if whole else safe.tolist()
-    elif own.kind == _DATE:
+    elif own.kind == DATE:
         days = np.clip(np.rint(safe), _LEAST_DAY, _MOST_DAY).astype(int).tolist()
-        found = [_ORIGIN.date() + datetime.timedelta(days=day) for day in days]
+        found = [ORIGIN.date() + datetime.timedelta(days=day) for day in days]
     else:
         zone = datetime.UTC if getattr(own.dtype, "tz", None) or getattr(own.dtype, "time_zone", None) else None
         seconds = np.clip(safe, (_LEAST_DAY + 1) * 86400, _MOST_DAY * 86400).tolist()
-        found = [(_ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
+        found = [(ORIGIN + datetime.timedelta(seconds=second)).replace(tzinfo=zone) for second in seconds]
     return [None if missing else value for missing, value in zip(gap.tolist(), found, strict=True)]
-
-
-def _integers(values: noise.FloatArray, kind: str) -> list[int]:
-    """Round to integers that a type holds."""
-    digits = "".join(filter(str.isdigit, kind.split("[", maxsplit=1)[0])) or "64"
-    bits, unsigned = min(int(digits), 64), "uint" in kind
-    low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return [min(max(round(value), low), high) for value in values.tolist()]
-
-
-def _pandas(own: FrameColumn, entries: Any) -> Any:
-    import pandas as pd
-
-    if isinstance(entries, np.ndarray):
-        return pd.Series(entries)
-    if isinstance(own.dtype, str):
-        categories = list(own.values or ())
-        return pd.Series(pd.Categorical(entries, categories=categories, ordered=own.dtype == _ORDERED))
-    if own.dtype == object and own.values and all(isinstance(value, bool) for value in own.values):
-        own = replace(own, dtype=np.dtype(bool))  # pandas makes objects of them for a gap
-    if own.dtype == np.bool_ and None in entries:
-        return pd.Series(entries, dtype=object)
-    try:
-        return pd.Series(entries, dtype=own.dtype)
-    except (TypeError, ValueError):  # listed values that their type does not hold
-        return pd.Series(entries, dtype=object)
-
-
-def _series(name: str, own: FrameColumn, entries: Any, library: str) -> nw.Series[Any]:
-    if library == "pyarrow":
-        import pyarrow as pa  # type: ignore[import-untyped]
-
-        array = pa.array(entries, getattr(own.dtype, "value_type", own.dtype))
-        arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
-        return arrow.cast(nw.Categorical()).alias(name) if hasattr(own.dtype, "value_type") else arrow.alias(name)
-    import polars as pl
-
-    if isinstance(own.dtype, str):
-        return nw.from_native(pl.Series(name, entries, pl.Enum(list(own.values or ()))), series_only=True)
-    if isinstance(own.dtype, pl.Datetime) and own.dtype.time_zone:
-        plain = pl.Series(name, entries, pl.Datetime(own.dtype.time_unit, "UTC"))
-        return nw.from_native(plain.dt.convert_time_zone(own.dtype.time_zone), series_only=True)
-    return nw.from_native(pl.Series(name, entries, own.dtype), series_only=True)

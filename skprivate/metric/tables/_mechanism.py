@@ -15,20 +15,8 @@ from skprivate._validation import code_numbers
 from skprivate.metric.tables import _cells
 from skprivate.metric.tables._candidates import Candidates, Clique, Laws, Released, place, posterior
 from skprivate.metric.tables._cells import Cells, ColumnSpec
-from skprivate.metric.tables._costs import MOST_TABLE, Stage, events_of, range_cells, stages_of
-from skprivate.privacy import Adjacency, Events, Mechanism, Release
-from skprivate.privacy.draws import (
-    COARSE,
-    FINE,
-    ROW_WEIGHT,
-    UNIT_WEIGHT,
-    USER_WEIGHT,
-    CategoryDiscovery,
-    count_values,
-    private_centre,
-    private_quantiles,
-    weigh,
-)
+from skprivate.metric.tables._costs import MOST_TABLE, Stage, events_of, stages_of
+from skprivate.privacy import Adjacency, Events, Mechanism, Release, draws
 from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Expected number of magnitudes that noise alone makes up in all columns, and of cells of tails that it fills.
@@ -72,18 +60,12 @@ class Rows:
         table, units, *more = data
         if units is None:
             return cls(table, None, None, 1, *more)
-        weights = (UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(np.float64)
-        return cls(table, units, weights, UNIT_WEIGHT, *more)
+        weights = (draws.UNIT_WEIGHT // np.maximum(np.bincount(units), 1))[units].astype(np.float64)
+        return cls(table, units, weights, draws.UNIT_WEIGHT, *more)
 
     def count(self, cells: IntArray, n_cells: int) -> IntArray:
         """Sum weights by cells: integers, which float64 adds exactly."""
         return np.bincount(cells, self.weights, n_cells).astype(np.int64)
-
-    def values(self, j: int) -> tuple[FloatArray, IntArray | None]:
-        """Select the numbers of a column, and the user of each."""
-        column = np.ascontiguousarray(self.table[:, j])
-        present = ~np.isnan(column)
-        return column[present], None if self.units is None else self.units[present]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,18 +120,14 @@ class TableMechanism(Mechanism):
         """Number of units for two bins of a column."""
         return 2 * _BIN_NOISE * self.noise("cells", math.sqrt(len(self.columns)))
 
+    @np.errstate(all="ignore")  # a warning would tell of a row that overflows
     def run(self, data: object, release: Release) -> TableModel:
         """Release what synthetic rows are drawn from."""
-        with np.errstate(all="ignore"):  # a warning would tell of a row that overflows
-            return self._run(Rows.of(data), release)
-
-    def _run(self, rows: Rows, release: Release) -> TableModel:
-        rows, values = self._values(rows, release)
+        rows, values = self._values(Rows.of(data), release)
         cells, unseen = self._cells(rows, values, release)
         cells, counts, n_units = self._counts(rows, cells, release)
-        codes = np.stack([own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]).astype(
-            np.uint8
-        )
+        bins = [own.bins[own.code(column)] for own, column in zip(cells, rows.table.T, strict=True)]
+        codes = np.stack(bins).astype(np.uint8)
         tables = _Tables(self, rows, codes, tuple(own.n_bins for own in cells), release)
         laws, released = tables.tree(self._single(cells, counts, n_units), n_units)
         drawn = laws.draw(_n_candidates(n_units), release.public_rng)
@@ -166,21 +144,19 @@ class TableMechanism(Mechanism):
             tables=tuple(released),
         )
 
-    # --- columns ----------------------------------------------------------------------------------------------------
-
     def _values(self, rows: Rows, release: Release) -> tuple[Rows, dict[int, tuple[Any, ...]]]:
         """Find values that nobody listed, and the codes of all rows."""
         unlisted = [j for j, column in enumerate(self.columns) if column.found]
         if not unlisted:
             return rows, {}
         stage = self.stages["values"]
-        draw = CategoryDiscovery(
+        draw = draws.CategoryDiscovery(
             n_columns=len(unlisted),
             noise_multiplier=stage.level,
             threshold_delta=stage.threshold_delta or 0.0,
             adjacency=Adjacency.ADD_REMOVE,
         )
-        released = draw.run(count_values(rows.texts, rows.units, rows.tags), release)
+        released = draw.run(draws.count_values(rows.texts, rows.units, rows.tags), release)
         table, values = rows.table.copy(), {}
         for j, texts, counts in zip(unlisted, rows.texts, released, strict=True):
             common = set(sorted(counts, key=counts.__getitem__, reverse=True)[: self.columns[j].n_values])
@@ -224,7 +200,7 @@ class TableMechanism(Mechanism):
                 parts.append(rows.count(octaves, _cells.N_OCTAVES + 1)[:-1])
         noisy, noise = self._noisy(rows, np.concatenate(parts), len(parts), "ranges", release)
         least = noise * _deviations(_FALSE_RANGES, len(noisy))
-        pieces = np.split(noisy, np.cumsum([range_cells(self.columns[j]) for j in numbers])[:-1])
+        pieces = np.split(noisy, np.cumsum([self.columns[j].range_cells for j in numbers])[:-1])
         found = []
         for j, own in zip(numbers, pieces, strict=True):
             steps, bounds = self.columns[j].steps, self.columns[j].bounds
@@ -234,18 +210,19 @@ class TableMechanism(Mechanism):
         return found
 
     def _quantiles(self, rows: Rows, j: int, within: tuple[float, float], release: Release) -> FloatArray:
-        values, units = rows.values(j)
-        draws: dict[str, Any] = {
+        present = ~np.isnan(rows.table[:, j])
+        units = None if rows.units is None else rows.units[present]
+        selection: dict[str, Any] = {
             "epsilon": self.stages["bins"].level,
             "adjacency": Adjacency.ADD_REMOVE,
             "release": release,
             "bounds": within,
         }
-        values = np.clip(values, *within)
-        centre = private_centre(weigh(FINE.cells(values), units, UNIT_WEIGHT), **draws)
-        total = ROW_WEIGHT if units is None else USER_WEIGHT
-        offsets = weigh(COARSE.cells(values - centre), units, total)
-        return private_quantiles(offsets, centre, total=total, n_bins=_cells.N_BINS, **draws)
+        values = np.clip(rows.table[present, j], *within)
+        centre = draws.private_centre(draws.weigh(draws.FINE.cells(values), units, draws.UNIT_WEIGHT), **selection)
+        total = draws.ROW_WEIGHT if units is None else draws.USER_WEIGHT
+        offsets = draws.weigh(draws.COARSE.cells(values - centre), units, total)
+        return draws.private_quantiles(offsets, centre, total=total, n_bins=_cells.N_BINS, **selection)
 
     def _counts(self, rows: Rows, cells: list[Cells], release: Release) -> tuple[list[Cells], list[FloatArray], float]:
         """Count all columns by their fine cells, and merge bins of few rows."""
@@ -319,11 +296,8 @@ class _Tables:
 
     def choose(self, scores: list[int], weight: int) -> int:
         stage = self.mechanism.stages["choices"]
-        return int(
-            self.release.select(
-                np.array(scores, dtype=np.int64), sensitivity=weight * self.rows.one, epsilon=stage.level
-            )
-        )
+        integers = np.array(scores, dtype=np.int64)
+        return int(self.release.select(integers, sensitivity=weight * self.rows.one, epsilon=stage.level))
 
     def tree(self, single: dict[Clique, Released], n_units: float) -> tuple[Laws, dict[Clique, Released]]:
         """Measure all tables with the target, and those of a tree that columns depend along."""

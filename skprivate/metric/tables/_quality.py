@@ -46,15 +46,12 @@ class TableQuality:
     score_of_real: float | None
 
     def __str__(self) -> str:
-        one, two = float(np.mean(np.diag(self.two_way))), float(np.mean(self._pairs()))
+        pairs = self.two_way[np.triu_indices(len(self.names), 1)]
+        one, two = np.mean(np.diag(self.two_way)), np.mean(pairs) if pairs.size else 0.0
         text = f"one-way error {one:.3f}, two-way error {two:.3f}, W1 {np.nanmean(self.distance):.3f} sd"
         if self.score is not None:
             text += f", score {self.score:.3f} (trained on real rows {self.score_of_real:.3f})"
         return text + "; looks at real rows: not for publication"
-
-    def _pairs(self) -> FloatArray:
-        pairs: FloatArray = self.two_way[np.triu_indices(len(self.names), 1)]
-        return pairs if pairs.size else np.zeros(1)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the errors of all columns and pairs.
@@ -128,11 +125,7 @@ def _distance(real: FloatArray, synthetic: FloatArray) -> float:
 def _score(train: FloatArray, test: FloatArray, target: int, is_list: bool) -> float:
     """Score boosted trees on real rows with a target that is no gap."""
     train, test = (rows[~np.isnan(rows[:, target])] for rows in (train, test))
-    X, y, X_test, y_test = (
-        *(np.delete(train, target, 1), train[:, target]),
-        np.delete(test, target, 1),
-        test[:, target],
-    )
+    (X, y), (X_test, y_test) = ((np.delete(rows, target, 1), rows[:, target]) for rows in (train, test))
     if not is_list:
         model: Any = HistGradientBoostingRegressor(random_state=0).fit(X, y)
         return float(r2_score(y_test, model.predict(X_test)))
