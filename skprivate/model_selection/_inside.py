@@ -110,11 +110,7 @@ def fit_cost(
             f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
             "unit of distance."
         )
-    events = privacy.count_events(
-        (PrivacyEvent.from_dict({name: event[name] for name in event if name != "count"}), event["count"])
-        for *_, plain in paid
-        for event in plain
-    )
+    events = privacy.count_events(pair for *_, plain in paid for pair in privacy.events_of_plain(plain))
     return FitCost(
         releases=tuple(sorted(release_of(*terms) for terms in paid)),
         events=events,
@@ -234,11 +230,11 @@ class CandidateCosts:
         part.set_params(ledger=privacy.payment_gate())
         try:
             fit_on(model, self.rows)
-        except privacy.PaymentIsNext as candidate_costs:
-            terms = candidate_costs.terms
+        except privacy.PaymentIsNext as payment:
+            terms = payment.terms
             if terms["adaptive"]:
-                raise _not_planned(candidate_costs.label) from None
-            release = candidate_costs.label, terms["unit"], terms["adjacency"], terms["events"]
+                raise _not_planned(payment.label) from None
+            release = payment.label, terms["unit"], terms["adjacency"], terms["events"]
             return fit_cost([release], [(terms["epsilon"], terms["delta"])], (1,))
         raise ValueError("estimator must pay for what it draws from its ledger parameter; a trial paid nothing.")
 
@@ -316,7 +312,7 @@ def fit_on(model: BaseEstimator, rows: _scoring.Rows) -> Any:
 
 def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: Any) -> _Ledger:
     ledger = kind(epsilon=epsilon, delta=delta, composition="basic", **options)
-    ledger._book.store.forgotten = True  # whoever pays has relation that the noise is simulated
+    ledger._book.store.forgotten = True  # whoever pays says that noise is simulated
     return ledger
 
 

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate._messages import Versioned, at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy import _events
 from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
+from skprivate.privacy.accounting import _composition
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
 TO_THE_LAST_BIT = "to the last bit"
-
-
 #: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
 PUBLIC_BEFORE = "rows were changed by public rules only before the fit"
 STEP_ALONE = "this is the guarantee of one step alone: rows were changed by public rules only before it"
@@ -133,10 +132,6 @@ class PrivacyGuarantee(Versioned):
         ValueError
             If unit, adjacency or metric differ, or if the δ add up to 1 or more, where (ε, δ) promises nothing.
         """
-        # Late import: the accountant knows events, and only composition needs it.
-        from skprivate.privacy._events import count_events
-        from skprivate.privacy.accounting._composition import add_up, compose_epsilon
-
         every = (self, *others)
         if wrong := {type(one).__name__ for one in others if not isinstance(one, PrivacyGuarantee)}:
             advice = "Unpack a list: first.compose(*rest)."
@@ -145,17 +140,17 @@ class PrivacyGuarantee(Versioned):
             found = sorted({str(getattr(guarantee, name)) for guarantee in every})
             if len(found) > 1:
                 raise ValueError(f"guarantees compose only for the same {name}, got {', '.join(found)}.")
-        delta = add_up([guarantee.delta for guarantee in every])
+        delta = _composition.add_up([guarantee.delta for guarantee in every])
         if delta >= 1:
             raise ValueError(f"the delta of all guarantees must add up to less than 1, got {delta!r}.")
-        epsilon = add_up([guarantee.epsilon for guarantee in every])
-        events = count_events(pair for guarantee in every for pair in guarantee.events)
+        epsilon = _composition.add_up([guarantee.epsilon for guarantee in every])
+        events = _events.count_events(pair for guarantee in every for pair in guarantee.events)
         adaptive = any(guarantee.adaptive for guarantee in every)
         if any(not guarantee.events and guarantee.epsilon + guarantee.delta > 0 for guarantee in every):
             events = {}  # a part of what was drawn is not the whole, neither here nor in a further composition
         elif not adaptive:
             # A bound that needs δ is no multiple of itself at a multiple of the distance.
-            epsilon = min(epsilon, compose_epsilon(events, 0.0 if self.metric else delta))
+            epsilon = min(epsilon, _composition.compose_epsilon(events, 0.0 if self.metric else delta))
         return PrivacyGuarantee(
             epsilon=epsilon,
             delta=delta,
@@ -242,7 +237,7 @@ class PrivacyGuarantee(Versioned):
             "metric": self.metric,
             "assumptions": list(self.assumptions),
             "theorem": self.theorem,
-            "events": [{**event.to_dict(), "count": count} for event, count in self.events],
+            "events": _events.plain_events(self.events),
             "valid_for_release": self.valid_for_release,
             "adaptive": self.adaptive,
             "stated": self.stated,
@@ -272,11 +267,7 @@ class PrivacyGuarantee(Versioned):
         fields = {"stated": True, **plain}
         fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
         fields["assumptions"] = tuple(fields.get("assumptions", ()))
-        pairs = ((dict(event), event["count"]) for event in fields.get("events", ()))
-        fields["events"] = tuple(
-            (_events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
-            for event, count in pairs
-        )
+        fields["events"] = tuple(_events.events_of_plain(fields.get("events", ())))
         return cls(**fields)
 
     def __repr__(self) -> str:

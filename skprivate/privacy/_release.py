@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
 from skprivate.privacy import _contributions
-from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
+from skprivate.privacy._events import Events, PrivacyEvent, count_events, plain_events, running_tape
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
 from skprivate.privacy.accounting import _composition
-from skprivate.privacy.draws._draws import Draws
+from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import RandomStateLike, bit_source, public_generator
@@ -61,7 +61,7 @@ class SharedBudget(NamedTuple):
     others: tuple[tuple[PrivacyEvent, int], ...]
 
 
-class Release(Draws):
+class Release(MetricDraws):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
 
     It is a context manager that closes itself. It cannot be copied, pickled or used after a fork, which would draw
@@ -291,7 +291,7 @@ class Release(Draws):
             "epsilon": epsilon,
             "delta": delta,
             "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
-            "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
+            "events": plain_events(events.items()),
             "adaptive": events != self._plan,
         }
 
@@ -392,7 +392,7 @@ def open_release(
     )
 
 
-class Branch(Draws):
+class Branch(MetricDraws):
     """Draws for one part of the units, inside the plan that a release paid for.
 
     Made by `open_branches`. Draws that the plan does not hold, and draws after `close` or after the release is closed,

@@ -11,10 +11,6 @@ logarithm of its size in accuracy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skprivate.privacy._release import Release
 import bisect
 import math
 from collections.abc import Sequence
@@ -26,6 +22,7 @@ from numpy.typing import NDArray
 
 from skprivate.privacy._contributions import FloatArray, IntArray
 from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.draws._draws import Draws
 
 #: Smallest and largest magnitude that are distinguished, as powers of two.
 _LEAST, _MOST = -64, 64
@@ -34,7 +31,7 @@ _MANTISSA = 52
 #: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
 POSITIONS = 16
 ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
-#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
+#: A priori the next larger extent is e^−_DECAY times as likely; sums of costs stay far from overflow.
 _DECAY, _MANY = 1 / 24, 1 << 36
 #: Most bins of `private_quantiles`: their costs stay far from overflow.
 MOST_BINS = 1024
@@ -88,6 +85,14 @@ class Grid:
     @property
     def _levels(self) -> list[int]:
         return [*range(0, self.bits, 4), self.bits]
+
+
+#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
+FINE, UNIT_WEIGHT = Grid(16), 1 << 20
+#: Extents and scales are found up to a factor, or up to an eighth of themselves.
+OCTAVES, EIGHTHS = Grid(1), Grid(3)
+#: Quantiles are found relative to their distance from a median.
+COARSE = Grid(8)
 
 
 @dataclass(frozen=True)
@@ -149,14 +154,6 @@ def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tu
     return np.sign(sums) * (np.abs(sums) // np.maximum(sizes, 1)), sizes
 
 
-#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
-FINE, UNIT_WEIGHT = Grid(16), 1 << 20
-#: Reaches and scales are found up to a factor, or up to an eighth of themselves.
-OCTAVES, EIGHTHS = Grid(1), Grid(3)
-#: Quantiles are found relative to their distance from a median.
-COARSE = Grid(8)
-
-
 class Runs(NamedTuple):
     """Stretches of neighbouring candidates of equal cost, in order: first candidate, number of them, cost."""
 
@@ -192,17 +189,16 @@ def private_median(
     data: WeightedCells,
     *,
     grid: Grid = FINE,
-    total: int = UNIT_WEIGHT,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     low: int,
     high: int,
 ) -> int:
     """Draw the cell of a median, by the exponential mechanism on `median_costs`.
 
     It costs one ``BoundedRangeEvent(epsilon)``. With probability 1 − β its cost exceeds that of any cell of prior share
-    π by at most (2/ε)·ln(1/(πβ)) units of weight ``total`` (half of that under add-remove).
+    π by at most (2/ε)·ln(1/(πβ)) units of weight `UNIT_WEIGHT` (half of that under add-remove).
     """
     runs = median_costs(data, low, high)
     before = grid.prior(runs.starts - 1)
@@ -214,7 +210,7 @@ def private_median(
 
     chosen = release.select(
         -runs.costs,
-        sensitivity=total,
+        sensitivity=UNIT_WEIGHT,
         epsilon=epsilon,
         monotone=_monotone(adjacency),
         multiplicity=np.diff(before, append=grid.prior(high)),  # a run begins where another ends
@@ -248,7 +244,7 @@ def units_beyond(epsilon: float) -> int:
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
-def private_extent(data: WeightedCells, *, epsilon: float, release: Release) -> float:
+def private_extent(data: WeightedCells, *, epsilon: float, release: Draws) -> float:
     """Draw a number beyond which about `units_beyond` units have their non-negative numbers.
 
     It costs one ``BoundedRangeEvent(epsilon)``. ``data`` are on the grid `OCTAVES`, with units of weight `UNIT_WEIGHT`.
@@ -320,7 +316,7 @@ def private_centre(
     *,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     bounds: tuple[float, float] | None = None,
 ) -> float:
     """Draw a median, as a number within ``bounds``.
@@ -343,7 +339,7 @@ def private_quantiles(
     n_bins: int,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     bounds: tuple[float, float] | None = None,
 ) -> FloatArray:
     """Draw the n_bins − 1 numbers that split the weight of the units into equal parts.
@@ -369,12 +365,7 @@ def private_quantiles(
 
 
 def _split(
-    data: WeightedCells,
-    nodes: Sequence[_Node],
-    total: int,
-    epsilon: float,
-    adjacency: Adjacency | str,
-    release: Release,
+    data: WeightedCells, nodes: Sequence[_Node], total: int, epsilon: float, adjacency: Adjacency | str, release: Draws
 ) -> list[int]:
     """Draw a position in each node, all for one cost."""
     common = math.lcm(*(node.n_bins for node in nodes))
