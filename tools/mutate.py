@@ -42,7 +42,7 @@ TESTS = {
     "noise/_selection": "selection",
     "_risk": "risk guarantee",
     "ledger": "ledger_account ledger_totals ledger_shown ledger",
-    "ledger/_prices": "ledger_totals ledger_account parallel",
+    "ledger/_costs": "ledger_totals ledger_account parallel",
     "search": "random_stopping repeated",
 }
 #: Tests that lie elsewhere.

@@ -254,15 +254,15 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             assumptions=_search_mechanism.assumptions_of(mechanism, cost, parts),
             n_units=parts.n_units if cost.adjacency is Adjacency.REPLACE_ONE else None,
         ) as release:
-            found = mechanism.run(parts, release)
-        also = guarantee_of(found.model).assumptions
+            best = mechanism.run(parts, release)
+        also = guarantee_of(best.model).assumptions
         mine = self.privacy_guarantee_
         self.privacy_guarantee_ = replace(mine, assumptions=tuple(dict.fromkeys((*mine.assumptions, *also))))
-        self.best_estimator_ = _inside.released(found.model, self.privacy_guarantee_)
-        self.best_index_ = found.number
-        self.best_score_ = found.score
+        self.best_estimator_ = _inside.released(best.model, self.privacy_guarantee_)
+        self.best_index_ = best.number
+        self.best_score_ = best.score
         self.candidates_ = [dict(candidate.params) for candidate in candidates]
-        self.best_params_ = self.candidates_[found.number]
+        self.best_params_ = self.candidates_[best.number]
         self.search_plan_ = mechanism.plan
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
@@ -371,5 +371,5 @@ def _public_set(models: list[Any], y: Any) -> Any:
         labels = _validation.together(_validation.check_classes(classes) for (classes,) in stated)
     else:
         labels = _validation.distinct_labels(y)
-    found = _validation.label_array(labels)
-    return found.astype(np.float64) if y.dtype.kind == "f" else found
+    array = _validation.label_array(labels)
+    return array.astype(np.float64) if y.dtype.kind == "f" else array

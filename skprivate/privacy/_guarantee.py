@@ -45,13 +45,6 @@ class Adjacency(StrEnum):
     METRIC = "metric"
 
 
-def check_metric(adjacency: Adjacency, metric: str | None) -> None:
-    """Refuse a distance without metric privacy, and metric privacy without one."""
-    if (adjacency is Adjacency.METRIC) != (metric is not None):
-        allowed = "the name of a distance with adjacency='metric', and None otherwise"
-        raise ValueError(must_be("metric", allowed, metric, f"The adjacency is {str(adjacency)!r}."))
-
-
 @dataclass(frozen=True)
 class PrivacyGuarantee(Versioned):
     """A differential privacy guarantee with all that is needed to read it.
@@ -118,7 +111,9 @@ class PrivacyGuarantee(Versioned):
         object.__setattr__(self, "adjacency", member(Adjacency, "adjacency", self.adjacency))
         at_least("epsilon", self.epsilon, 0)
         delta_number(self.delta)
-        check_metric(self.adjacency, self.metric)
+        if (self.adjacency is Adjacency.METRIC) != (self.metric is not None):
+            allowed = "the name of a distance with adjacency='metric', and None otherwise"
+            raise ValueError(must_be("metric", allowed, self.metric, f"The adjacency is {str(self.adjacency)!r}."))
 
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Guarantee of releasing all results together.

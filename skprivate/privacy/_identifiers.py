@@ -148,8 +148,8 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return 1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
-    found = [bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS]
-    return np.array([*found, bool(len(names)) and names.dtype.kind == "M"], dtype=np.int64)
+    is_kind = [bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS]
+    return np.array([*is_kind, bool(len(names)) and names.dtype.kind == "M"], dtype=np.int64)
 
 
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
@@ -204,18 +204,14 @@ def chosen_keys(
     Pair i is of ``unit[i]``, whose tag is that row of ``tags``, and of ``keys[key[i]]``, a tuple of kinds and values.
     """
     names = np.empty(len(keys), dtype=object)
-    names[:] = [repr([(kind, _spelled(value)) for kind, value in each]) for each in keys]
+    # Integers in hexadecimal: Python refuses thousands of decimal digits.
+    names[:] = [repr([(kind, hex(value) if type(value) is int else value) for kind, value in each]) for each in keys]
     mixed = _mixed(tags, salt)[unit] ^ _mixed(identifier_tags(names), salt + 1)[key]
     order = np.lexsort((_mixed(mixed[:, None], salt + 2), unit))
     sorted_units = unit[order]
     kept = np.zeros(len(order), dtype=bool)
     kept[order] = np.arange(len(order)) - np.searchsorted(sorted_units, sorted_units, side="left") < most
     return kept
-
-
-def _spelled(value: Any) -> Any:
-    """Write integers in hexadecimal: Python refuses thousands of decimal digits."""
-    return hex(value) if type(value) is int else value
 
 
 def _mixed(tags: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
@@ -237,15 +233,9 @@ def kinds_in_words(numbers: Iterable[int]) -> str:
     return " and ".join(names[number] for number in numbers)
 
 
-def several_kinds(found: str, name: str = "user_ids") -> TypeError:
+def several_kinds(kinds: str) -> TypeError:
     """Make the error for blocks of rows with identifiers of several kinds."""
-    return TypeError(_refusal(name, found, is_float=False))
-
-
-def _instants(ids: Any) -> Any:
-    """Convert times of pandas with a time zone to instants; NumPy converts those of others by itself."""
-    times = getattr(ids, "dt", ids)
-    return ids if getattr(times, "tz", None) is None else times.tz_convert(None)
+    return TypeError(_refusal("user_ids", kinds, is_float=False))
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
@@ -262,7 +252,9 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         missing = isinstance(count, int) and count > 0
     if missing:
         raise _missing(name)
-    ids = _instants(ids)
+    times = getattr(ids, "dt", ids)
+    if getattr(times, "tz", None) is not None:  # of pandas; NumPy makes instants of those of others by itself
+        ids = times.tz_convert(None)
     if hasattr(ids, "to_list") and "Int128" in str(getattr(ids, "dtype", "")):
         return list(ids.to_list())  # NumPy has no such integers
     if hasattr(ids, "__array__"):

@@ -17,6 +17,7 @@ import math
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
@@ -24,7 +25,7 @@ from skprivate import _messages
 from skprivate._messages import BudgetExceededError
 from skprivate.privacy import _contributions
 from skprivate.privacy._events import Events, PrivacyEvent, count_events, plain_events, running_tape
-from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
+from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy.accounting import _composition
 from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.ledger import _entries
@@ -79,36 +80,23 @@ class Release(MetricDraws):
 
     def __init__(
         self,
+        budget: PrivacyGuarantee,
+        plan: Events,
         *,
-        epsilon: float,
-        delta: float,
-        unit: PrivacyUnit,
-        adjacency: Adjacency,
-        metric: str | None,
         random_state: RandomStateLike,
         ledger: PrivacyLedger | None,
         label: str,
-        theorem: str,
-        assumptions: tuple[str, ...],
-        plan: Events,
-        diameter: float | None = None,
-        parameters: Mapping[str, str] | None = None,
+        diameter: float | None,
+        parameters: Mapping[str, str] | None,
     ) -> None:
         self._plan = count_events(plan)
-        if adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
-            raise ValueError(
-                _messages.must_be(
-                    "epsilon", "large enough to leave 2**-32 to every draw", epsilon, "Nothing was spent."
-                )
-            )
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.adjacency = adjacency
-        self._metric = metric
+        if budget.adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
+            allowed = "large enough to leave 2**-32 to every draw"
+            raise ValueError(_messages.must_be("epsilon", allowed, budget.epsilon, "Nothing was spent."))
+        self._budget = budget  # the most that `close` may state
+        self.epsilon, self.delta = budget.epsilon, budget.delta
+        self.unit, self.adjacency, self._metric = budget.unit, budget.adjacency, budget.metric
         self._label = label
-        self._theorem = theorem
-        self._assumptions = assumptions
         self._diameter = diameter
         self._parameters = parameters
         self.dry_run = ledger is not None and ledger.dry_run
@@ -148,14 +136,10 @@ class Release(MetricDraws):
             if self._ledger is not None and self._entry is not None and not self._closed:
                 self._ledger.close_entry(self._entry, **cost, diameter=self._diameter)
             self._closed = True
-        return PrivacyGuarantee(
+        return replace(
+            self._budget,
             epsilon=cost["epsilon"],
             delta=cost["delta"],
-            unit=self.unit,
-            adjacency=self.adjacency,
-            metric=self._metric,
-            assumptions=self._assumptions,
-            theorem=self._theorem,
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
             adaptive=cost["adaptive"],
@@ -370,23 +354,24 @@ def open_release(
     >>> release.close().epsilon
     1.0
     """
-    relation = _messages.member(Adjacency, "adjacency", adjacency)
-    check_metric(relation, metric)
     if not (ledger is None or isinstance(ledger, PrivacyLedger)):
         kind = type(ledger).__name__
         raise TypeError(f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one.")
-    return Release(
+    budget = PrivacyGuarantee(
         epsilon=_messages.positive("epsilon", epsilon),
         delta=_messages.delta_number(delta),
         unit=_messages.member(PrivacyUnit, "unit", unit),
-        adjacency=relation,
+        adjacency=_messages.member(Adjacency, "adjacency", adjacency),
         metric=metric,
+        assumptions=tuple(assumptions),
+        theorem=theorem,
+    )
+    return Release(
+        budget,
+        plan,
         random_state=random_state,
         ledger=ledger,
         label=label,
-        theorem=theorem,
-        assumptions=tuple(assumptions),
-        plan=plan,
         diameter=None if diameter is None else _messages.positive("diameter", diameter),
         parameters=parameters,
     )
@@ -510,6 +495,5 @@ class Rehearsal:
             self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()
             self._books[ledger].store.forgotten = True  # whoever pays says that noise is simulated
         gate = object.__new__(_Gate)
-        place = () if ledger is None else (ledger._reservation, "", "", ledger._parts)
-        gate._bind(self._books[ledger], None, *place)
+        gate._bind(self._books[ledger], None if ledger is None else ledger._place._replace(note="", data=""))
         return gate

@@ -205,10 +205,10 @@ def _largest_tpr(curves: Curves, fpr: float) -> float:
         values = [bound(float(epsilon), rough(float(epsilon))) for epsilon in grid]
         place = int(np.argmin(values))
         ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             lambda epsilon: bound(epsilon, rough(epsilon)), bounds=ends, method="bounded", options={"xatol": 1e-9 * end}
         )
-        places |= {float(grid[place]), float(found.x)}
+        places |= {float(grid[place]), float(minimum.x)}
     return min(bound(epsilon, curve(epsilon)) for epsilon in sorted(places))
 
 

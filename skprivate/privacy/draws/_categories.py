@@ -54,7 +54,7 @@ def count_values(
     `identifier_tags`): then a user counts in one of the user's values of a column, which a hash of user and value
     chooses, whatever the other users do.
     """
-    found = []
+    counted = []
     for j, column in enumerate(columns):
         entries = list(map(entry_of, column.tolist()))
         if units is not None and tags is not None:
@@ -72,8 +72,8 @@ def count_values(
             entries = [entry for (_, entry), one in zip(pairs, kept, strict=True) if one]
         counts = Counter(entries)
         counts.pop(MISSING, None)
-        found.append(dict(counts))
-    return found
+        counted.append(dict(counts))
+    return counted
 
 
 def merge_values(parts: Sequence[list[dict[Entry, int]]]) -> list[dict[Entry, int]]:

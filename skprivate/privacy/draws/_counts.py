@@ -56,13 +56,13 @@ def count_threshold(noise: CountNoise, lattice: IntegerLattice, *, own: int, mos
 
     The unit has up to ``most_keys`` keys alone, with a count of up to ``own`` steps in each.
     """
-    each = -math.expm1(math.log1p(-delta) / most_keys) * (1 - _MARGIN)
-    if each < 2.0**-1000:
+    of_one_key = -math.expm1(math.log1p(-delta) / most_keys) * (1 - _MARGIN)
+    if of_one_key < 2.0**-1000:
         raise ValueError(f"delta must be larger for a threshold, got {delta!r}.")
     low, high = own, own + 1
-    while tail(noise, lattice, Fraction(high - own)) > each:
+    while tail(noise, lattice, Fraction(high - own)) > of_one_key:
         low, high = high, own + 2 * (high - own)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if tail(noise, lattice, Fraction(middle - own)) <= each else (middle, high)
+        low, high = (low, middle) if tail(noise, lattice, Fraction(middle - own)) <= of_one_key else (middle, high)
     return high

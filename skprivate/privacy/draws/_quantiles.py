@@ -145,11 +145,11 @@ def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
 
 def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tuple[IntArray, IntArray]:
     """Compute the mean of the integers (below 2³²) of each unit, rounded towards zero, and its number of rows."""
-    whole = values.astype(np.int64)
+    numbers = values.astype(np.int64)
     if units is None:
-        return whole, np.ones(len(whole), dtype=np.int64)
+        return numbers, np.ones(len(numbers), dtype=np.int64)
     sums = np.zeros(n_units, dtype=np.int64)
-    np.add.at(sums, units, whole)
+    np.add.at(sums, units, numbers)
     sizes = np.bincount(units, minlength=n_units).astype(np.int64)
     return np.sign(sums) * (np.abs(sums) // np.maximum(sizes, 1)), sizes
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from skprivate import _messages
 from skprivate._messages import SimulatedNoiseError
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Cost, Totals, stays_apart
+from skprivate.privacy.ledger._costs import COMPOSITIONS, NOTHING, Account, Cost, Totals, stays_apart
 
 #: The label of a cost for several releases.
 RESERVATION = "reservation"
@@ -117,13 +117,6 @@ class LedgerEntry:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for tables and JSON."""
         return {name: deepcopy(getattr(self, name)) for name in ENTRY_COLUMNS}
-
-
-def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
-    """Make a data frame with one row for each entry."""
-    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-
-    return pd.DataFrame([entry.to_dict() for entry in entries], columns=list(ENTRY_COLUMNS)).set_index("id")
 
 
 def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
@@ -339,7 +332,7 @@ class DisjointParts:
         return self._handle(tuple(one for one in range(self.n_parts) if one != out))
 
     def _checked(self, part: Any) -> int:
-        whole = isinstance(part, Integral) and not isinstance(part, bool)
-        if not (whole and 0 <= int(part) < self.n_parts):
+        is_integer = isinstance(part, Integral) and not isinstance(part, bool)
+        if not (is_integer and 0 <= int(part) < self.n_parts):
             raise ValueError(_messages.must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
         return int(part)

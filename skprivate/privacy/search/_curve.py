@@ -356,10 +356,10 @@ class SearchCurve:
         """Points (w(u), w(h(u))), rounded up and down, such that lines between neighbours pass below the curve."""
         law = self.repetitions
         corners, _ = self._corners
-        parts, each = [corners[:1]], max(_POINTS // corners.size, 8)
+        parts, n_pieces = [corners[:1]], max(_POINTS // corners.size, 8)
         for left, right in pairwise(corners):
             ends = law.log_weight(np.array([left, right]))
-            inner = law.beaten(np.linspace(ends[0], ends[1], each + 1)[1:-1])
+            inner = law.beaten(np.linspace(ends[0], ends[1], n_pieces + 1)[1:-1])
             parts += [inner[(inner > left) & (inner < right)], np.array([right])]
         places = np.unique(np.concatenate(parts))
         attained = self._attained(places)
