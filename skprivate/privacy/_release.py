@@ -18,7 +18,6 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
 from skprivate import _messages
@@ -149,11 +148,9 @@ class Release(MetricDraws):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # After an error the ledger keeps the reserved cost: what was drawn before it may have been seen.
-        if kind is None and not self._closed:
+        if error[0] is None and not self._closed:
             self.close()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:

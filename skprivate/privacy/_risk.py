@@ -18,13 +18,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from skprivate.privacy import _events
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy.accounting import _composition
 
-FloatArray = NDArray[np.float64]
 Curve = Callable[[float], float]
 
 _ULP = 2.0**-50

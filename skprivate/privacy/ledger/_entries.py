@@ -25,6 +25,8 @@ ENTRY_COLUMNS = (
     "own_delta", "events", "opened", "closed", "simulated", "reservation", "note", "data", "parameters", "user",
     "host", "process_id", "parts",
 )  # fmt: skip
+#: Entries of a table in a notebook.
+_SHOWN = 10
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
 _METRIC = f"{Adjacency.METRIC}: "
 
@@ -119,10 +121,10 @@ class LedgerEntry:
         return {name: deepcopy(getattr(self, name)) for name in ENTRY_COLUMNS}
 
 
-def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
+def entries_html(entries: Sequence[LedgerEntry]) -> str:
     """Show the last entries as an HTML table."""
     rows = [("#", "release", "ε", "δ", "unit", "day (UTC)", "by", "for", "state")]
-    for entry in entries[-shown:]:
+    for entry in entries[-_SHOWN:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
         cost = (_messages.rounded_up(entry.epsilon, 4), _messages.rounded_up(entry.delta, 4))
         kind = f"{entry.unit}, {entry.adjacency}" + (" (converted)" if entry.converted else "")
@@ -131,7 +133,7 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
         "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
         for tag, row in zip(["th"] + ["td"] * len(rows), rows, strict=False)
     )
-    caption = f"<caption>the last {shown} of {len(entries)}</caption>" if len(entries) > shown else ""
+    caption = f"<caption>the last {_SHOWN} of {len(entries)}</caption>" if len(entries) > _SHOWN else ""
     return f"<table>{caption}{head}{''.join(rest)}</table>"
 
 

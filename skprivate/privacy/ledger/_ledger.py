@@ -1,7 +1,4 @@
-"""A durable privacy budget of one data set, shared by many fits, threads and processes.
-
-`PrivacyLedger` is a handle: what is charged, reserved or closed goes to its `Book` as one checked transaction.
-"""
+"""Handles to a ledger: what is charged, reserved or closed goes to its `Book` as one checked transaction."""
 
 from __future__ import annotations
 
@@ -128,9 +125,6 @@ class PrivacyLedger:
     parts. Several smaller ones make a larger one, by group privacy of each event. To replace is to remove and to add,
     so ε under add-remove is 2ε under replace-one. ε per unit of distance times the largest distance is ε. Each entry
     says what was converted and why. What does not follow is refused with the reason.
-
-    *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
-    release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
     *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
     system. Nothing is overwritten: each change is a record that seals the one before. So whoever opens a ledger notices

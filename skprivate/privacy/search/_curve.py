@@ -26,17 +26,16 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from skprivate._messages import must_be, number, one_of
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy.accounting._composition import add_up, compose_epsilon, rough_delta
 from skprivate.privacy.noise._bits import BitSource
 
 Family = Literal["poisson", "negative-binomial"]
-FloatArray = NDArray[np.float64]
 
 _FAMILIES = ("poisson", "negative-binomial")
 #: A search that evaluates more often than this on average is not meant.
