@@ -15,6 +15,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -356,30 +357,26 @@ def private_quantiles(
     last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
     splits = np.empty(n_bins - 1, dtype=np.int64)
     nodes = [_Node(0, n_bins, int(last[0]) * POSITIONS, int(last[1]) * POSITIONS)]
+    # A unit that is exchanged for another leaves some nodes with its weight and enters some.
+    weight = POSITIONS * total * (1 if _monotone(adjacency) else 2)
     while nodes := [node for node in nodes if node.n_bins > 1]:
-        chosen = _split(data, nodes, POSITIONS * total, epsilon, adjacency, release)
+        common = math.lcm(*(node.n_bins for node in nodes))
+        runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
+        chosen = release.select_parts(
+            [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
+            sensitivity=weight * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes),
+            epsilon=epsilon,
+            multiplicity=[run.lengths for run in runs],
+            locate=partial(_position, runs),
+        )
         splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
         nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in node.split(at)]
     edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
     return np.clip(edges, low, high)
 
 
-def _split(
-    data: WeightedCells, nodes: Sequence[_Node], total: int, epsilon: float, adjacency: Adjacency | str, release: Draws
-) -> list[int]:
-    """Draw a position in each node, all for one cost."""
-    common = math.lcm(*(node.n_bins for node in nodes))
-    runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
-    sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)
-    chosen: list[int] = release.select_parts(
-        [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
-        # A unit that is exchanged for another leaves some nodes with its weight and enters some.
-        sensitivity=sensitivity * (1 if _monotone(adjacency) else 2),
-        epsilon=epsilon,
-        multiplicity=[run.lengths for run in runs],
-        locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
-    )
-    return chosen
+def _position(runs: Sequence[Runs], part: int, run: int, member: int) -> int:
+    return int(runs[part].starts[run]) + int(member)
 
 
 def _position_value(position: int) -> float:

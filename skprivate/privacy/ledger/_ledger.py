@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextvars
 import html
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from skprivate import _messages
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
 from skprivate.privacy import _guarantee
 from skprivate.privacy.ledger import _costs, _entries, _store
@@ -167,14 +168,30 @@ class PrivacyLedger:
         simulation: bool = False,
         dry_run: bool = False,
     ) -> None:
-        terms = _entries.checked_terms(
+        delta = _messages.delta_number(delta)
+        epsilon = _messages.positive("epsilon", epsilon)
+        if composition not in _costs.COMPOSITIONS:
+            raise ValueError(must_be("composition", _messages.one_of(_costs.COMPOSITIONS), composition))
+        if composition == "zcdp" and delta == 0:
+            why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
+            raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
+        for name, value in (("simulation", simulation), ("public_features", public_features), ("dry_run", dry_run)):
+            if not isinstance(value, bool):
+                raise TypeError(must_be(name, "True or False", value))
+        if rows_per_user is not None and not _entries.is_integer(rows_per_user, 1):
+            raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
+        terms = Terms(
+            identity=uuid.uuid4().hex,
+            created=_entries.today(),
             epsilon=epsilon,
             delta=delta,
-            unit=unit,
-            adjacency=adjacency,
+            account=_costs.Account(
+                unit=None if unit is None else str(_messages.member(_guarantee.PrivacyUnit, "unit", unit)),
+                adjacency=None if adjacency is None else _entries.checked_relation(adjacency),
+                rows_per_user=None if rows_per_user is None else int(rows_per_user),
+                public_features=public_features,
+            ),
             composition=composition,
-            rows_per_user=rows_per_user,
-            public_features=public_features,
             simulation=simulation,
             dry_run=dry_run,
         )
@@ -476,7 +493,7 @@ class PrivacyLedger:
         >>> ledger.spent
         (1.0, 0.0)
         """
-        if isinstance(n_parts, bool) or not isinstance(n_parts, Integral) or n_parts < 2:
+        if not _entries.is_integer(n_parts, 2):
             raise ValueError(must_be("n_parts", "an integer >= 2", n_parts))
         if not isinstance(because, str) or not because.strip():
             raise ValueError(must_be("because", "the reason why parts share no unit, in words", because))
