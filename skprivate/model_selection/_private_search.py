@@ -325,22 +325,21 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             batch=self.predict_by == "batch" or cost.unit is PrivacyUnit.LABEL,
             made_up=np.zeros(2) if candidate_costs.labels is None else candidate_costs.labels[[0, -1]],
         )
-
         plan = _confirmed_plan(candidate_costs, epsilon, delta, self.n_iter)
         scores = score.plan(epsilon, plan.repetitions)
         # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its cost.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
-        again = None
+        refit = None
         if self.refit is not None:
-            again = _inside.CandidateCosts(candidates, rows, candidate_costs.labels)
-            again.check_within(*budget)
+            refit = _inside.CandidateCosts(candidates, rows, candidate_costs.labels)
+            refit.check_within(*budget)
         mechanism = _search_mechanism.PrivateSearch(
             plan=plan,
             scores=scores,
             candidate_costs=candidate_costs,
-            again=again,
-            again_budget=budget,
+            refit=refit,
+            refit_budget=budget,
             score=score,
             raises=self.error_score == "raise",
             random_state=self.random_state,

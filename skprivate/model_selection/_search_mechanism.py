@@ -27,14 +27,14 @@ class PrivateSearch(Mechanism):
     """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
 
     ``plan`` is the cost to those who are in the fits, at least that of both; ``scores`` that to those who are in the
-    scores. ``again`` costs the fit of the best candidate on all rows with ``again_budget``, where there is one.
+    scores. ``refit`` costs the fit of the best candidate on all rows with ``refit_budget``, where there is one.
     """
 
     plan: SearchPlan
     scores: SearchPlan
     candidate_costs: CandidateCosts
-    again: CandidateCosts | None
-    again_budget: tuple[float, float]
+    refit: CandidateCosts | None
+    refit_budget: tuple[float, float]
     score: _scoring.PrivateScore
     raises: bool
     random_state: Any
@@ -43,20 +43,20 @@ class PrivateSearch(Mechanism):
     @property
     def theorem(self) -> str:  # type: ignore[override]
         """Theorem of random stopping, and of the composition beside it."""
-        again = ", and one fit beside it (basic composition)" if self.again is not None else ""
+        refit = ", and one fit beside it (basic composition)" if self.refit is not None else ""
         apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
-        return f"{self.plan.theorem}; {apart}{again}"
+        return f"{self.plan.theorem}; {apart}{refit}"
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """The search as one event, and the fit on all rows."""
-        return [*privacy.count_events(self.plan.events).items(), *self._again_events]
+        return [*privacy.count_events(self.plan.events).items(), *self._refit_events]
 
     @property
-    def _again_events(self) -> list[tuple[PrivacyEvent, int]]:
-        if self.again is None:
+    def _refit_events(self) -> list[tuple[PrivacyEvent, int]]:
+        if self.refit is None:
             return []
-        epsilon, delta = self.again_budget
+        epsilon, delta = self.refit_budget
         if delta > 0:
             return [(privacy.ApproximateEvent(epsilon, delta), 1)]
         return [(privacy.PureEvent(epsilon, "a fit on all rows"), 1)]
@@ -81,10 +81,10 @@ class PrivateSearch(Mechanism):
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
         result = SearchResult(best.candidate, best.result, best.score)
-        if self.again is None:
+        if self.refit is None:
             return result
-        release._charge(privacy.count_events(self._again_events))
-        return result._replace(model=self._fit(self.again, result.number, self.again_budget, release))
+        release._charge(privacy.count_events(self._refit_events))
+        return result._replace(model=self._fit(self.refit, result.number, self.refit_budget, release))
 
     def _fit(self, costs: CandidateCosts, number: int, budget: tuple[float, float], release: Release) -> Any:
         """Fit a candidate, with what it may draw for a budget and nothing else."""

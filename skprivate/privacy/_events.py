@@ -45,7 +45,7 @@ class PrivacyEvent:
     @property
     def rho(self) -> float:
         """The ρ of the draw under zero-concentrated differential privacy."""
-        return _not_lost(0.5 * self.pure_epsilon * self.pure_epsilon)
+        return _above_underflow(0.5 * self.pure_epsilon * self.pure_epsilon)
 
     @property
     def total_variation(self) -> float:
@@ -77,7 +77,7 @@ def _positive(event: PrivacyEvent, name: str) -> None:
         raise ValueError(f"{name.rstrip('_')} must be a positive finite number, got {value!r}.")
 
 
-def _not_lost(rho: float) -> float:
+def _above_underflow(rho: float) -> float:
     """Round up a cost whose digits, or all of it, are lost to underflow."""
     return math.nextafter(rho, math.inf) if rho < _LEAST_EXACT else rho
 
@@ -125,7 +125,7 @@ class BoundedRangeEvent(_OfEpsilon):
 
     @property
     def rho(self) -> float:
-        return _not_lost(self.epsilon * self.epsilon / 8)
+        return _above_underflow(self.epsilon * self.epsilon / 8)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class GaussianEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return _not_lost(0.5 / self.noise_multiplier / self.noise_multiplier)
+        return _above_underflow(0.5 / self.noise_multiplier / self.noise_multiplier)
 
     @property
     def total_variation(self) -> float:

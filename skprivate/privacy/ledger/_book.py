@@ -77,7 +77,7 @@ class LedgerState:
             self.rule = self.rule_for(self.adjacency)
         elif kind == "open":
             self.unit, self.adjacency = content.pop("account")
-            if content.pop("sums_only") or _scales(self.adjacency):
+            if content.pop("sums_only") or _is_per_distance(self.adjacency):
                 self.rule = self._sums
             self._enter(_costs.NOTHING, LedgerEntry.read(content))
         elif kind != "checkpoint" or record.number % _CHECKPOINT_EVERY:
@@ -126,7 +126,7 @@ class LedgerState:
         """Return the filters in force once the account has this relation."""
         if self.count:
             return self.rule
-        composition = "basic" if _scales(adjacency) else self.terms.composition
+        composition = "basic" if _is_per_distance(adjacency) else self.terms.composition
         return Rule.of(composition, self.terms.epsilon, self.terms.delta)
 
     def account(self, unit: str, adjacency: str) -> Account:
@@ -193,7 +193,7 @@ def _damaged(number: int, why: str) -> DamagedLedgerError:
     )
 
 
-def _scales(adjacency: str | None) -> bool:
+def _is_per_distance(adjacency: str | None) -> bool:
     """Check that ε is per unit of distance: at a distance d it is dε, but ρ is d²ρ, so that only sums of ε scale."""
     return adjacency is not None and adjacency.startswith(f"{_guarantee.Adjacency.METRIC}:")
 
@@ -412,7 +412,7 @@ def origin(note: str, data: str, parameters: dict[str, str]) -> Origin:
 def _counted(state: LedgerState, label: str, spending: Spending) -> tuple[Account, Cost, str]:
     """Find the account that a release is counted for, its cost there, and the reason."""
     cost, unit, adjacency, events, adaptive, diameter = spending
-    metric = _scales(adjacency)
+    metric = _is_per_distance(adjacency)
     natural = str(_guarantee.Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
