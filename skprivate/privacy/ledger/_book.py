@@ -28,7 +28,7 @@ Journal = FileJournal | _store.MemoryJournal
 
 
 class Spending(NamedTuple):
-    """Cost of a release for its own unit, and what it is converted to the ledger's by."""
+    """Cost of a release for its own unit, and what decides its cost for the ledger's."""
 
     own: Cost
     unit: str
@@ -286,13 +286,13 @@ class Book:
         elif not records:
             raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
         seen = self._seen
-        for found in _store.follow(last, records, where):
-            if seen is not None and found.number == seen.number and found != seen:
+        for record in _store.follow(last, records, where):
+            if seen is not None and record.number == seen.number and record != seen:
                 raise DamagedLedgerError(
                     f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
                 )
-            self.state.apply(found)
-            last = found
+            self.state.apply(record)
+            last = record
         if seen is not None and (last is None or last.number < seen.number):
             raise DamagedLedgerError(f"The privacy ledger {where} is an older copy of the one this handle is for.")
 
@@ -462,7 +462,7 @@ def _open(
     del entry["closed"]
     kept = {"kind": "open", "account": [account.unit, account.adjacency], "sums_only": sums_only}
     journal.append(_store.record(state.last, {**kept, **entry}))
-    return state.count + 1
+    return int(entry["id"])
 
 
 def _change(
