@@ -32,6 +32,8 @@ FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
 #: The blocks that are running, in any thread: ensembles fit their members in others.
 _FORBIDDING: list[object] = []
 _KEY = "_skprivate_version"
+#: Names of classes and texts of the warnings of the fit under way here, which a report shows; None outside of fits.
+WARNED: ContextVar[list[tuple[str, str]] | None] = ContextVar("skprivate_warned", default=None)
 
 
 def must_be(name: str, allowed: str, got: Any, advice: str = "") -> str:
@@ -97,7 +99,7 @@ def delta_number(value: Any, name: str = "delta") -> float:
 
 
 def rounded_up(value: float, digits: int = 6) -> str:
-    """Show a price in few digits, rounded up."""
+    """Show a cost in few digits, rounded up."""
     if not math.isfinite(value):
         return str(value)
     shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
@@ -147,10 +149,6 @@ class LedgerUnitWarning(UserWarning):
 
 class TooFewUnitsWarning(UserWarning):
     """There are too few rows or users for the budget: what was released hardly depends on the data."""
-
-
-#: Names of classes and texts of the warnings of the fit under way here, which a report shows; None outside of fits.
-WARNED: ContextVar[list[tuple[str, str]] | None] = ContextVar("skprivate_warned", default=None)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
@@ -211,11 +209,11 @@ def warn_if_too_few(
 ) -> None:
     """Warn if fewer units than ``needed`` are there, by a public number or a released one; None does not warn."""
     if n_units is not None and n_units < needed:
-        found = f"{'about ' if isinstance(n_units, float) else ''}{round(n_units)} {unit}s"
+        about = "about " if isinstance(n_units, float) else ""
         warn_caller(
-            f"{found} are too few: {name} needs about {math.ceil(needed)} for {n_columns} column(s) at this budget, "
-            "and what it released hardly depends on the data. Raise epsilon, or take fewer columns"
-            + (", or pass public bounds (bounds=)." if bounds_help else "."),
+            f"{about}{round(n_units)} {unit}s are too few: {name} needs about {math.ceil(needed)} for {n_columns} "
+            "column(s) at this budget, and what it released hardly depends on the data. Raise epsilon, or take fewer "
+            "columns" + (", or pass public bounds (bounds=)." if bounds_help else "."),
             TooFewUnitsWarning,
         )
 
@@ -230,7 +228,7 @@ class BudgetExceededError(ValueError):
     message : str
         What was asked, what is left, and what to do.
     required, remaining : tuple of (epsilon, delta), optional
-        The price that was refused and what was left, for programs that catch the error.
+        The cost that was refused and what was left, for programs that catch the error.
 
     Attributes
     ----------
@@ -314,8 +312,8 @@ def announce_simulation(label: str, *, dry_run: bool = False) -> None:
             "random_state of their members to integers."
             if not dry_run
             else f"{label}: ledger must be one for releases where simulated noise is forbidden (forbid_simulated_noise "
-            f"or {FORBID_VARIABLE}), got one for dry runs. skprivate.inspection.quote computes "
-            "prices here, too. Nothing was drawn or spent."
+            f"or {FORBID_VARIABLE}), got one for dry runs. skprivate.inspection.quote computes costs here, too. "
+            "Nothing was drawn or spent."
         )
     if dry_run:
         return

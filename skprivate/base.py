@@ -335,8 +335,8 @@ class BestModelMixin(OverBlocks):
 
 def shown_parameters(estimator: BaseEstimator) -> dict[str, str]:
     """Show the parameters of an estimator but its ledger."""
-    found = estimator.get_params(deep=False)
-    return {name: shown(value) for name, value in found.items() if name != "ledger"}
+    parameters = estimator.get_params(deep=False)
+    return {name: shown(value) for name, value in parameters.items() if name != "ledger"}
 
 
 def shown(value: object) -> str:

@@ -87,7 +87,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
         **({} if options.design == "independent" else {"p_member": options.p_member}),
     )
     refuted = bound > options.epsilon
-    found = {
+    facts = {
         "file": options.path,
         "design": options.design,
         "n": len(scores),
@@ -99,7 +99,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
         "refuted": refuted,
     }
     if options.format == "json":
-        return json.dumps(found, indent=2, ensure_ascii=False), int(refuted)
+        return json.dumps(facts, indent=2, ensure_ascii=False), int(refuted)
     delta = f", delta {options.delta:g}" if options.delta else ""
     verdict = "REFUTED" if refuted else "not refuted"
     text = (
@@ -309,14 +309,14 @@ def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
     entries = [entry.to_dict() for entry in _asked(ledger, options)]
     if options.format == "json":
         terms = "identity epsilon delta unit adjacency composition simulation dry_run rows_per_user public_features"
-        whole = {
+        content = {
             **{name: getattr(ledger, name) for name in terms.split()},
             "spent": dict(zip(("epsilon", "delta"), ledger.spent, strict=True)),
             "remaining": dict(zip(("epsilon", "delta"), ledger.remaining, strict=True)),
             "seal": ledger.seal,
             "entries": entries,
         }
-        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n", 0
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n", 0
     if options.format == "jsonl":
         return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries), 0
     table = io.StringIO()

@@ -189,8 +189,8 @@ def test_data_frames_libraries():
     ],
 )
 def test_what_names_no_user_is_refused(ids, error, text):
-    with pytest.raises(error, match=f"^people .*{text}"):
-        encode_identifiers(ids, 3, name="people")
+    with pytest.raises(error, match=f"^user_ids .*{text}"):
+        encode_identifiers(ids, 3)
 
 
 def test_messages_show_no_identifier():

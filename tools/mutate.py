@@ -33,7 +33,8 @@ TESTS = {
     "accounting": "accounting exact_bounds approximate_event risk",
     "accounting/_gaussian": "exact_bounds accounting",
     "accounting/_zcdp": "exact_bounds accounting ledger_totals",
-    "draws/_draws": "release release_floor selection quantiles",
+    "draws/_draws": "release release_floor selection quantiles threshold_counts",
+    "draws/_counts": "threshold_counts categories",
     "draws/_channels": "release release_floor k_norm",
     "draws/_metric": "k_norm release_floor release",
     "draws/_quantiles": "quantiles",
@@ -42,7 +43,7 @@ TESTS = {
     "noise/_selection": "selection",
     "_risk": "risk guarantee",
     "ledger": "ledger_account ledger_totals ledger_shown ledger",
-    "ledger/_prices": "ledger_totals ledger_account parallel",
+    "ledger/_costs": "ledger_totals ledger_account parallel",
     "search": "random_stopping repeated",
 }
 #: Tests that lie elsewhere.

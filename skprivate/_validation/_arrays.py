@@ -163,12 +163,12 @@ def _refuse_other_types(X: Any) -> None:
     kinds = [str(kind) for kind in kinds]
     wrong = [j for j, kind in enumerate(kinds) if kind.lower().startswith(("timedelta", *_NO_NUMBERS))]
     if wrong:
-        found = ", ".join(dict.fromkeys(kinds[j] for j in wrong))
-        advice = "Complex data not supported" if found.lower().startswith("complex") else DATES
-        if found.startswith("dictionary"):  # NumPy reads its missing entries as its last value
+        types_found = ", ".join(dict.fromkeys(kinds[j] for j in wrong))
+        advice = "Complex data not supported" if types_found.lower().startswith("complex") else DATES
+        if types_found.startswith("dictionary"):  # NumPy reads its missing entries as its last value
             advice = f"Decode it: column.cast(column.type.value_type). {TEXT_ADVICE}"
-        error = ValueError if found.lower().startswith("complex") else TypeError
-        raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
+        error = ValueError if types_found.lower().startswith("complex") else TypeError
+        raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {types_found}. {advice}.")
 
 
 def _with_columns(text: str, own: str, X: Any, has_target: bool) -> str | None:

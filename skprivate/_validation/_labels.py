@@ -130,11 +130,11 @@ def check_classes(classes: Any) -> list[Any]:
 
     Scorers, votes and encoders of scikit-learn take ``classes_`` as sorted.
     """
-    found = [plain(label) for label in classes]
-    kind_of(found, "classes")
-    if len(found) < 2 or len(set(found)) < len(found):
-        raise ValueError(f"classes must hold at least two distinct labels, got {found!r}.")
-    return sorted(found)
+    labels = [plain(label) for label in classes]
+    kind_of(labels, "classes")
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise ValueError(f"classes must hold at least two distinct labels, got {labels!r}.")
+    return sorted(labels)
 
 
 def distinct_labels(labels: Labels) -> list[Any]:
@@ -147,11 +147,11 @@ def together(parts: Iterable[Iterable[Any]]) -> list[Any]:
     labels = [plain(label) for part in parts for label in part]
     if len(set(map(type, labels))) > 1:  # of blocks of several types none is the first
         labels = list(map(by_value, labels))
-    found = list(set(labels)) if kind_of(labels) else []
-    if found:
+    different = list(set(labels)) if kind_of(labels) else []
+    if different:
         # Of the labels alone: a warning about their number beside the number of rows would reveal it.
-        check_class_labels(np.repeat(label_array(found), 3))
-    return sorted(found)
+        check_class_labels(np.repeat(label_array(different), 3))
+    return sorted(different)
 
 
 def two_or_more(found: Sequence[Any], estimator: Any) -> list[Any]:
@@ -206,11 +206,11 @@ def by_value(label: Any) -> Any:
     if isinstance(label, Decimal) and label.adjusted() > _MOST_DIGITS:
         return label
     try:
-        whole = int(label)
+        integer = int(label)
     except (OverflowError, ValueError):  # infinity, NaN
         return label
-    if whole == label:
-        return whole
+    if integer == label:
+        return integer
     return float(label) if isinstance(label, np.floating) and label.itemsize <= 8 else label
 
 

@@ -231,14 +231,14 @@ def in_own_type(X: Any, listed: Mapping[int, Sequence[Any]], *, name: str = "cat
         types = [str(column.dtype).lower() for column in _series(X)]
     else:
         types = [str(getattr(X, "dtype", "object"))] * (1 + max(listed, default=0))
-    found = {j: [_in_type(plain_entry(value), types[j]) for value in values] for j, values in listed.items()}
-    for j, values in found.items():
+    converted = {j: [_in_type(plain_entry(value), types[j]) for value in values] for j, values in listed.items()}
+    for j, values in converted.items():
         if not all_differ(values):
             raise ValueError(
                 f"{name} of {columns_in_words(X, [j])} must differ from each other in the column's type {types[j]}, "
                 f"got {list(listed[j])!r}."
             )
-    return found
+    return converted
 
 
 @np.errstate(all="ignore")
@@ -248,8 +248,8 @@ def _in_type(value: object, dtype: str) -> Any:
         return value
     try:
         if dtype.startswith("float"):
-            found = np.dtype(dtype).type(value).item()
-            return found if math.isfinite(found) else value
+            converted = np.dtype(dtype).type(value).item()
+            return converted if math.isfinite(converted) else value
         if dtype.startswith("decimal"):
             return value if isinstance(value, Decimal) else Decimal(repr(value))
         of_type = bool if dtype.startswith("bool") else int if dtype.lstrip("u").startswith("int") else None
@@ -317,9 +317,9 @@ def declared_values(X: Any) -> list[list[Any] | None]:
 def _declared(column: nw.Series[Any]) -> list[Any] | None:
     if column.dtype == nw.Boolean:
         return [False, True]
-    found = getattr(getattr(column.to_native(), "dtype", None), "categories", None)
-    known = type(found).__module__.partition(".")[0] == "pandas" or isinstance(column.dtype, nw.Enum)
-    return [plain_entry(value) for value in found] if known else None
+    categories = getattr(getattr(column.to_native(), "dtype", None), "categories", None)
+    known = type(categories).__module__.partition(".")[0] == "pandas" or isinstance(column.dtype, nw.Enum)
+    return [plain_entry(value) for value in categories] if known else None
 
 
 def column_names(X: Any) -> list[Any]:

@@ -109,9 +109,9 @@ def quote(estimator: BaseEstimator, X: Any, y: Any = None, *, ledger: PrivacyLed
             first = before.changed(NOTHING, entries[0].cost)
             rule = rule if rule.fits(first) else rule.sums_only(ledger.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
-        if ledger._reservation is not None:  # which has been paid for
+        if ledger._place.reservation is not None:  # which has been paid for
             apart = all(stays_apart(one.unit, one.adjacency, found.unit, found.adjacency) for one in entries)
-            admitted = state.holds(cost, ledger._reservation, ledger._parts if apart else ())
+            admitted = state.holds(cost, ledger._place.reservation, ledger._place.parts if apart else ())
             spent = rule.spent(before)
     return Quote(
         epsilon=cost.epsilon,

@@ -34,7 +34,8 @@ def draw_candidates(
     """List candidates of one estimator or of several, each with its distributions."""
     wanted = math.ceil(_PER_EVALUATION * n_iter) if n_candidates is None else n_candidates
     if not isinstance(estimator, list):
-        return [Candidate(_set(estimator, params), params) for params in _points(distributions, wanted, seed)]
+        sets = _parameter_sets(distributions, wanted, seed)
+        return [Candidate(_with_params(estimator, params), params) for params in sets]
     named = [pair for pair in estimator if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)]
     names = [name for name, _ in named]
     if not estimator or len(named) < len(estimator) or len(set(names)) < len(names):
@@ -47,13 +48,13 @@ def draw_candidates(
         )
     share = -(-wanted // len(named))
     return [
-        Candidate(_set(model, params), {"estimator": name, **params})
+        Candidate(_with_params(model, params), {"estimator": name, **params})
         for name, model in named
-        for params in _points(distributions.get(name, {}), share, seed)
+        for params in _parameter_sets(distributions.get(name, {}), share, seed)
     ]
 
 
-def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, Any]]:
+def _parameter_sets(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, Any]]:
     """List the whole grid where it is small enough, else ``wanted`` random points."""
     every = [distributions] if isinstance(distributions, Mapping) else distributions
     for each in every:
@@ -72,7 +73,7 @@ def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, An
     yield from (dict(sorted(point.items())) for point in points)
 
 
-def _set(estimator: BaseEstimator, params: dict[str, Any]) -> Any:
+def _with_params(estimator: BaseEstimator, params: dict[str, Any]) -> Any:
     if not hasattr(estimator, "fit") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator or a list of (name, estimator), got {estimator!r}.")
     copies = {name: clone(value, safe=False) for name, value in params.items()}

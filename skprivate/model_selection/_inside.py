@@ -82,8 +82,8 @@ class ContainedLedger(PrivacyLedger):
 
 def _not_as_in_the_trial(label: str) -> RuntimeError:
     return RuntimeError(
-        f"{label} would draw something else than in its trial, which a search cannot price: what it draws depends on "
-        "the data, on chance, or on what a step before it released. Nothing was drawn for it."
+        f"{label} would draw something else than in its trial, for whose cost the search was planned: what it draws "
+        "depends on the data, on chance, or on what a step before it released. Nothing was drawn for it."
     )
 
 
@@ -107,14 +107,10 @@ def fit_cost(
     unit, adjacency = relations[0]
     if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
         raise ValueError(
-            f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
+            f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no cost per "
             "unit of distance."
         )
-    events = privacy.count_events(
-        (PrivacyEvent.from_dict({name: event[name] for name in event if name != "count"}), event["count"])
-        for *_, plain in paid
-        for event in plain
-    )
+    events = privacy.count_events(pair for *_, plain in paid for pair in privacy.events_of_plain(plain))
     return FitCost(
         releases=tuple(sorted(release_of(*terms) for terms in paid)),
         events=events,
@@ -234,11 +230,11 @@ class CandidateCosts:
         part.set_params(ledger=privacy.payment_gate())
         try:
             fit_on(model, self.rows)
-        except privacy.PaymentIsNext as candidate_costs:
-            terms = candidate_costs.terms
+        except privacy.PaymentIsNext as payment:
+            terms = payment.terms
             if terms["adaptive"]:
-                raise _not_planned(candidate_costs.label) from None
-            release = candidate_costs.label, terms["unit"], terms["adjacency"], terms["events"]
+                raise _not_planned(payment.label) from None
+            release = payment.label, terms["unit"], terms["adjacency"], terms["events"]
             return fit_cost([release], [(terms["epsilon"], terms["delta"])], (1,))
         raise ValueError("estimator must pay for what it draws from its ledger parameter; a trial paid nothing.")
 
@@ -262,7 +258,7 @@ class CandidateCosts:
 def _not_planned(label: str) -> ValueError:
     return ValueError(
         f"estimator must plan its draws ahead, got {label}, which decides about draws after seeing results: a search "
-        "cannot price it."
+        "cannot plan for it."
     )
 
 
@@ -284,10 +280,10 @@ def with_budget(
     for name, total in (("epsilon", epsilon), ("delta", delta)):
         # A step within the budget of another one has a part of that.
         stated = [0.0 if step.within else float(step.stated(name) or 0.0) for step in steps]
-        whole = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
+        all_stated = math.fsum(count * own for count, own in zip(counts, stated, strict=True))
         for step, own in zip(steps, stated, strict=True):
             if own > 0:
-                step.holder(name).set_params(**{name: total * (own / whole)})
+                step.holder(name).set_params(**{name: total * (own / all_stated)})
     for k, step in enumerate(steps):
         # One seed for all of them would give them the same noise.
         seed = random_state if random_state is None else random_state + k
@@ -316,7 +312,7 @@ def fit_on(model: BaseEstimator, rows: _scoring.Rows) -> Any:
 
 def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: Any) -> _Ledger:
     ledger = kind(epsilon=epsilon, delta=delta, composition="basic", **options)
-    ledger._book.store.forgotten = True  # whoever pays has relation that the noise is simulated
+    ledger._book.store.forgotten = True  # whoever pays says that noise is simulated
     return ledger
 
 
@@ -348,15 +344,15 @@ def fit_contained(
         step.model.set_params(ledger=ledger)
     fit_on(model, rows)
     entries = ledger.entries()
-    found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events) for e in entries))
+    drawn = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events) for e in entries))
     promised = guarantee_of(model)
     relation = (cost.unit, cost.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
         raise RuntimeError(f"{type(model).__name__} draws other noise than its random_state says: nothing is released.")
-    if found != cost.releases or (promised.unit, promised.adjacency) != relation or draws_adaptively(model):
+    if drawn != cost.releases or (promised.unit, promised.adjacency) != relation or draws_adaptively(model):
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
-            "chance, and a search cannot price it. Nothing is released."
+            "chance, and a search cannot plan for it. Nothing is released."
         )
     return model
 

@@ -254,15 +254,15 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             assumptions=_search_mechanism.assumptions_of(mechanism, cost, parts),
             n_units=parts.n_units if cost.adjacency is Adjacency.REPLACE_ONE else None,
         ) as release:
-            found = mechanism.run(parts, release)
-        also = guarantee_of(found.model).assumptions
+            best = mechanism.run(parts, release)
+        also = guarantee_of(best.model).assumptions
         mine = self.privacy_guarantee_
         self.privacy_guarantee_ = replace(mine, assumptions=tuple(dict.fromkeys((*mine.assumptions, *also))))
-        self.best_estimator_ = _inside.released(found.model, self.privacy_guarantee_)
-        self.best_index_ = found.number
-        self.best_score_ = found.score
+        self.best_estimator_ = _inside.released(best.model, self.privacy_guarantee_)
+        self.best_index_ = best.number
+        self.best_score_ = best.score
         self.candidates_ = [dict(candidate.params) for candidate in candidates]
-        self.best_params_ = self.candidates_[found.number]
+        self.best_params_ = self.candidates_[best.number]
         self.search_plan_ = mechanism.plan
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
@@ -325,22 +325,21 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             batch=self.predict_by == "batch" or cost.unit is PrivacyUnit.LABEL,
             made_up=np.zeros(2) if candidate_costs.labels is None else candidate_costs.labels[[0, -1]],
         )
-
         plan = _confirmed_plan(candidate_costs, epsilon, delta, self.n_iter)
         scores = score.plan(epsilon, plan.repetitions)
         # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its cost.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
-        again = None
+        refit = None
         if self.refit is not None:
-            again = _inside.CandidateCosts(candidates, rows, candidate_costs.labels)
-            again.check_within(*budget)
+            refit = _inside.CandidateCosts(candidates, rows, candidate_costs.labels)
+            refit.check_within(*budget)
         mechanism = _search_mechanism.PrivateSearch(
             plan=plan,
             scores=scores,
             candidate_costs=candidate_costs,
-            again=again,
-            again_budget=budget,
+            refit=refit,
+            refit_budget=budget,
             score=score,
             raises=self.error_score == "raise",
             random_state=self.random_state,
@@ -371,5 +370,5 @@ def _public_set(models: list[Any], y: Any) -> Any:
         labels = _validation.together(_validation.check_classes(classes) for (classes,) in stated)
     else:
         labels = _validation.distinct_labels(y)
-    found = _validation.label_array(labels)
-    return found.astype(np.float64) if y.dtype.kind == "f" else found
+    array = _validation.label_array(labels)
+    return array.astype(np.float64) if y.dtype.kind == "f" else array

@@ -22,7 +22,7 @@ from skprivate._sklearn import _safe_indexing
 from skprivate.inspection import maps_by_row
 from skprivate.partitions import key_bytes
 from skprivate.preprocessing import PrivatePipeline
-from skprivate.privacy import Adjacency, LaplaceEvent, PrivacyEvent, PureEvent, Repetitions, SearchPlan
+from skprivate.privacy import Adjacency, Branch, LaplaceEvent, PrivacyEvent, PureEvent, Release, Repetitions, SearchPlan
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -216,13 +216,13 @@ class PrivateScore:
                 yield from ((predicted[own].copy(), rows.y[own].copy()) for own in parts.slices())
                 return
         before, last = _by_row(model)
-        whole = _mapped(before, parts.held_out.copied().X)
-        if before is None or not (whole is None or isinstance(whole, np.ndarray)):
+        mapped = _mapped(before, parts.held_out.copied().X)
+        if before is None or not (mapped is None or isinstance(mapped, np.ndarray)):
             yield from ((self._predict(model, X, y), y) for X, y in parts.units())
             return
         for place, (X, y) in zip(parts.slices(), parts.units(), strict=True):
             # A row for which a step fails changes nothing of what becomes of others.
-            own = _mapped(before, X) if whole is None else whole[place]
+            own = _mapped(before, X) if mapped is None else mapped[place]
             yield (None if own is None else self._predict(last, np.array(own, order="C"), y)), y
 
     def _predict(self, model: BaseEstimator, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
@@ -248,19 +248,19 @@ class PrivateScore:
                 return lowest
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
-    def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
+    def draw(self, model: Any, parts: Parts, epsilon: float, release: Release | Branch) -> float:
         """Draw `events`, and return the noisy mean score."""
         steps = privacy.interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
         total, half = int(privacy.exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
         if self._counted:
             # One unit adds at most half the range to the sum, and its weight to the count.
-            each = 1 << _COUNT_BITS
-            statistic: Any = np.array([total, each * parts.n_held_out])
-            sensitivity = half + each
+            weight = 1 << _COUNT_BITS
+            statistic: Any = np.array([total, weight * parts.n_held_out])
+            sensitivity = half + weight
         else:
             statistic, sensitivity = np.array(total), 2 * half
         noisy = release.laplace(statistic, sensitivity=sensitivity, epsilon=epsilon)
-        noisy, count = (noisy[0], max(noisy[1] / each, 1.0)) if self._counted else (noisy, parts.n_held_out)
+        noisy, count = (noisy[0], max(noisy[1] / weight, 1.0)) if self._counted else (noisy, parts.n_held_out)
         middle, width = self.low + (0.5 * self.high - 0.5 * self.low), self.high - self.low
         return float(middle + noisy / (2.0 * half) / count * width)
 

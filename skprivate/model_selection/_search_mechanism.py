@@ -11,7 +11,7 @@ from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection import _candidates, _scoring
 from skprivate.model_selection._inside import CandidateCosts, FitCost, fit_contained, unseen, with_budget
-from skprivate.privacy import Adjacency, ApproximateEvent, Mechanism, PrivacyEvent, PrivacyUnit, SearchPlan
+from skprivate.privacy import Adjacency, Branch, Mechanism, PrivacyEvent, PrivacyUnit, Release, SearchPlan
 
 
 class SearchResult(NamedTuple):
@@ -27,14 +27,14 @@ class PrivateSearch(Mechanism):
     """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
 
     ``plan`` is the cost to those who are in the fits, at least that of both; ``scores`` that to those who are in the
-    scores. ``again`` costs the fit of the best candidate on all rows with ``again_budget``, where there is one.
+    scores. ``refit`` costs the fit of the best candidate on all rows with ``refit_budget``, where there is one.
     """
 
     plan: SearchPlan
     scores: SearchPlan
     candidate_costs: CandidateCosts
-    again: CandidateCosts | None
-    again_budget: tuple[float, float]
+    refit: CandidateCosts | None
+    refit_budget: tuple[float, float]
     score: _scoring.PrivateScore
     raises: bool
     random_state: Any
@@ -43,31 +43,32 @@ class PrivateSearch(Mechanism):
     @property
     def theorem(self) -> str:  # type: ignore[override]
         """Theorem of random stopping, and of the composition beside it."""
-        again = ", and one fit beside it (basic composition)" if self.again is not None else ""
+        refit = ", and one fit beside it (basic composition)" if self.refit is not None else ""
         apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
-        return f"{self.plan.theorem}; {apart}{again}"
+        return f"{self.plan.theorem}; {apart}{refit}"
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """The search as one event, and the fit on all rows."""
-        return [*privacy.count_events(self.plan.events).items(), *self._again_events]
+        return [*privacy.count_events(self.plan.events).items(), *self._refit_events]
 
     @property
-    def _again_events(self) -> list[tuple[PrivacyEvent, int]]:
-        if self.again is None:
+    def _refit_events(self) -> list[tuple[PrivacyEvent, int]]:
+        if self.refit is None:
             return []
-        epsilon, delta = self.again_budget
-        event = ApproximateEvent(epsilon, delta) if delta > 0 else privacy.PureEvent(epsilon, "a fit on all rows")
-        return [(event, 1)]
+        epsilon, delta = self.refit_budget
+        if delta > 0:
+            return [(privacy.ApproximateEvent(epsilon, delta), 1)]
+        return [(privacy.PureEvent(epsilon, "a fit on all rows"), 1)]
 
-    def run(self, data: _scoring.Parts, release: Any) -> SearchResult:
+    def run(self, data: _scoring.Parts, release: Release) -> SearchResult:
         """Search; candidates are fitted on the rows for which they were accounted."""
-        each = self.plan.each_epsilon, self.plan.each_delta
+        budget = self.plan.each_epsilon, self.plan.each_delta
 
-        def evaluate(number: int, branch: Any) -> tuple[float, Any]:
+        def evaluate(number: int, branch: Branch) -> tuple[float, Any]:
             try:
                 with unseen():
-                    model = self._fit(self.candidate_costs, number, *each, release)
+                    model = self._fit(self.candidate_costs, number, budget, release)
                     return self.score.draw(model, data, self.scores.each_epsilon, branch), model
             except Exception:
                 if self.raises:
@@ -79,23 +80,19 @@ class PrivateSearch(Mechanism):
         best = privacy.select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
-        found = SearchResult(best.candidate, best.result, best.score)
-        if self.again is None:
-            return found
-        release._charge(privacy.count_events(self._again_events))
-        return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
+        result = SearchResult(best.candidate, best.result, best.score)
+        if self.refit is None:
+            return result
+        release._charge(privacy.count_events(self._refit_events))
+        return result._replace(model=self._fit(self.refit, result.number, self.refit_budget, release))
 
-    def _fit(
-        self, candidate_costs: CandidateCosts, number: int, epsilon: float, delta: float, release: privacy.Release
-    ) -> Any:
+    def _fit(self, costs: CandidateCosts, number: int, budget: tuple[float, float], release: Release) -> Any:
+        """Fit a candidate, with what it may draw for a budget and nothing else."""
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
-        candidate = candidate_costs.candidates[number]
-        model = with_budget(candidate, candidate_costs.counts(number), epsilon, delta, seed, candidate_costs.labels)
-        cost = candidate_costs.cost(number, epsilon, delta)
-        return fit_contained(
-            model, candidate_costs.rows, cost, (epsilon, delta), simulated=simulated, dry_run=self.dry_run
-        )
+        model = with_budget(costs.candidates[number], costs.counts(number), *budget, seed, costs.labels)
+        cost = costs.cost(number, *budget)
+        return fit_contained(model, costs.rows, cost, budget, simulated=simulated, dry_run=self.dry_run)
 
 
 def assumptions_of(search: PrivateSearch, cost: FitCost, parts: _scoring.Parts) -> tuple[str, ...]:
@@ -105,8 +102,8 @@ def assumptions_of(search: PrivateSearch, cost: FitCost, parts: _scoring.Parts) 
         "what the guarantees of the candidates assume",
     ]
     for candidate in search.candidate_costs.candidates:
-        found = check_pipeline(candidate.estimator).steps
-        assumptions += [text for step in found for text in step.conditions if privacy.TO_THE_LAST_BIT in text]
+        steps = check_pipeline(candidate.estimator).steps
+        assumptions += [text for step in steps for text in step.conditions if privacy.TO_THE_LAST_BIT in text]
     if cost.adjacency is Adjacency.REPLACE_ONE or cost.unit is PrivacyUnit.LABEL:
         assumptions.append(privacy.KEEPS_IDENTIFIER if parts.by_identifier else privacy.KEEPS_PLACE)
     if cost.unit is not PrivacyUnit.LABEL:

@@ -26,11 +26,11 @@ from skprivate.privacy._events import (
     Events,
     GaussianEvent,
     LaplaceEvent,
-    Mechanism,
     PrivacyEvent,
     PureEvent,
     ZeroConcentratedEvent,
     count_events,
+    events_of_plain,
 )
 from skprivate.privacy._guarantee import (
     PUBLIC_BEFORE,
@@ -56,6 +56,7 @@ from skprivate.privacy._identifiers import (
     refuse_other_index,
     several_kinds,
 )
+from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._release import (
     Branch,
     PaymentIsNext,

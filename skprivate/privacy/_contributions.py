@@ -194,8 +194,8 @@ def as_integers(values: ArrayLike) -> NDArray[Any] | None:
     if array.dtype.kind in "iub":
         return array.astype(np.int64)
     if array.dtype == object and all(isinstance(value, Integral) for value in array.ravel().tolist()):
-        whole = np.array([int(value) for value in array.ravel().tolist()], dtype=object).reshape(array.shape)
-        return whole if largest(whole) >= 2**63 else whole.astype(np.int64)
+        exact = np.array([int(value) for value in array.ravel().tolist()], dtype=object).reshape(array.shape)
+        return exact if largest(exact) >= 2**63 else exact.astype(np.int64)
     return None
 
 
@@ -203,11 +203,11 @@ def _unrounded(values: ArrayLike) -> NDArray[Any]:
     """Convert to an array; integers that NumPy makes floats of, since no one type of it holds all, to objects."""
     array = np.asarray(values)
     if array.dtype == object or (array.dtype.kind == "f" and not hasattr(values, "dtype")):
-        whole = np.asarray(values, dtype=object)
+        objects = np.asarray(values, dtype=object)
         # Sums of single numbers are arrays without an axis.
-        entries = [entry.item() if isinstance(entry, np.ndarray) else entry for entry in whole.ravel().tolist()]
+        entries = [entry.item() if isinstance(entry, np.ndarray) else entry for entry in objects.ravel().tolist()]
         if all(isinstance(entry, Integral) for entry in entries):
-            return np.array([*entries, None], dtype=object)[:-1].reshape(whole.shape)
+            return np.array([*entries, None], dtype=object)[:-1].reshape(objects.shape)
     return array
 
 
@@ -307,8 +307,8 @@ def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any
         if most < _SAFE:
             block = block.astype(np.int64)
         else:
-            whole = [int(value) for value in block.ravel().tolist()]
-            block = np.array(whole, dtype=object).reshape(block.shape)
+            exact = [int(value) for value in block.ravel().tolist()]
+            block = np.array(exact, dtype=object).reshape(block.shape)
     if block.dtype.kind == "b":
         block = block.astype(np.int64)
     if block.dtype == object:
@@ -386,8 +386,8 @@ def ball_contributions(
     if out is not None and out.dtype != np.float64:
         raise TypeError(f"out must be an array of float64, got one of {out.dtype}.")
     n_coordinates, n_units = values.shape
-    whole = math.ldexp(ball_margin(n_coordinates), bits)
-    scale: FloatArray | float = whole if weights is None else weights * whole
+    longest = math.ldexp(ball_margin(n_coordinates), bits)
+    scale: FloatArray | float = longest if weights is None else weights * longest
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         squares = np.zeros(n_units)
         square = np.empty(n_units)

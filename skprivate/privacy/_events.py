@@ -1,7 +1,7 @@
-"""Events, mechanisms and draws: what one draw costs, who draws, and how draws are watched.
+"""Events and draws: what one draw costs, and how draws are watched.
 
 Every event states what is known of its mechanism: a pure-DP cost, a zCDP cost and the total-variation distance
-between the mechanism as drawn and the mechanism as candidate_costs. The accountant chooses which of them is used
+between the mechanism as drawn and the mechanism as accounted for. The accountant chooses which of them is used
 (`skprivate.privacy.accounting._composition`).
 
 While a tape runs, releases are marked as not valid for release: the tape sees private statistics.
@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,8 @@ _LEAST_EXACT = 2.0**-1000
 #: Its method ``draw(draw, sample)`` returns the result of a draw: that of ``sample()``, or another one.
 Tape = Any
 _RUNNING: ContextVar[Tape | None] = ContextVar("skprivate_tape", default=None)
+#: A multiset of events as callers may write it.
+Events: TypeAlias = "Mapping[PrivacyEvent, int] | Iterable[tuple[PrivacyEvent, int]]"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class PrivacyEvent:
     @property
     def rho(self) -> float:
         """The ρ of the draw under zero-concentrated differential privacy."""
-        return _not_lost(0.5 * self.pure_epsilon * self.pure_epsilon)
+        return _above_underflow(0.5 * self.pure_epsilon * self.pure_epsilon)
 
     @property
     def total_variation(self) -> float:
@@ -57,11 +58,13 @@ class PrivacyEvent:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> PrivacyEvent:
-        """Inverse of `to_dict`, for the events of this module."""
-        kind = _KINDS.get(plain.get("event", ""))
+        """Inverse of `to_dict`, for the events of this module; a count beside them is passed over."""
+        kinds = (ApproximateEvent, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent)
+        named: dict[str, type[PrivacyEvent]] = {kind.__name__: kind for kind in kinds}
+        kind = named.get(plain.get("event", ""))
         if kind is None:
-            raise ValueError(f"event must be one of {', '.join(_KINDS)}, got {plain.get('event')!r}.")
-        return kind(**{name: value for name, value in plain.items() if name != "event"})
+            raise ValueError(f"event must be one of {', '.join(named)}, got {plain.get('event')!r}.")
+        return kind(**{name: value for name, value in plain.items() if name not in ("event", "count")})
 
 
 def _positive(event: PrivacyEvent, name: str) -> None:
@@ -74,7 +77,7 @@ def _positive(event: PrivacyEvent, name: str) -> None:
         raise ValueError(f"{name.rstrip('_')} must be a positive finite number, got {value!r}.")
 
 
-def _not_lost(rho: float) -> float:
+def _above_underflow(rho: float) -> float:
     """Round up a cost whose digits, or all of it, are lost to underflow."""
     return math.nextafter(rho, math.inf) if rho < _LEAST_EXACT else rho
 
@@ -122,7 +125,7 @@ class BoundedRangeEvent(_OfEpsilon):
 
     @property
     def rho(self) -> float:
-        return _not_lost(self.epsilon * self.epsilon / 8)
+        return _above_underflow(self.epsilon * self.epsilon / 8)
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class GaussianEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return _not_lost(0.5 / self.noise_multiplier / self.noise_multiplier)
+        return _above_underflow(0.5 / self.noise_multiplier / self.noise_multiplier)
 
     @property
     def total_variation(self) -> float:
@@ -191,15 +194,6 @@ class ApproximateEvent(PrivacyEvent):
         return self.epsilon if self.delta == 0 else math.inf
 
 
-_KINDS: dict[str, type[PrivacyEvent]] = {
-    kind.__name__: kind
-    for kind in (ApproximateEvent, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent)
-}
-
-#: A multiset of events as callers may write it.
-Events = Mapping[PrivacyEvent, int] | Iterable[tuple[PrivacyEvent, int]]
-
-
 def count_events(events: Events) -> dict[PrivacyEvent, int]:
     """Merge pairs (event, count) into one mapping; refuse what is not an event or a positive count."""
     pairs = events.items() if isinstance(events, Mapping) else events
@@ -213,76 +207,14 @@ def count_events(events: Events) -> dict[PrivacyEvent, int]:
     return counts
 
 
-class Mechanism(ABC):
-    """A mechanism draws on private data: a frozen object that knows its cost and how to run.
+def plain_events(events: Iterable[tuple[PrivacyEvent, int]]) -> list[dict[str, Any]]:
+    """Convert events and their counts to plain data, for JSON."""
+    return [{**event.to_dict(), "count": count} for event, count in events]
 
-    Everything a mechanism is made from is public (parameters, sizes that are public, released numbers), so its cost
-    is known before any private row is seen. Write it as a frozen dataclass:
 
-    * ``events``: all that `run` draws, on any data, no more and no less;
-    * ``theorem``: where its guarantee is proven;
-    * ``run(data, release)``: forms exact integer sums of bounded contributions of single units
-      (`skprivate.privacy.exact_sum`) and draws through ``release`` alone.
-
-    `skprivate.utils.estimator_checks.check_mechanism` tests that a mechanism keeps this contract.
-
-    Attributes
-    ----------
-    theorem : str
-        Goes into the guarantee.
-
-    See Also
-    --------
-    PrivateEstimatorMixin : Runs a mechanism in ``fit``.
-    open_release : Opens a release of your own.
-
-    Examples
-    --------
-    A count of rows:
-
-    >>> from dataclasses import dataclass
-    >>> from skprivate.privacy import Mechanism, PureEvent, open_release
-    >>> @dataclass(frozen=True)
-    ... class Count(Mechanism):
-    ...     epsilon: float
-    ...     theorem = "discrete Laplace noise on a count"
-    ...
-    ...     @property
-    ...     def events(self):
-    ...         return [(PureEvent(self.epsilon, "discrete Laplace"), 1)]
-    ...
-    ...     def run(self, data, release):
-    ...         return int(release.discrete_laplace([len(data)], sensitivity=1, epsilon=self.epsilon)[0])
-    >>> count = Count(1.0)
-    >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove", plan=count.events) as release:
-    ...     noisy = count.run(range(1000), release)
-    >>> 900 < noisy < 1100
-    True
-    """
-
-    theorem: str = ""
-
-    @property
-    @abstractmethod
-    def events(self) -> Events:
-        """Events that `run` draws, whatever the data: pairs (event, count)."""
-
-    @property
-    def n_draws(self) -> int:
-        """Number of events that `run` draws, for progress; public. Another one only where branches share a plan."""
-        return sum(count_events(self.events).values())
-
-    @abstractmethod
-    def run(self, data: Any, release: Any) -> Any:
-        """Draw on private data; returns released values only.
-
-        Parameters
-        ----------
-        data : Any
-            The private data, in the form that the mechanism states.
-        release : Release
-            Draws and checks the cost; its plan holds ``events``.
-        """
+def events_of_plain(plain: Iterable[Mapping[str, Any]]) -> list[tuple[PrivacyEvent, int]]:
+    """Inverse of `plain_events`."""
+    return [(PrivacyEvent.from_dict(event), event["count"]) for event in plain]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate._messages import Versioned, at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy import _events
 from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
+from skprivate.privacy.accounting import _composition
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
 TO_THE_LAST_BIT = "to the last bit"
-
-
 #: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
 PUBLIC_BEFORE = "before the fit, rows were changed by public rules only"
 STEP_ALONE = "this is the guarantee of one step alone: before it, rows were changed by public rules only"
@@ -44,13 +43,6 @@ class Adjacency(StrEnum):
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
     METRIC = "metric"
-
-
-def check_metric(adjacency: Adjacency, metric: str | None) -> None:
-    """Refuse a distance without metric privacy, and metric privacy without one."""
-    if (adjacency is Adjacency.METRIC) != (metric is not None):
-        allowed = "the name of a distance with adjacency='metric', and None otherwise"
-        raise ValueError(must_be("metric", allowed, metric, f"The adjacency is {str(adjacency)!r}."))
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,9 @@ class PrivacyGuarantee(Versioned):
         object.__setattr__(self, "adjacency", member(Adjacency, "adjacency", self.adjacency))
         at_least("epsilon", self.epsilon, 0)
         delta_number(self.delta)
-        check_metric(self.adjacency, self.metric)
+        if (self.adjacency is Adjacency.METRIC) != (self.metric is not None):
+            allowed = "the name of a distance with adjacency='metric', and None otherwise"
+            raise ValueError(must_be("metric", allowed, self.metric, f"The adjacency is {str(self.adjacency)!r}."))
 
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Guarantee of releasing all results together.
@@ -133,10 +127,6 @@ class PrivacyGuarantee(Versioned):
         ValueError
             If unit, adjacency or metric differ, or if the δ add up to 1 or more, where (ε, δ) promises nothing.
         """
-        # Late import: the accountant knows events, and only composition needs it.
-        from skprivate.privacy._events import count_events
-        from skprivate.privacy.accounting._composition import add_up, compose_epsilon
-
         every = (self, *others)
         if wrong := {type(one).__name__ for one in others if not isinstance(one, PrivacyGuarantee)}:
             advice = "Unpack a list: first.compose(*rest)."
@@ -145,17 +135,17 @@ class PrivacyGuarantee(Versioned):
             found = sorted({str(getattr(guarantee, name)) for guarantee in every})
             if len(found) > 1:
                 raise ValueError(f"guarantees compose only for the same {name}, got {', '.join(found)}.")
-        delta = add_up([guarantee.delta for guarantee in every])
+        delta = _composition.add_up([guarantee.delta for guarantee in every])
         if delta >= 1:
             raise ValueError(f"the delta of all guarantees must add up to less than 1, got {delta!r}.")
-        epsilon = add_up([guarantee.epsilon for guarantee in every])
-        events = count_events(pair for guarantee in every for pair in guarantee.events)
+        epsilon = _composition.add_up([guarantee.epsilon for guarantee in every])
+        events = _events.count_events(pair for guarantee in every for pair in guarantee.events)
         adaptive = any(guarantee.adaptive for guarantee in every)
         if any(not guarantee.events and guarantee.epsilon + guarantee.delta > 0 for guarantee in every):
             events = {}  # a part of what was drawn is not the whole, neither here nor in a further composition
         elif not adaptive:
             # A bound that needs δ is no multiple of itself at a multiple of the distance.
-            epsilon = min(epsilon, compose_epsilon(events, 0.0 if self.metric else delta))
+            epsilon = min(epsilon, _composition.compose_epsilon(events, 0.0 if self.metric else delta))
         return PrivacyGuarantee(
             epsilon=epsilon,
             delta=delta,
@@ -242,7 +232,7 @@ class PrivacyGuarantee(Versioned):
             "metric": self.metric,
             "assumptions": list(self.assumptions),
             "theorem": self.theorem,
-            "events": [{**event.to_dict(), "count": count} for event, count in self.events],
+            "events": _events.plain_events(self.events),
             "valid_for_release": self.valid_for_release,
             "adaptive": self.adaptive,
             "stated": self.stated,
@@ -272,11 +262,7 @@ class PrivacyGuarantee(Versioned):
         fields = {"stated": True, **plain}
         fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
         fields["assumptions"] = tuple(fields.get("assumptions", ()))
-        pairs = ((dict(event), event["count"]) for event in fields.get("events", ()))
-        fields["events"] = tuple(
-            (_events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
-            for event, count in pairs
-        )
+        fields["events"] = tuple(_events.events_of_plain(fields.get("events", ())))
         return cls(**fields)
 
     def __repr__(self) -> str:

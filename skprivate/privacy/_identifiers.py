@@ -55,21 +55,19 @@ _OF_SKLEARN = ("_skl", "_metadata", "_skprivate")
 _BESIDE = ("feature_names_in_", "ledger", "n_features_in_", "n_jobs", "privacy_guarantee_", "random_state", "verbose")
 
 
-def encode_identifiers(
-    ids: object, n_rows: int, name: str = "user_ids"
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+def encode_identifiers(ids: object, n_rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Number the users of the rows by first appearance: a code for each row, an identifier for each code."""
-    values: Any = _unpack(ids, name)
+    values: Any = _unpack(ids)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise ValueError(f"{name} must be one-dimensional, got an array of {values.ndim} dimensions.")
+            raise ValueError(f"user_ids must be one-dimensional, got an array of {values.ndim} dimensions.")
         if values.dtype.kind in "OUST":
             values = values.tolist()  # Python's equality: "a" and "a\0" differ, 1 and "1" too
     if len(values) != n_rows:
-        raise ValueError(f"{name} must have one entry per row: got {len(values)} entries for {n_rows} rows.")
+        raise ValueError(f"user_ids must have one entry per row: got {len(values)} entries for {n_rows} rows.")
     if isinstance(values, np.ndarray):
-        return _encode_array(values, name)
-    values = _of_one_kind(values, name)
+        return _encode_array(values)
+    values = _of_one_kind(values)
     if values and isinstance(values[0], str):
         values = [unicodedata.normalize("NFC", value) for value in values]
     numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
@@ -148,8 +146,11 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return 1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
-    found = [bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS]
-    return np.array([*found, bool(len(names)) and names.dtype.kind == "M"], dtype=np.int64)
+    if not len(names):
+        return np.zeros(N_KINDS, dtype=np.int64)
+    instants = names.dtype.kind == "M"
+    kinds = [not instants and isinstance(names[0], types) for _, types in KINDS]
+    return np.array([*kinds, instants], dtype=np.int64)
 
 
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
@@ -204,18 +205,14 @@ def chosen_keys(
     Pair i is of ``unit[i]``, whose tag is that row of ``tags``, and of ``keys[key[i]]``, a tuple of kinds and values.
     """
     names = np.empty(len(keys), dtype=object)
-    names[:] = [repr([(kind, _spelled(value)) for kind, value in each]) for each in keys]
+    # Integers in hexadecimal: Python refuses thousands of decimal digits.
+    names[:] = [repr([(kind, hex(value) if type(value) is int else value) for kind, value in each]) for each in keys]
     mixed = _mixed(tags, salt)[unit] ^ _mixed(identifier_tags(names), salt + 1)[key]
     order = np.lexsort((_mixed(mixed[:, None], salt + 2), unit))
     sorted_units = unit[order]
     kept = np.zeros(len(order), dtype=bool)
     kept[order] = np.arange(len(order)) - np.searchsorted(sorted_units, sorted_units, side="left") < most
     return kept
-
-
-def _spelled(value: Any) -> Any:
-    """Write integers in hexadecimal: Python refuses thousands of decimal digits."""
-    return hex(value) if type(value) is int else value
 
 
 def _mixed(tags: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
@@ -237,21 +234,17 @@ def kinds_in_words(numbers: Iterable[int]) -> str:
     return " and ".join(names[number] for number in numbers)
 
 
-def several_kinds(found: str, name: str = "user_ids") -> TypeError:
+def several_kinds(kinds: str) -> TypeError:
     """Make the error for blocks of rows with identifiers of several kinds."""
-    return TypeError(_refusal(name, found, is_float=False))
+    return TypeError(_refusal(kinds, is_float=False))
 
 
-def _instants(ids: Any) -> Any:
-    """Convert times of pandas with a time zone to instants; NumPy converts those of others by itself."""
-    times = getattr(ids, "dt", ids)
-    return ids if getattr(times, "tz", None) is None else times.tz_convert(None)
-
-
-def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
+def _unpack(ids: Any) -> npt.NDArray[Any] | list[Any]:
     """Return an array whose type was not guessed from its entries, or a list of entries."""
     if getattr(ids, "nlevels", 1) > 1:
-        raise TypeError(f"{name} must have one entry per row, got an index of {ids.nlevels} levels. Pass one of them.")
+        raise TypeError(
+            f"user_ids must have one entry per row, got an index of {ids.nlevels} levels. Pass one of them."
+        )
     if isinstance(ids, np.ma.MaskedArray):
         missing = bool(np.ma.getmaskarray(ids).any())
     elif hasattr(ids, "isna"):  # pandas
@@ -261,8 +254,10 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         count = count() if callable(count) else count
         missing = isinstance(count, int) and count > 0
     if missing:
-        raise _missing(name)
-    ids = _instants(ids)
+        raise _missing()
+    times = getattr(ids, "dt", ids)
+    if getattr(times, "tz", None) is not None:  # of pandas; NumPy makes instants of those of others by itself
+        ids = times.tz_convert(None)
     if hasattr(ids, "to_list") and "Int128" in str(getattr(ids, "dtype", "")):
         return list(ids.to_list())  # NumPy has no such integers
     if hasattr(ids, "__array__"):
@@ -273,18 +268,18 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
         return list(ids)
     named = " Pass the column itself: X['name']." if isinstance(ids, str) else ""
     raise TypeError(
-        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}.{named}"
+        f"user_ids must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}.{named}"
     )
 
 
-def _encode_array(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+def _encode_array(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Number an array of integers or of instants, which NumPy compares exactly."""
     kind = values.dtype.kind
     if kind == "M" and np.datetime_data(values.dtype)[0] in ATTOSECONDS:
         if np.isnat(values).any():
-            raise _missing(name)
+            raise _missing()
     elif kind not in "iu":
-        raise TypeError(_refusal(name, str(values.dtype), is_float=kind == "f"))
+        raise TypeError(_refusal(str(values.dtype), is_float=kind == "f"))
     unique, inverse = np.unique(values, return_inverse=True)
     first = np.empty(len(unique), dtype=np.int64)
     first[inverse[::-1]] = np.arange(len(values))[::-1]  # the last assignment stays: the first row
@@ -294,21 +289,21 @@ def _encode_array(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[np.i
     return rank[inverse].astype(np.int64), unique[order]
 
 
-def _of_one_kind(values: list[Any], name: str) -> list[Any]:
+def _of_one_kind(values: list[Any]) -> list[Any]:
     """Convert the entries to plain Python objects of one kind, or raise an error."""
     types = set(map(type, values))
     if any(t.__name__ in ("NoneType", "NAType", "NaTType", "MaskedConstant") for t in types):
-        raise _missing(name)
+        raise _missing()
     # Of numbers and instants, only "not a number" and "not a time" differ from themselves.
     may_be_missing = tuple(t for t in types if issubclass(t, float | np.floating | np.datetime64))
     if may_be_missing and any(value != value for value in values if isinstance(value, may_be_missing)):
-        raise _missing(name)
+        raise _missing()
     if any(issubclass(t, list | tuple | np.ndarray) for t in types):
-        raise ValueError(f"{name} must be one-dimensional, got a sequence of sequences.")
+        raise ValueError("user_ids must be one-dimensional, got a sequence of sequences.")
     kinds = {_kind(t) for t in types}
     if None in kinds or len(kinds) > 1:
         shown = " and ".join(sorted(t.__name__ for t in types))
-        raise TypeError(_refusal(name, shown, is_float=any(issubclass(t, float | np.floating) for t in types)))
+        raise TypeError(_refusal(shown, is_float=any(issubclass(t, float | np.floating) for t in types)))
     # Subclasses may compare as they like; what counts is the value.
     if not types <= {int, str, bytes, UUID}:
         plain: dict[Any, Any] = {"integer": operator.index, "string": str.__str__, "bytes": bytes}
@@ -336,13 +331,13 @@ def _integer_bytes(value: int) -> bytes:
     return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _missing(name: str) -> ValueError:
-    return ValueError(f"{name} must name a user for every row, got missing entries. {_NOBODY}.")
+def _missing() -> ValueError:
+    return ValueError(f"user_ids must name a user for every row, got missing entries. {_NOBODY}.")
 
 
-def _refusal(name: str, got: str, *, is_float: bool) -> str:
+def _refusal(got: str, *, is_float: bool) -> str:
     gaps = f" pandas makes floats of integers with gaps. {_NOBODY}, and convert identifiers to integers or strings."
-    return f"{name} must hold {ALLOWED}, got entries of type {got}.{gaps if is_float else ''}"
+    return f"user_ids must hold {ALLOWED}, got entries of type {got}.{gaps if is_float else ''}"
 
 
 def fingerprint(*values: object) -> str:

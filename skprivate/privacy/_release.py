@@ -17,16 +17,16 @@ import math
 import os
 import threading
 from collections.abc import Mapping
-from types import TracebackType
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self, SupportsIndex
 
 from skprivate import _messages
 from skprivate._messages import BudgetExceededError
 from skprivate.privacy import _contributions
-from skprivate.privacy._events import Events, PrivacyEvent, count_events, running_tape
-from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
+from skprivate.privacy._events import Events, PrivacyEvent, count_events, plain_events, running_tape
+from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy.accounting import _composition
-from skprivate.privacy.draws._draws import Draws
+from skprivate.privacy.draws._metric import MetricDraws
 from skprivate.privacy.ledger import _entries
 from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.noise._bits import RandomStateLike, bit_source, public_generator
@@ -61,7 +61,7 @@ class SharedBudget(NamedTuple):
     others: tuple[tuple[PrivacyEvent, int], ...]
 
 
-class Release(Draws):
+class Release(MetricDraws):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
 
     It is a context manager that closes itself. It cannot be copied, pickled or used after a fork, which would draw
@@ -79,36 +79,23 @@ class Release(Draws):
 
     def __init__(
         self,
+        budget: PrivacyGuarantee,
+        plan: Events,
         *,
-        epsilon: float,
-        delta: float,
-        unit: PrivacyUnit,
-        adjacency: Adjacency,
-        metric: str | None,
         random_state: RandomStateLike,
         ledger: PrivacyLedger | None,
         label: str,
-        theorem: str,
-        assumptions: tuple[str, ...],
-        plan: Events,
-        diameter: float | None = None,
-        parameters: Mapping[str, str] | None = None,
+        diameter: float | None,
+        parameters: Mapping[str, str] | None,
     ) -> None:
         self._plan = count_events(plan)
-        if adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
-            raise ValueError(
-                _messages.must_be(
-                    "epsilon", "large enough to leave 2**-32 to every draw", epsilon, "Nothing was spent."
-                )
-            )
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.adjacency = adjacency
-        self._metric = metric
+        if budget.adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
+            allowed = "large enough to leave 2**-32 to every draw"
+            raise ValueError(_messages.must_be("epsilon", allowed, budget.epsilon, "Nothing was spent."))
+        self._budget = budget  # the most that `close` may state
+        self.epsilon, self.delta = budget.epsilon, budget.delta
+        self.unit, self.adjacency, self._metric = budget.unit, budget.adjacency, budget.metric
         self._label = label
-        self._theorem = theorem
-        self._assumptions = assumptions
         self._diameter = diameter
         self._parameters = parameters
         self.dry_run = ledger is not None and ledger.dry_run
@@ -148,14 +135,10 @@ class Release(Draws):
             if self._ledger is not None and self._entry is not None and not self._closed:
                 self._ledger.close_entry(self._entry, **cost, diameter=self._diameter)
             self._closed = True
-        return PrivacyGuarantee(
+        return replace(
+            self._budget,
             epsilon=cost["epsilon"],
             delta=cost["delta"],
-            unit=self.unit,
-            adjacency=self.adjacency,
-            metric=self._metric,
-            assumptions=self._assumptions,
-            theorem=self._theorem,
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
             adaptive=cost["adaptive"],
@@ -165,11 +148,9 @@ class Release(Draws):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # After an error the ledger keeps the reserved cost: what was drawn before it may have been seen.
-        if kind is None and not self._closed:
+        if error[0] is None and not self._closed:
             self.close()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -291,7 +272,7 @@ class Release(Draws):
             "epsilon": epsilon,
             "delta": delta,
             "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
-            "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
+            "events": plain_events(events.items()),
             "adaptive": events != self._plan,
         }
 
@@ -370,29 +351,30 @@ def open_release(
     >>> release.close().epsilon
     1.0
     """
-    relation = _messages.member(Adjacency, "adjacency", adjacency)
-    check_metric(relation, metric)
     if not (ledger is None or isinstance(ledger, PrivacyLedger)):
         kind = type(ledger).__name__
         raise TypeError(f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one.")
-    return Release(
+    budget = PrivacyGuarantee(
         epsilon=_messages.positive("epsilon", epsilon),
         delta=_messages.delta_number(delta),
         unit=_messages.member(PrivacyUnit, "unit", unit),
-        adjacency=relation,
+        adjacency=_messages.member(Adjacency, "adjacency", adjacency),
         metric=metric,
+        assumptions=tuple(assumptions),
+        theorem=theorem,
+    )
+    return Release(
+        budget,
+        plan,
         random_state=random_state,
         ledger=ledger,
         label=label,
-        theorem=theorem,
-        assumptions=tuple(assumptions),
-        plan=plan,
         diameter=None if diameter is None else _messages.positive("diameter", diameter),
         parameters=parameters,
     )
 
 
-class Branch(Draws):
+class Branch(MetricDraws):
     """Draws for one part of the units, inside the plan that a release paid for.
 
     Made by `open_branches`. Draws that the plan does not hold, and draws after `close` or after the release is closed,
@@ -510,6 +492,5 @@ class Rehearsal:
             self._books[ledger] = endless._book if ledger is None else ledger._book.dry_copy()
             self._books[ledger].store.forgotten = True  # whoever pays says that noise is simulated
         gate = object.__new__(_Gate)
-        place = () if ledger is None else (ledger._reservation, "", "", ledger._parts)
-        gate._bind(self._books[ledger], None, *place)
+        gate._bind(self._books[ledger], None if ledger is None else ledger._place._replace(note="", data=""))
         return gate

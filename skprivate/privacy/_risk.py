@@ -18,13 +18,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from skprivate.privacy import _events
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy.accounting import _composition
 
-FloatArray = NDArray[np.float64]
 Curve = Callable[[float], float]
 
 _ULP = 2.0**-50
@@ -205,10 +205,10 @@ def _largest_tpr(curves: Curves, fpr: float) -> float:
         values = [bound(float(epsilon), rough(float(epsilon))) for epsilon in grid]
         place = int(np.argmin(values))
         ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             lambda epsilon: bound(epsilon, rough(epsilon)), bounds=ends, method="bounded", options={"xatol": 1e-9 * end}
         )
-        places |= {float(grid[place]), float(found.x)}
+        places |= {float(grid[place]), float(minimum.x)}
     return min(bound(epsilon, curve(epsilon)) for epsilon in sorted(places))
 
 

@@ -219,7 +219,7 @@ def test_nothing_that_is_published_has_a_time_of_day(tmp_path, capsys):
 
 def test_times_of_earlier_versions_are_not_shown(monkeypatch):
     """A journal that has them is read, and shows days."""
-    monkeypatch.setattr("skprivate.privacy.ledger._book.today", lambda: "2026-02-03T04:05:06.789+00:00")
+    monkeypatch.setattr("skprivate.privacy.ledger._entries.today", lambda: "2026-02-03T04:05:06.789+00:00")
     ledger = PrivacyLedger(epsilon=99.0, delta=1e-2, unit="row", adjacency="replace-one")
     label().set_params(ledger=ledger).fit(X, Y)
     (entry,) = ledger.entries()

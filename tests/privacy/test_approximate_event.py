@@ -27,7 +27,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy.accounting._composition import rho_total, within_budget
-from skprivate.privacy.ledger._prices import grouped
+from skprivate.privacy.ledger._costs import grouped
 
 EVENT = ApproximateEvent(0.5, 1e-5)
 

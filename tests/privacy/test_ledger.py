@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator, clone
 from skprivate import UserLevelMean
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, epsilon_of_rho, open_release, rho_of_epsilon
 from skprivate.privacy.ledger._entries import today
-from skprivate.privacy.ledger._prices import exact, round_down, round_up
+from skprivate.privacy.ledger._costs import exact, round_down, round_up
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -635,7 +635,7 @@ def test_what_interrupts_a_charge_cannot_charge(monkeypatch):
         assert ledger.spent == (0.0, 0.0)
         return today()
 
-    monkeypatch.setattr("skprivate.privacy.ledger._book.today", interrupted)
+    monkeypatch.setattr("skprivate.privacy.ledger._entries.today", interrupted)
     reserve(ledger, 0.75)
     assert ledger.spent == (0.75, 0.0) and len(ledger.entries()) == 1
     reserve(ledger, 0.25)

@@ -30,7 +30,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
-from skprivate.privacy.ledger._prices import Cost, converted, exact, grouped
+from skprivate.privacy.ledger._costs import Cost, converted, exact, grouped
 
 # Units --------------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import skprivate as sp
 from skprivate.model_selection import UserKFold, fit_folds
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release, public_generator
 from skprivate.privacy.ledger._ledger import _handle
-from skprivate.privacy.ledger._prices import NOTHING, Totals
+from skprivate.privacy.ledger._costs import NOTHING, Totals
 
 REASON = "dealt by a keyed hash of the identifier, which exchanged users keep"
 ADD = {"unit": "user", "adjacency": "add-remove"}
@@ -193,8 +193,7 @@ def test_parts_through_all_handles(tmp_path, seed):
         return choices[int(rng.integers(len(choices)))]
 
     def again(handle):
-        place = (handle._reservation, handle._note, handle._data, handle._parts)
-        reopened = _handle(PrivacyLedger.open(path)._book, handle.identity, *place)
+        reopened = _handle(PrivacyLedger.open(path)._book, *handle._place)
         return pick([handle, pickle.loads(pickle.dumps(handle)), reopened])
 
     def both(handles, do):

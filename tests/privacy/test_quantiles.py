@@ -343,7 +343,6 @@ def median_of(values, epsilon, adjacency, random_state=None):
     with open_release(epsilon=epsilon, unit="row", adjacency=adjacency, random_state=random_state) as opened:
         cell = private_median(
             weigh(FINE.cells(np.array(values)), None, UNIT_WEIGHT),
-            total=UNIT_WEIGHT,
             epsilon=epsilon,
             adjacency=adjacency,
             release=opened,

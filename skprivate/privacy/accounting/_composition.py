@@ -30,18 +30,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from skprivate._messages import at_least, delta_number, number, positive
 from skprivate.privacy import _events
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy._events import ApproximateEvent, Events, GaussianEvent, PrivacyEvent, PureEvent
 from skprivate.privacy.accounting import _gaussian, _zcdp
 from skprivate.privacy.accounting._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
 
 _ULP = 2.0**-50
 Counts = frozenset[tuple[PrivacyEvent, int]]
-FloatArray = NDArray[np.float64]
 #: Events of smaller ε are added up beside the others.
 _LEAST_EPSILON = 1e-100
 #: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
@@ -118,7 +117,7 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     4.887
     """
     delta_number(delta)
-    return _compose_epsilon(frozenset(_events.count_events(events).items()), float(delta))
+    return _compose_epsilon(_counts(events), float(delta))
 
 
 def compose_delta(events: Events, epsilon: float) -> float:
@@ -147,17 +146,17 @@ def compose_delta(events: Events, epsilon: float) -> float:
     0.0
     """
     at_least("epsilon", epsilon, 0)
-    return _compose_delta(frozenset(_events.count_events(events).items()), float(epsilon), sharp=True)
+    return _compose_delta(_counts(events), float(epsilon), sharp=True)
 
 
 def rough_delta(events: Events, epsilon: float) -> float:
     """Compute a bound up to 1e-5 above `compose_delta`, ten times as fast."""
-    return _compose_delta(frozenset(_events.count_events(events).items()), float(epsilon))
+    return _compose_delta(_counts(events), float(epsilon))
 
 
 def within_budget(events: Events, epsilon: float, delta: float) -> bool:
     """Check that the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
-    counts = frozenset(_events.count_events(events).items())
+    counts = _counts(events)
     return (
         _pure_sum(counts) <= epsilon
         or _cheap_epsilon(counts, delta) <= epsilon
@@ -205,13 +204,13 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     1.0
     """
     delta_number(delta)
-    counts = frozenset(_events.count_events(events).items())
+    counts = _counts(events)
     return min(_pure_sum(counts), _zcdp.epsilon_of_rho(_rho_sum(counts), delta))
 
 
 def rho_total(events: Events) -> float:
     """Sum the zCDP costs; ``inf`` if an event has none."""
-    return _rho_sum(frozenset(_events.count_events(events).items()))
+    return _rho_sum(_counts(events))
 
 
 @lru_cache(maxsize=256)
@@ -256,7 +255,7 @@ def gaussian_noise_multiplier(
     at_least("n_draws", n_draws, 1)
 
     def counts(multiplier: float) -> Counts:
-        return frozenset(_events.count_events([(GaussianEvent(multiplier, size), n_draws), *other]).items())
+        return _counts([(GaussianEvent(multiplier, size), n_draws), *other])
 
     def fits(multiplier: float) -> bool:
         return _compose_epsilon.__wrapped__(counts(multiplier), delta) <= epsilon
@@ -371,6 +370,10 @@ def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> fl
             if loss:
                 bounds.append(_exp_up(loss.log_delta(left)) + slack)
     return min(bounds)
+
+
+def _counts(events: Events) -> Counts:
+    return frozenset(_events.count_events(events).items())
 
 
 def _cheap_epsilon(counts: Counts, delta: float) -> float:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy.accounting._zcdp import rho_of_epsilon
-
-FloatArray = NDArray[np.float64]
 
 #: Below this μ the difference is integrated; four nodes leave an error of order μ⁸.
 _SMALL = 0.01

@@ -25,14 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 from scipy.optimize import brentq
 
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy._events import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
 from skprivate.privacy.accounting._gaussian import log_gaussian_delta
 
-FloatArray = NDArray[np.float64]
 Kinds = Sequence[tuple[PrivacyEvent, int]]
 
 #: No event above this ε enters the grid.

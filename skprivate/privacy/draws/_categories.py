@@ -9,17 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.privacy import _contributions, _events, _guarantee, _identifiers
+from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy.accounting._composition import gaussian_noise_multiplier
 from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
-
-if TYPE_CHECKING:
-    from skprivate.privacy._release import Release
+from skprivate.privacy.draws._draws import Draws
 
 #: Part of δ that pays for a threshold beside Gaussian noise.
 THRESHOLD_PART = 0.1
@@ -55,7 +54,7 @@ def count_values(
     `identifier_tags`): then a user counts in one of the user's values of a column, which a hash of user and value
     chooses, whatever the other users do.
     """
-    found = []
+    counted = []
     for j, column in enumerate(columns):
         entries = list(map(entry_of, column.tolist()))
         if units is not None and tags is not None:
@@ -73,8 +72,8 @@ def count_values(
             entries = [entry for (_, entry), one in zip(pairs, kept, strict=True) if one]
         counts = Counter(entries)
         counts.pop(MISSING, None)
-        found.append(dict(counts))
-    return found
+        counted.append(dict(counts))
+    return counted
 
 
 def merge_values(parts: Sequence[list[dict[Entry, int]]]) -> list[dict[Entry, int]]:
@@ -83,7 +82,7 @@ def merge_values(parts: Sequence[list[dict[Entry, int]]]) -> list[dict[Entry, in
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryDiscovery(_events.Mechanism):
+class CategoryDiscovery(Mechanism):
     """Values that many units have, of ``n_columns`` columns in one draw; a unit has one value in each.
 
     ``noise_multiplier`` is that of Gaussian noise on all counts together. With ``threshold_delta`` one of the values of
@@ -131,7 +130,7 @@ class CategoryDiscovery(_events.Mechanism):
         """Number of units that find a value with probability .98."""
         return math.ceil(self.threshold + _SURE * self.sensitivity * self.noise_multiplier)
 
-    def run(self, data: Sequence[Mapping[Entry, int]], release: Release) -> list[dict[Any, float]]:
+    def run(self, data: Sequence[Mapping[Entry, int]], release: Draws) -> list[dict[Any, float]]:
         """Find values and their noisy counts, sorted by value, from what `count_values` returns."""
         counts = {
             (j, *entry): count for j, column in enumerate(data) for entry, count in column.items() if entry != MISSING

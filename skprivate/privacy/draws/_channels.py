@@ -7,9 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import finite
-
-Int64Array = NDArray[np.int64]
+from skprivate.privacy._contributions import IntArray, finite
 
 #: Total weight of every row of a channel, as an integer.
 CHANNEL_BITS = 62
@@ -20,7 +18,7 @@ _SLACK = 2.0**-44
 _BLOCK = 1 << 15
 
 
-def quantise_channel(channel: ArrayLike) -> Int64Array:
+def quantise_channel(channel: ArrayLike) -> IntArray:
     """Round every row to integer weights that add up to 2⁶² exactly: what `MetricDraws.channel` draws from.
 
     A probability that is zero stays zero, any other becomes at least one.
@@ -45,7 +43,7 @@ def quantise_channel(channel: ArrayLike) -> Int64Array:
     return weights
 
 
-def channel_cost(weights: Int64Array, distances: ArrayLike) -> float:
+def channel_cost(weights: IntArray, distances: ArrayLike) -> float:
     """Bound max |log P(y|x) − log P(y|x′)| / ρ(x, x′) from above: the ε per unit of distance of a channel.
 
     The bound exceeds the maximum by less than 2⁻⁴⁷ of it. It is ``inf`` where there is none: where an output is
@@ -75,7 +73,7 @@ def channel_cost(weights: Int64Array, distances: ArrayLike) -> float:
     return cost
 
 
-def _exact_cost(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]) -> float:
+def _exact_cost(first: IntArray, second: IntArray, rho: NDArray[np.float64]) -> float:
     """Compute the largest |log(first/second)|/ρ of pairs of positive weights, rounded up."""
     # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
     losses = np.log1p(np.abs(first - second) / np.minimum(first, second).astype(np.float64))
@@ -84,7 +82,7 @@ def _exact_cost(first: Int64Array, second: Int64Array, rho: NDArray[np.float64])
     return float(ratios.max())
 
 
-def _different_rows(weights: Int64Array, rho: NDArray[np.float64]) -> tuple[Int64Array, NDArray[np.float64]]:
+def _different_rows(weights: IntArray, rho: NDArray[np.float64]) -> tuple[IntArray, NDArray[np.float64]]:
     """Drop repeated rows, and keep the least distance between the states that have them."""
     rows, labels = np.unique(weights, axis=0, return_inverse=True)
     if rows.shape[0] == weights.shape[0]:

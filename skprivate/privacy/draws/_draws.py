@@ -1,35 +1,36 @@
 """The draws: noise and selection whose scale and cost come from the same call.
 
-`Draws` is what a release and its branches share. Each method checks its input, computes the lattice and the cost,
-pays, and only then draws. Integers are noised unchanged; real values are rounded to a lattice first. In both cases
-exact integer noise is added to integers, so no guarantee rests on floating-point tails (docs/design.md).
+Each method of `Draws` checks its input, computes the lattice and the cost, pays, and only then draws. Integers are
+noised unchanged; real values are rounded to a lattice first. In both cases exact integer noise is added to integers, so
+no guarantee rests on floating-point tails (docs/design.md).
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy import _contributions, _events
 from skprivate.privacy._contributions import FloatArray, IntArray, IntegerLattice, Lattice
-from skprivate.privacy._events import BoundedRangeEvent, Draw, LaplaceEvent, PrivacyEvent, PureEvent, Tape
-from skprivate.privacy.draws import _counts, _metric
+from skprivate.privacy._events import BoundedRangeEvent, Draw, LaplaceEvent, PrivacyEvent, PureEvent
+from skprivate.privacy.draws import _counts
 from skprivate.privacy.noise import _bits, _samplers, _selection
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
+T = TypeVar("T")
 
 
-class Draws(_metric.MetricDraws, _counts.CountDraws):
-    """All draws on private data."""
+class Draws:
+    """Draws on private data; who inherits says how they are paid for."""
 
     #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
     #: `select_repeatedly`, whose number is a secret.
@@ -38,7 +39,7 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
     #: Whether draws are made for the sake of their costs: no private statistic is looked at, all are zeros.
     dry_run: bool
     _source: _bits.BitSource
-    _tape: Tape | None
+    _tape: _events.Tape | None
 
     def _charge(self, events: dict[PrivacyEvent, int]) -> None:
         """Pay for ``events``, or raise; nothing has been drawn before this returns."""
@@ -77,18 +78,15 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         if norm not in ("l1", "linf"):
             raise ValueError(f"norm must be 'l1' or 'linf', got {norm!r}.")
         _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        exact = _contributions.as_integers(value)
-        size = np.size(value)
-        coordinates = size if norm == "l1" else 1
-        if norm == "linf":
-            events: dict[PrivacyEvent, int] = {LaplaceEvent(epsilon): max(size, 1)}
-        else:
-            events = {LaplaceEvent(epsilon) if size == 1 else PureEvent(epsilon, "Laplace"): 1}
+        exact, size = _contributions.as_integers(value), np.size(value)
+        coordinates, count = (size, 1) if norm == "l1" else (1, max(size, 1))
+        one_number = size == 1 or norm == "linf"
+        event = LaplaceEvent(epsilon) if one_number else PureEvent(epsilon, "Laplace")
         if exact is None:
-            lattice = _contributions.laplace_lattice(sensitivity, epsilon, coordinates)
-            return self._noisy_reals(Draw("laplace", _contributions.finite(value), sensitivity, norm, events), lattice)
-        fine = _contributions.integer_laplace_lattice(sensitivity, epsilon, coordinates)
-        return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, events, step), fine)
+            real = Draw("laplace", _contributions.finite(value), sensitivity, norm, {event: count})
+            return self._noisy_reals(real, _contributions.laplace_lattice(sensitivity, epsilon, coordinates))
+        lattice = _contributions.integer_laplace_lattice(sensitivity, epsilon, coordinates)
+        return self._noisy_integers(Draw("laplace", exact, sensitivity, norm, {event: count}, step), lattice)
 
     def gaussian(
         self,
@@ -128,12 +126,12 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
             size = np.size(value)
         elif np.size(value) > size:
             raise ValueError(f"value must have at most size = {size} numbers, got {np.size(value)}.")
-        events: dict[PrivacyEvent, int] = {_events.GaussianEvent(noise_multiplier, max(size, 1)): 1}
+        event = _events.GaussianEvent(noise_multiplier, max(size, 1))
         if exact is None:
-            lattice = _contributions.gaussian_lattice(sensitivity, noise_multiplier, size)
-            return self._noisy_reals(Draw("gaussian", _contributions.finite(value), sensitivity, "l2", events), lattice)
-        fine = _contributions.integer_gaussian_lattice(sensitivity, noise_multiplier, size)
-        return self._noisy_integers(Draw("gaussian", exact, sensitivity, "l2", events, step), fine)
+            real = Draw("gaussian", _contributions.finite(value), sensitivity, "l2", {event: 1})
+            return self._noisy_reals(real, _contributions.gaussian_lattice(sensitivity, noise_multiplier, size))
+        lattice = _contributions.integer_gaussian_lattice(sensitivity, noise_multiplier, size)
+        return self._noisy_integers(Draw("gaussian", exact, sensitivity, "l2", {event: 1}, step), lattice)
 
     def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise to integers: ``P(k) ∝ exp(−epsilon·|k| / sensitivity)``.
@@ -154,8 +152,8 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         array = _contributions.integers(counts)
         _contributions.check_positive(sensitivity=sensitivity, epsilon=epsilon)
         scale = _contributions.rational(sensitivity) / _contributions.rational(epsilon) * _contributions.WIDER
-        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "discrete Laplace"): 1}
-        return self._noisy_counts(Draw("discrete_laplace", array, sensitivity, "l1", events, 1.0), scale)
+        event = PureEvent(epsilon, "discrete Laplace")
+        return self._noisy_counts(Draw("discrete_laplace", array, sensitivity, "l1", {event: 1}, 1.0), scale)
 
     def discrete_gaussian(self, counts: ArrayLike, *, sensitivity: float, rho: float) -> IntArray:
         """Add discrete Gaussian noise to integers, σ² = sensitivity² / (2 rho).
@@ -177,8 +175,8 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         array = _contributions.integers(counts)
         _contributions.check_positive(sensitivity=sensitivity, rho=rho)
         scale = _contributions.rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * _contributions.WIDER
-        events: dict[PrivacyEvent, int] = {_events.ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}
-        return self._noisy_counts(Draw("discrete_gaussian", array, sensitivity, "l2", events, 1.0), scale)
+        event = _events.ZeroConcentratedEvent(rho, "discrete Gaussian")
+        return self._noisy_counts(Draw("discrete_gaussian", array, sensitivity, "l2", {event: 1}, 1.0), scale)
 
     def select(
         self,
@@ -237,23 +235,14 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
         def categories() -> list[int]:
             return [self._choose(choose, costs, rate, multiplicity)[0]]
 
-        draw = Draw(
-            kind="select",
-            statistic=np.asarray(scores),
-            sensitivity=sensitivity,
-            norm="linf",
-            events={event: 1},
-            step=None,
-            options=options,
-            categories=categories,
-        )
-
         def sample(_: NDArray[Any]) -> Any:
             category, member = self._choose(choose, costs, rate, multiplicity)
             if multiplicity is None:
                 return category
             return (category, member) if locate is None else locate(category, member)
 
+        scored = np.asarray(scores)
+        draw = Draw("select", scored, sensitivity, "linf", {event: 1}, options=options, categories=categories)
         return self._perform(draw, sample)
 
     def select_parts(
@@ -311,30 +300,94 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
                 for costs, counts in zip(parts, multiplicity, strict=True)
             ]
 
-        draw = Draw(
-            kind="select_parts",
-            statistic=np.concatenate(list(scores)),
-            sensitivity=sensitivity,
-            norm="parts",
-            events={BoundedRangeEvent(epsilon): 1},
-            step=None,
-            options=options,
-            categories=lambda: [category for category, _ in chosen()],
+        def categories() -> list[int]:
+            return [category for category, _ in chosen()]
+
+        scored, event = np.concatenate(list(scores)), BoundedRangeEvent(epsilon)
+        draw = Draw("select_parts", scored, sensitivity, "parts", {event: 1}, options=options, categories=categories)
+        return self._perform(draw, lambda _: [locate(k, *pair) for k, pair in enumerate(chosen())])
+
+    def threshold_counts(
+        self,
+        counts: Mapping[Any, ArrayLike],
+        *,
+        n_numbers: int = 1,
+        sensitivity: float,
+        noise: _counts.CountNoise,
+        level: float,
+        size: int,
+        own: int,
+        most_keys: int,
+        threshold_delta: float,
+        step: float = 1.0,
+    ) -> tuple[list[Any], FloatArray]:
+        """Add noise to the numbers of every key, and keep the keys whose first number passes a threshold.
+
+        Which keys there are is private: those that do not pass leave no trace in the result, the cost or a message.
+
+        Parameters
+        ----------
+        counts : mapping of key to int, or to ``n_numbers`` int
+            Sums over units, in steps; the first number of each key counts. A key without units is left out. Keys are
+            of one kind that can be sorted.
+        n_numbers : int, default=1
+        sensitivity : float
+            Largest change of all numbers together, in steps: in ℓ2 for "gaussian", in ℓ1 for "laplace".
+        noise : {"gaussian", "laplace"}
+        level : float
+            Noise multiplier of "gaussian", ε of "laplace".
+        size : int
+            Public bound on how many numbers one unit changes (both units, if one is exchanged).
+        own : int
+            Largest first number, in steps, that one unit alone gives a key.
+        most_keys : int
+            Largest number of keys that one unit alone can have.
+        threshold_delta : float
+            Probability with which such a key may pass.
+        step : float, default=1
+            What one step stands for.
+
+        Returns
+        -------
+        keys : list
+            Those that passed, sorted.
+        values : ndarray of shape (n_keys, n_numbers)
+            Their noisy numbers, in units of ``step``.
+        """
+        self._require_delta("a threshold")
+        _contributions.check_positive(sensitivity=sensitivity, level=level, threshold_delta=threshold_delta, size=size)
+        lattice = _counts.count_lattice(noise, sensitivity, level, size)
+        limit = _counts.count_threshold(noise, lattice, own=own, most_keys=most_keys, delta=threshold_delta)
+        keys = [] if self.dry_run else sorted(counts)  # their number is private, too
+        numbers = _contributions.integers(
+            np.array([counts[key] for key in keys], dtype=object).reshape(len(keys), n_numbers)
         )
-        result: list[Any] = self._perform(draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())])
-        return result
+        events = _counts.count_events_of(noise, level, size=size, threshold_delta=threshold_delta)
+        options = {"own": own, "most_keys": most_keys, "threshold": limit}
+        scale = _samplers.drawable(lattice.scale)
+        least = math.ceil(limit * Fraction(2) ** lattice.shift)  # in points: a float64 would be rounded
+
+        def sample(sums: NDArray[Any]) -> tuple[list[Any], FloatArray]:
+            drawn = _samplers.integer_noise(noise, scale, sums.shape, self._source)
+            total = _contributions.add_exactly(lattice.place(sums), drawn)
+            passed = total[:, 0] >= least
+            shown = [key for key, kept in zip(keys, passed, strict=True) if kept]
+            return shown, lattice.to_steps(total)[passed] * step
+
+        norm = "l2" if noise == "gaussian" else "l1"
+        draw = Draw("threshold_counts", numbers, sensitivity, norm, events, step, options=options, keys=tuple(keys))
+        return self._perform(draw, sample)
 
     # --- how a draw is made -----------------------------------------------------------------------------------------
 
-    def _perform(self, draw: Draw, sample: Callable[[NDArray[Any]], Any]) -> Any:
+    def _perform(self, draw: Draw, sample: Callable[[NDArray[Any]], T]) -> T:
         """Pay, then draw from the statistic, or in a dry run from zeros in its place."""
         self._charge(draw.events)
         if self.dry_run:
             kind = np.float64 if draw.statistic.dtype.kind == "f" else np.int64
             draw = replace(draw, statistic=np.zeros(draw.statistic.shape, kind))
-        result = (
-            sample(draw.statistic) if self._tape is None else self._tape.draw(draw, partial(sample, draw.statistic))
-        )
+        make = partial(sample, draw.statistic)
+        result: T = make() if self._tape is None else self._tape.draw(draw, make)
         if self.after_draw is not None:
             self.after_draw(sum(draw.events.values()))
         return result
@@ -359,14 +412,12 @@ class Draws(_metric.MetricDraws, _counts.CountDraws):
             raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")
 
     def _noisy_counts(self, draw: Draw, scale: Fraction) -> IntArray:
-        kind, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
-        noisy: IntArray = self._perform(
-            draw,
-            lambda counts: _contributions.add_exactly(
-                counts, _samplers.integer_noise(kind, scale, counts.shape, self._source)
-            ),
-        )
-        return noisy
+        law, scale = draw.kind.removeprefix("discrete_"), _samplers.drawable(scale)
+
+        def sample(counts: NDArray[Any]) -> IntArray:
+            return _contributions.add_exactly(counts, _samplers.integer_noise(law, scale, counts.shape, self._source))
+
+        return self._perform(draw, sample)
 
     def _noisy_integers(self, draw: Draw, lattice: IntegerLattice) -> Any:
         step: Any = draw.step

@@ -11,15 +11,16 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy import _contributions, _guarantee
 from skprivate.privacy._contributions import FloatArray, IntArray, Lattice
-from skprivate.privacy._events import BoundedRangeEvent, Draw, PrivacyEvent, PureEvent
+from skprivate.privacy._events import BoundedRangeEvent, Draw, PureEvent
 from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_cost, quantise_channel
+from skprivate.privacy.draws._draws import Draws
 from skprivate.privacy.noise import _samplers, _selection
 from skprivate.privacy.noise._bits import BitSource
 
@@ -289,21 +290,17 @@ def _rounding_steps(norm: Norm, d: int) -> int:
     return 2 * cell + (cell * (d + 3) // 16 + 2 if norm == "l2" else 0)
 
 
-class MetricDraws:
-    """Draws of a `Release` for metric privacy."""
+class MetricDraws(Draws):
+    """All draws: those of `Draws`, and those for metric privacy."""
 
-    if TYPE_CHECKING:
-        _source: BitSource
-        _metric: str | None
-        adjacency: _guarantee.Adjacency
-
-        def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
+    adjacency: _guarantee.Adjacency
+    _metric: str | None
 
     def _require_metric(self, what: str, norm: str | None = None) -> None:
         """Refuse a draw whose cost means nothing for the neighbours of this release."""
         if self.adjacency is not _guarantee.Adjacency.METRIC:
             raise ValueError(
-                f"{what} needs adjacency='metric', its price is per unit of distance; the release has "
+                f"{what} needs adjacency='metric', its cost is per unit of distance; the release has "
                 f"adjacency={str(self.adjacency)!r}."
             )
         if norm is None:
@@ -350,20 +347,8 @@ class MetricDraws:
             noise = k_norm_noise(rows.shape[0], rows.shape[1], norm, lattice.scale, self._source)
             return add_on_lattice(rows, noise, lattice.step)
 
-        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
-        drawn: FloatArray = self._perform(
-            Draw(
-                kind="k_norm",
-                statistic=array,
-                sensitivity=1.0,
-                norm="unit",
-                events=events,
-                step=None,
-                options={"norm": norm},
-            ),
-            sample,
-        )
-        return drawn
+        draw = Draw("k_norm", array, 1.0, "unit", {PureEvent(epsilon, "K-norm"): 1}, options={"norm": norm})
+        return self._perform(draw, sample)
 
     def nearest(
         self, rows: ArrayLike, *, points: ArrayLike, bounds: tuple[ArrayLike, ArrayLike], norm: Norm, epsilon: float
@@ -417,15 +402,9 @@ class MetricDraws:
                 )
             return drawn
 
-        events: dict[PrivacyEvent, int] = {BoundedRangeEvent(epsilon): 1}
         options = {"norm": norm, "points": net, "bounds": (lower, upper)}
-        chosen: IntArray = self._perform(
-            Draw(
-                kind="nearest", statistic=array, sensitivity=1.0, norm="unit", events=events, step=None, options=options
-            ),
-            sample,
-        )
-        return chosen
+        draw = Draw("nearest", array, 1.0, "unit", {BoundedRangeEvent(epsilon): 1}, options=options)
+        return self._perform(draw, sample)
 
     def channel(self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float) -> IntArray:
         """Send every state through a channel, after measuring what the channel costs.
@@ -479,15 +458,9 @@ class MetricDraws:
 
         # A channel that ignores its input costs nothing, but an event has a positive cost.
         cost = min(max(cost, float(np.finfo(float).tiny)), epsilon)
-        events: dict[PrivacyEvent, int] = {PureEvent(cost, "channel"): 1}
-        public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
-        chosen: IntArray = self._perform(
-            Draw(
-                kind="channel", statistic=index, sensitivity=1.0, norm="unit", events=events, step=None, options=public
-            ),
-            sample,
-        )
-        return chosen
+        options = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
+        draw = Draw("channel", index, 1.0, "unit", {PureEvent(cost, "channel"): 1}, options=options)
+        return self._perform(draw, sample)
 
     def flow_laplace(
         self, mass: ArrayLike, *, sensitivity: float, epsilon: float, stars: Sequence[Fraction | int] = ()
@@ -532,7 +505,6 @@ class MetricDraws:
             _samplers.drawable(_contributions.rational(kind) / _contributions.rational(epsilon) * _contributions.WIDER)
             for kind in kinds
         ]
-        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
 
         def sample(total: NDArray[Any]) -> NDArray[Any]:
             for axis, size in enumerate(array.shape):
@@ -551,17 +523,9 @@ class MetricDraws:
             return total
 
         options = {"stars": tuple(Fraction(star) for star in stars)} if stars else {}
-        draw = Draw(
-            kind="flow_laplace",
-            statistic=array,
-            sensitivity=sensitivity,
-            norm="flow",
-            events=events,
-            step=1.0,
-            options=options,
-        )
-        noisy: IntArray = self._perform(draw, sample)
-        return noisy
+        event = PureEvent(epsilon, "Laplace flow")
+        draw = Draw("flow_laplace", array, sensitivity, "flow", {event: 1}, 1.0, options=options)
+        return self._perform(draw, sample)
 
 
 def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:

@@ -11,14 +11,11 @@ logarithm of its size in accuracy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skprivate.privacy._release import Release
 import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +23,7 @@ from numpy.typing import NDArray
 
 from skprivate.privacy._contributions import FloatArray, IntArray
 from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.draws._draws import Draws
 
 #: Smallest and largest magnitude that are distinguished, as powers of two.
 _LEAST, _MOST = -64, 64
@@ -34,7 +32,7 @@ _MANTISSA = 52
 #: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
 POSITIONS = 16
 ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
-#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
+#: A priori the next larger extent is e^−_DECAY times as likely; sums of costs stay far from overflow.
 _DECAY, _MANY = 1 / 24, 1 << 36
 #: Most bins of `private_quantiles`: their costs stay far from overflow.
 MOST_BINS = 1024
@@ -90,6 +88,14 @@ class Grid:
         return [*range(0, self.bits, 4), self.bits]
 
 
+#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
+FINE, UNIT_WEIGHT = Grid(16), 1 << 20
+#: Extents and scales are found up to a factor, or up to an eighth of themselves.
+OCTAVES, EIGHTHS = Grid(1), Grid(3)
+#: Quantiles are found relative to their distance from a median.
+COARSE = Grid(8)
+
+
 @dataclass(frozen=True)
 class WeightedCells:
     """Occupied cells in their order, and the total weight of the units in each."""
@@ -140,21 +146,13 @@ def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
 
 def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tuple[IntArray, IntArray]:
     """Compute the mean of the integers (below 2³²) of each unit, rounded towards zero, and its number of rows."""
-    whole = values.astype(np.int64)
+    numbers = values.astype(np.int64)
     if units is None:
-        return whole, np.ones(len(whole), dtype=np.int64)
+        return numbers, np.ones(len(numbers), dtype=np.int64)
     sums = np.zeros(n_units, dtype=np.int64)
-    np.add.at(sums, units, whole)
+    np.add.at(sums, units, numbers)
     sizes = np.bincount(units, minlength=n_units).astype(np.int64)
     return np.sign(sums) * (np.abs(sums) // np.maximum(sizes, 1)), sizes
-
-
-#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
-FINE, UNIT_WEIGHT = Grid(16), 1 << 20
-#: Reaches and scales are found up to a factor, or up to an eighth of themselves.
-OCTAVES, EIGHTHS = Grid(1), Grid(3)
-#: Quantiles are found relative to their distance from a median.
-COARSE = Grid(8)
 
 
 class Runs(NamedTuple):
@@ -192,17 +190,16 @@ def private_median(
     data: WeightedCells,
     *,
     grid: Grid = FINE,
-    total: int = UNIT_WEIGHT,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     low: int,
     high: int,
 ) -> int:
     """Draw the cell of a median, by the exponential mechanism on `median_costs`.
 
     It costs one ``BoundedRangeEvent(epsilon)``. With probability 1 − β its cost exceeds that of any cell of prior share
-    π by at most (2/ε)·ln(1/(πβ)) units of weight ``total`` (half of that under add-remove).
+    π by at most (2/ε)·ln(1/(πβ)) units of weight `UNIT_WEIGHT` (half of that under add-remove).
     """
     runs = median_costs(data, low, high)
     before = grid.prior(runs.starts - 1)
@@ -214,7 +211,7 @@ def private_median(
 
     chosen = release.select(
         -runs.costs,
-        sensitivity=total,
+        sensitivity=UNIT_WEIGHT,
         epsilon=epsilon,
         monotone=_monotone(adjacency),
         multiplicity=np.diff(before, append=grid.prior(high)),  # a run begins where another ends
@@ -248,7 +245,7 @@ def units_beyond(epsilon: float) -> int:
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
-def private_extent(data: WeightedCells, *, epsilon: float, release: Release) -> float:
+def private_extent(data: WeightedCells, *, epsilon: float, release: Draws) -> float:
     """Draw a number beyond which about `units_beyond` units have their non-negative numbers.
 
     It costs one ``BoundedRangeEvent(epsilon)``. ``data`` are on the grid `OCTAVES`, with units of weight `UNIT_WEIGHT`.
@@ -320,7 +317,7 @@ def private_centre(
     *,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     bounds: tuple[float, float] | None = None,
 ) -> float:
     """Draw a median, as a number within ``bounds``.
@@ -343,7 +340,7 @@ def private_quantiles(
     n_bins: int,
     epsilon: float,
     adjacency: Adjacency | str,
-    release: Release,
+    release: Draws,
     bounds: tuple[float, float] | None = None,
 ) -> FloatArray:
     """Draw the n_bins − 1 numbers that split the weight of the units into equal parts.
@@ -360,35 +357,26 @@ def private_quantiles(
     last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
     splits = np.empty(n_bins - 1, dtype=np.int64)
     nodes = [_Node(0, n_bins, int(last[0]) * POSITIONS, int(last[1]) * POSITIONS)]
+    # A unit that is exchanged for another leaves some nodes with its weight and enters some.
+    weight = POSITIONS * total * (1 if _monotone(adjacency) else 2)
     while nodes := [node for node in nodes if node.n_bins > 1]:
-        chosen = _split(data, nodes, POSITIONS * total, epsilon, adjacency, release)
+        common = math.lcm(*(node.n_bins for node in nodes))
+        runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
+        chosen = release.select_parts(
+            [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
+            sensitivity=weight * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes),
+            epsilon=epsilon,
+            multiplicity=[run.lengths for run in runs],
+            locate=partial(_position, runs),
+        )
         splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
         nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in node.split(at)]
     edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
     return np.clip(edges, low, high)
 
 
-def _split(
-    data: WeightedCells,
-    nodes: Sequence[_Node],
-    total: int,
-    epsilon: float,
-    adjacency: Adjacency | str,
-    release: Release,
-) -> list[int]:
-    """Draw a position in each node, all for one cost."""
-    common = math.lcm(*(node.n_bins for node in nodes))
-    runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
-    sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)
-    chosen: list[int] = release.select_parts(
-        [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
-        # A unit that is exchanged for another leaves some nodes with its weight and enters some.
-        sensitivity=sensitivity * (1 if _monotone(adjacency) else 2),
-        epsilon=epsilon,
-        multiplicity=[run.lengths for run in runs],
-        locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
-    )
-    return chosen
+def _position(runs: Sequence[Runs], part: int, run: int, member: int) -> int:
+    return int(runs[part].starts[run]) + int(member)
 
 
 def _position_value(position: int) -> float:

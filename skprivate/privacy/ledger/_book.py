@@ -10,13 +10,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from skprivate._messages import BudgetExceededError, must_be, positive
 from skprivate.privacy import _events, _guarantee
-from skprivate.privacy.ledger import _prices, _store
-from skprivate.privacy.ledger._entries import RESERVATION, LedgerEntry, Terms, require_noise, today
-from skprivate.privacy.ledger._prices import Account, Cost, Rule, Totals
+from skprivate.privacy.ledger import _costs, _entries, _store
+from skprivate.privacy.ledger._costs import Account, Cost, Rule, Totals
+from skprivate.privacy.ledger._entries import RESERVATION, Charge, Claim, LedgerEntry, Origin, Terms
 from skprivate.privacy.ledger._store import DamagedLedgerError, FileJournal, FileStore, MemoryStore, Record
 
 #: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
@@ -27,12 +27,23 @@ Events = Sequence[dict[str, Any]]
 Journal = FileJournal | _store.MemoryJournal
 
 
+class Spending(NamedTuple):
+    """Cost of a release for its own unit, and what decides its cost for the ledger's."""
+
+    own: Cost
+    unit: str
+    adjacency: str
+    events: Events
+    adaptive: bool = False
+    diameter: float | None = None
+
+
 class LedgerState:
     """Terms, entries and totals after some records; the unit of account is None until the first release sets it."""
 
     def __init__(self) -> None:
         self.last: Record | None = None
-        self.whole = True
+        self.complete = True
         self.entries: dict[int, LedgerEntry] = {}
         self.totals: dict[Scope, Totals] = {None: Totals()}
 
@@ -41,42 +52,42 @@ class LedgerState:
         """Number of entries."""
         return len(self.entries)
 
-    def apply(self, found: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Take in the next record."""
-        self.whole = False  # who is interrupted in here must begin anew
+        self.complete = False  # who is interrupted in here must begin anew
         try:
-            self._apply(found)
+            self._apply(record)
         except DamagedLedgerError:
             raise
         except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
-            raise _damaged(found.number, f"is no record of a ledger ({error!r})") from error
-        self.last = found
-        self.whole = True
+            raise _damaged(record.number, f"is no record of a ledger ({error!r})") from error
+        self.last = record
+        self.complete = True
 
-    def _apply(self, found: Record) -> None:
-        content = json.loads(found.text)
+    def _apply(self, record: Record) -> None:
+        content = json.loads(record.text)
         # Earlier versions wrote the time of day as well.
         content |= {name: content[name][:10] for name in ("opened", "closed") if name in content}
         kind = content.pop("kind")
-        if (found.number == 0) != (kind == "terms"):
-            raise _damaged(found.number, f"must not be of the kind {kind!r}")
+        if (record.number == 0) != (kind == "terms"):
+            raise _damaged(record.number, f"must not be of the kind {kind!r}")
         if kind == "terms":
             self.terms = Terms.read(content)
             self.unit, self.adjacency = self.terms.account[:2]
             self.rule = self.rule_for(self.adjacency)
         elif kind == "open":
             self.unit, self.adjacency = content.pop("account")
-            if content.pop("sums_only") or _scales(self.adjacency):
+            if content.pop("sums_only") or _is_per_distance(self.adjacency):
                 self.rule = self._sums
-            self._enter(_prices.NOTHING, LedgerEntry.read(content))
-        elif kind != "checkpoint" or found.number % _CHECKPOINT_EVERY:
+            self._enter(_costs.NOTHING, LedgerEntry.read(content))
+        elif kind != "checkpoint" or record.number % _CHECKPOINT_EVERY:
             self._change(content)
 
     def _change(self, content: dict[str, Any]) -> None:
         old = self.entries[content["id"]]
         parts = tuple(content["parts"])
         if (old.cost, old.reservation, old.parts) != (Cost(*content["before"]), content["reservation"], parts):
-            raise ValueError("the price before is another")
+            raise ValueError("the cost before is another")
         cost = Cost(*(content[name] for name in Cost._fields))
         new = replace(
             old,
@@ -94,7 +105,7 @@ class LedgerState:
 
     def spent_of(self, reservation: int) -> Cost:
         """Sum what a reservation has paid for; of disjoint parts, the most of each kind of cost that one has paid."""
-        spent = _prices.NOTHING
+        spent = _costs.NOTHING
         for scope in _scopes(reservation, self.entry(reservation).parts):
             if scope in self.totals:
                 spent = self.totals[scope].cost().no_lower_than(spent)
@@ -104,7 +115,7 @@ class LedgerState:
         """Check that a reservation has enough left for a cost, in those of its parts."""
         reserved = self.entry(reservation)
         scopes = _scopes(reservation, parts or reserved.parts)
-        totals = [self.totals.get(scope, Totals()).changed(_prices.NOTHING, cost) for scope in scopes]
+        totals = [self.totals.get(scope, Totals()).changed(_costs.NOTHING, cost) for scope in scopes]
         return reserved.closed is None and all(total.within(reserved.cost) for total in totals)
 
     @property
@@ -115,7 +126,7 @@ class LedgerState:
         """Return the filters in force once the account has this relation."""
         if self.count:
             return self.rule
-        composition = "basic" if _scales(adjacency) else self.terms.composition
+        composition = "basic" if _is_per_distance(adjacency) else self.terms.composition
         return Rule.of(composition, self.terms.epsilon, self.terms.delta)
 
     def account(self, unit: str, adjacency: str) -> Account:
@@ -123,19 +134,14 @@ class LedgerState:
         return self.terms.account._replace(unit=self.unit or unit, adjacency=self.adjacency or adjacency)
 
     def require_budget(
-        self,
-        label: str,
-        new: Cost,
-        old: LedgerEntry | None,
-        reservation: int | None,
-        parts: tuple[int, ...] = (),
-        *,
-        adjacency: str | None = None,
+        self, label: str, charge: Charge, old: LedgerEntry | None = None, *, adjacency: str | None = None
     ) -> bool:
         """Refuse a cost that does not fit; true where the ledger must from now on count sums only."""
         rule, sums = self.rule_for(self.adjacency or adjacency), self._sums
-        before = _prices.NOTHING if old is None else old.cost
-        totals = [self.totals.get(scope, Totals()).changed(before, new) for scope in _scopes(reservation, parts)]
+        new, reservation = charge.cost, charge.reservation
+        before = _costs.NOTHING if old is None else old.cost
+        scopes = _scopes(reservation, charge.parts)
+        totals = [self.totals.get(scope, Totals()).changed(before, new) for scope in scopes]
         total = totals[0]
         if reservation is not None:
             reserved = self.entry(reservation)
@@ -174,17 +180,10 @@ class LedgerState:
 
     def entry(self, number: Any) -> LedgerEntry:
         """Find an entry by its number."""
-        found = self.entries.get(number)
-        if found is None:
+        entry = self.entries.get(number)
+        if entry is None:
             raise ValueError(must_be("entry", "the number of an entry of this ledger", number))
-        return found
-
-    def open_entry(self, number: object) -> LedgerEntry:
-        """Find an entry that is still open."""
-        found = self.entry(number)
-        if found.closed is not None:
-            raise ValueError(f"entry={number!r}: this release is closed and draws no more.")
-        return found
+        return entry
 
 
 def _damaged(number: int, why: str) -> DamagedLedgerError:
@@ -194,7 +193,7 @@ def _damaged(number: int, why: str) -> DamagedLedgerError:
     )
 
 
-def _scales(adjacency: str | None) -> bool:
+def _is_per_distance(adjacency: str | None) -> bool:
     """Check that ε is per unit of distance: at a distance d it is dε, but ρ is d²ρ, so that only sums of ε scale."""
     return adjacency is not None and adjacency.startswith(f"{_guarantee.Adjacency.METRIC}:")
 
@@ -250,7 +249,7 @@ class Book:
             if write and self._writing == process and self.store.path is None:
                 raise RuntimeError(
                     "a privacy ledger cannot be charged by what interrupts a charge to it (a signal handler, a "
-                    "finalizer): the budget would be looked at before the other price is in it. Nothing was spent."
+                    "finalizer): the budget would be looked at before the other cost is in it. Nothing was spent."
                 )
             before = self._writing
             try:
@@ -266,7 +265,7 @@ class Book:
                 self._writing = before
 
     def _read(self, journal: Journal) -> None:
-        if not self.state.whole:
+        if not self.state.complete:
             self._seen, self.state = self._newest(), LedgerState()
         where = repr(self.store.path)
         last = self.state.last
@@ -287,36 +286,36 @@ class Book:
         elif not records:
             raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
         seen = self._seen
-        for found in _store.follow(last, records, where):
-            if seen is not None and found.number == seen.number and found != seen:
+        for record in _store.follow(last, records, where):
+            if seen is not None and record.number == seen.number and record != seen:
                 raise DamagedLedgerError(
                     f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
                 )
-            self.state.apply(found)
-            last = found
+            self.state.apply(record)
+            last = record
         if seen is not None and (last is None or last.number < seen.number):
             raise DamagedLedgerError(f"The privacy ledger {where} is an older copy of the one this handle is for.")
 
-    def charge(self, label: str, own: Cost, adaptive: bool, diameter: float | None, **content: Any) -> int:
-        """Write a new entry with this content beside its cost, and return its number."""
-        unit, adjacency = content["unit"], content["adjacency"]
+    def charge(
+        self,
+        label: str,
+        spending: Spending,
+        *,
+        simulated: bool,
+        reservation: int | None,
+        parts: tuple[int, ...],
+        origin: Origin,
+    ) -> int:
+        """Write a new entry, and return its number."""
         with self.transaction(write=True) as (journal, state):
-            require_noise(state.terms, self.store.path, label, simulated=content["simulated"])
-            account, cost, text = _counted(
-                state,
-                label,
-                own,
-                unit=unit,
-                adjacency=adjacency,
-                events=content["events"],
-                adaptive=adaptive,
-                diameter=diameter,
-            )
+            _entries.require_noise(state.terms, self.store.path, label, simulated=simulated)
+            account, cost, text = _counted(state, label, spending)
             # Only the parts that it sees are charged, where that is enough.
-            if not (content["parts"] and _prices.stays_apart(unit, adjacency, account.unit, account.adjacency)):
-                reservation = content["reservation"]
-                content["parts"] = () if reservation is None else state.entry(reservation).parts
-            return _open(journal, state, label, account, own, cost, converted=text, **content)
+            apart = _costs.stays_apart(spending.unit, spending.adjacency, account.unit, account.adjacency)
+            if not (parts and apart):
+                parts = () if reservation is None else state.entry(reservation).parts
+            charge = Charge(cost, text, reservation, parts)
+            return _open(journal, state, label, account, spending, charge, simulated=simulated, origin=origin)
 
     def change_cost(
         self,
@@ -333,19 +332,13 @@ class Book:
         """Change the cost of an open entry, upwards or at its end downwards."""
         own = Cost.checked(epsilon, delta, rho)
         with self.transaction(write=True) as (journal, state):
-            old = state.open_entry(entry)
+            old = state.entry(entry)
+            if old.closed is not None:
+                raise ValueError(f"entry={entry!r}: this release is closed and draws no more.")
             if old.label == RESERVATION and not old.events:
                 raise ValueError(must_be("entry", "the number of a release", entry, "It is a reservation."))
-            _, cost, _ = _counted(
-                state,
-                old.label,
-                own,
-                unit=old.unit,
-                adjacency=old.adjacency,
-                events=events,
-                adaptive=adaptive,
-                diameter=diameter,
-            )
+            spending = Spending(own, old.unit, old.adjacency, events, adaptive, diameter)
+            _, cost, _ = _counted(state, old.label, spending)
             if not close:
                 if (
                     old.own_epsilon > own.epsilon
@@ -359,19 +352,13 @@ class Book:
                     )
                 # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
                 cost = cost.no_lower_than(old.cost)
-                state.require_budget(old.label, cost, old, old.reservation, old.parts)
+                state.require_budget(old.label, old.charge._replace(cost=cost), old)
             elif cost.exceeds(old.cost):
                 raise ValueError(f"Entry {entry} ({old.label}) cannot close at {cost}: only {old.cost} was charged.")
-            _change(journal, state, entry, cost, own, list(events), close=close)
+            _change(journal, state, old, cost, spending, close=close)
 
     def reserve(
-        self,
-        cost: Cost,
-        unit: str | None,
-        adjacency: str | None,
-        remarks: dict[str, Any],
-        *,
-        parts: tuple[int, ...] = (),
+        self, cost: Cost, unit: str | None, adjacency: str | None, parts: tuple[int, ...], origin: Origin
     ) -> int:
         """Write a reservation, for disjoint parts if there are any, and return its number."""
         with self.transaction(write=True) as (journal, state):
@@ -381,16 +368,15 @@ class Book:
                     "a reservation needs to know for whom: create the ledger with unit= and adjacency=, or reserve "
                     "after the first release."
                 )
-            account = state.account(unit, adjacency)
-            remarks |= {"unit": unit, "adjacency": adjacency, "parts": parts, "reservation": None}
-            remarks |= {"converted": "", "events": [], "simulated": False}
-            return _open(journal, state, RESERVATION, account, cost, cost, **remarks)
+            account, spending = state.account(unit, adjacency), Spending(cost, unit, adjacency, [])
+            charge = Charge(cost, "", None, parts)
+            return _open(journal, state, RESERVATION, account, spending, charge, simulated=False, origin=origin)
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
         with self.transaction(write=True) as (journal, state):
-            spent = state.spent_of(entry)
-            _change(journal, state, entry, spent, spent, [], close=True)
+            old, spent = state.entry(entry), state.spent_of(entry)
+            _change(journal, state, old, spent, Spending(spent, old.unit, old.adjacency, []), close=True)
 
 
 class LazyBook:
@@ -414,104 +400,87 @@ class LazyBook:
         return LazyBook, self._arguments if self._book is None else (self.store, self._book._newest())
 
 
-def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
+def origin(note: str, data: str, parameters: dict[str, str]) -> Origin:
     """Describe where and for what a release is made."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # no name for this account
         user = str(os.getuid()) if hasattr(os, "getuid") else ""
-    return {
-        "note": note,
-        "data": data,
-        "parameters": parameters,
-        "user": user,
-        "host": platform.node(),
-        "process_id": os.getpid(),
-    }
+    return Origin(note, data, parameters, user, platform.node(), os.getpid())
 
 
-def _counted(
-    state: LedgerState,
-    label: str,
-    own: Cost,
-    unit: str,
-    adjacency: str,
-    events: Events,
-    adaptive: bool,
-    diameter: float | None,
-) -> tuple[Account, Cost, str]:
+def _counted(state: LedgerState, label: str, spending: Spending) -> tuple[Account, Cost, str]:
     """Find the account that a release is counted for, its cost there, and the reason."""
-    metric = _scales(adjacency)
+    cost, unit, adjacency, events, adaptive, diameter = spending
+    metric = _is_per_distance(adjacency)
     natural = str(_guarantee.Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
-        return account, own, ""
-    reasons, cost, protected = [], own, f"{unit} ({adjacency})"
+        return account, cost, ""
+    reasons, protected = [], f"{unit} ({adjacency})"
     if metric and diameter is not None:
         reasons = [f"inputs that differ in one row are at most {diameter:g} apart"]
-        cost = Cost(own.epsilon * positive("diameter", diameter) * (1 + 2.0**-50), 0.0)
+        cost = Cost(cost.epsilon * positive("diameter", diameter) * (1 + 2.0**-50), 0.0)
         unit, adjacency, events = str(_guarantee.PrivacyUnit.ROW), str(_guarantee.Adjacency.REPLACE_ONE), []
     try:
-        steps, text = _prices.conversion(unit, adjacency, account)
-        pairs = [
-            (_events.PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
-            for event in (events if steps > 1 else ())
-        ]
-        cost = Cost.checked(*_prices.converted(cost, pairs, steps, adaptive=adaptive))
+        steps, text = _costs.conversion(unit, adjacency, account)
+        pairs = _events.events_of_plain(events) if steps > 1 else []
+        cost = Cost.checked(*_costs.converted(cost, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
             f"{label} protects a {protected}, but this ledger is a budget per {account.unit} "
-            f"({account.adjacency}), and the release has no price there: {reason}. Use a second PrivacyLedger for it. "
+            f"({account.adjacency}), and the release has no cost there: {reason}. Use a second PrivacyLedger for it. "
             "Nothing was drawn or spent."
         ) from None
     return account, cost, "; ".join([*reasons, text] if text else reasons)
 
 
 def _open(
-    journal: Journal, state: LedgerState, label: str, account: Account, own: Cost, cost: Cost, **content: Any
+    journal: Journal,
+    state: LedgerState,
+    label: str,
+    account: Account,
+    spending: Spending,
+    charge: Charge,
+    *,
+    simulated: bool,
+    origin: Origin,
 ) -> int:
-    sums_only = state.require_budget(
-        label, cost, None, content["reservation"], content["parts"], adjacency=account.adjacency
-    )
-    entry = state.count + 1
-    opened = {
-        "kind": "open",
-        "account": [account.unit, account.adjacency],
-        "sums_only": sums_only,
-        "id": entry,
-        "label": label,
-        **cost._asdict(),
-        "own_epsilon": own.epsilon,
-        "own_delta": own.delta,
-        "opened": today(),
-        **content,
-    }
-    journal.append(_store.record(state.last, opened))
-    return entry
+    """Write a new entry, and return its number."""
+    sums_only = state.require_budget(label, charge, adjacency=account.adjacency)
+    entry = LedgerEntry(
+        id=state.count + 1,
+        label=label,
+        claim=Claim(spending.unit, spending.adjacency, *spending.own[:2]),
+        charge=charge,
+        events=tuple(spending.events),
+        opened=_entries.today(),
+        closed=None,
+        simulated=simulated,
+        origin=origin,
+    ).to_dict()
+    del entry["closed"]
+    kept = {"kind": "open", "account": [account.unit, account.adjacency], "sums_only": sums_only}
+    journal.append(_store.record(state.last, {**kept, **entry}))
+    return int(entry["id"])
 
 
 def _change(
-    journal: Journal,
-    state: LedgerState,
-    entry: int,
-    cost: Cost,
-    own: Cost,
-    events: list[dict[str, Any]],
-    *,
-    close: bool,
+    journal: Journal, state: LedgerState, old: LedgerEntry, cost: Cost, spending: Spending, *, close: bool
 ) -> None:
-    old = state.entry(entry)
+    """Write a new cost of an entry."""
     content = {
-        "id": entry,
+        "kind": "close" if close else "charge",
+        "id": old.id,
         # Whoever reads it compares these with the entry.
         "before": list(old.cost),
         "reservation": old.reservation,
         "parts": old.parts,
         **cost._asdict(),
-        "own_epsilon": own.epsilon,
-        "own_delta": own.delta,
-        "events": events,
+        "own_epsilon": spending.own.epsilon,
+        "own_delta": spending.own.delta,
+        "events": list(spending.events),
     }
     if close:
         content["closed"] = old.opened
-    journal.append(_store.record(state.last, {"kind": "close" if close else "charge", **content}))
+    journal.append(_store.record(state.last, content))

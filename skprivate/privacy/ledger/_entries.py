@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 
 from skprivate import _messages
 from skprivate._messages import SimulatedNoiseError
-from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Account, Cost, Totals, stays_apart
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.ledger._costs import NOTHING, Account, Cost, Totals, stays_apart
 
 #: The label of a cost for several releases.
 RESERVATION = "reservation"
@@ -25,6 +24,8 @@ ENTRY_COLUMNS = (
     "own_delta", "events", "opened", "closed", "simulated", "reservation", "note", "data", "parameters", "user",
     "host", "process_id", "parts",
 )  # fmt: skip
+#: Entries of a table in a notebook.
+_SHOWN = 10
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
 _METRIC = f"{Adjacency.METRIC}: "
 
@@ -119,17 +120,10 @@ class LedgerEntry:
         return {name: deepcopy(getattr(self, name)) for name in ENTRY_COLUMNS}
 
 
-def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
-    """Make a data frame with one row for each entry."""
-    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-
-    return pd.DataFrame([entry.to_dict() for entry in entries], columns=list(ENTRY_COLUMNS)).set_index("id")
-
-
-def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
+def entries_html(entries: Sequence[LedgerEntry]) -> str:
     """Show the last entries as an HTML table."""
     rows = [("#", "release", "ε", "δ", "unit", "day (UTC)", "by", "for", "state")]
-    for entry in entries[-shown:]:
+    for entry in entries[-_SHOWN:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
         cost = (_messages.rounded_up(entry.epsilon, 4), _messages.rounded_up(entry.delta, 4))
         kind = f"{entry.unit}, {entry.adjacency}" + (" (converted)" if entry.converted else "")
@@ -138,7 +132,7 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
         "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
         for tag, row in zip(["th"] + ["td"] * len(rows), rows, strict=False)
     )
-    caption = f"<caption>the last {shown} of {len(entries)}</caption>" if len(entries) > shown else ""
+    caption = f"<caption>the last {_SHOWN} of {len(entries)}</caption>" if len(entries) > _SHOWN else ""
     return f"<table>{caption}{head}{''.join(rest)}</table>"
 
 
@@ -181,48 +175,9 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def checked_terms(
-    *,
-    epsilon: object,
-    delta: object,
-    unit: object,
-    adjacency: object,
-    composition: object,
-    rows_per_user: object,
-    public_features: Any,
-    simulation: Any,
-    dry_run: Any,
-) -> Terms:
-    """Make the terms of a new ledger, or raise an error that names what is not allowed."""
-    delta = _messages.delta_number(delta)
-    epsilon = _messages.positive("epsilon", epsilon)
-    if composition not in COMPOSITIONS:
-        raise ValueError(_messages.must_be("composition", _messages.one_of(COMPOSITIONS), composition))
-    if composition == "zcdp" and delta == 0:
-        why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
-        raise ValueError(_messages.must_be("delta", "positive with composition='zcdp'", delta, why))
-    for name, value in (("simulation", simulation), ("public_features", public_features), ("dry_run", dry_run)):
-        if not isinstance(value, bool):
-            raise TypeError(_messages.must_be(name, "True or False", value))
-    if rows_per_user is not None and (
-        isinstance(rows_per_user, bool) or not isinstance(rows_per_user, Integral) or rows_per_user < 1
-    ):
-        raise ValueError(_messages.must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
-    return Terms(
-        identity=uuid.uuid4().hex,
-        created=today(),
-        epsilon=epsilon,
-        delta=delta,
-        account=Account(
-            unit=None if unit is None else str(_messages.member(PrivacyUnit, "unit", unit)),
-            adjacency=None if adjacency is None else checked_relation(adjacency),
-            rows_per_user=None if rows_per_user is None else int(rows_per_user),
-            public_features=public_features,
-        ),
-        composition=composition,
-        simulation=simulation,
-        dry_run=dry_run,
-    )
+def is_integer(value: object, least: int) -> bool:
+    """Tell if a value is an integer, not True or False, of at least ``least``."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def checked_relation(adjacency: object) -> str:
@@ -339,7 +294,6 @@ class DisjointParts:
         return self._handle(tuple(one for one in range(self.n_parts) if one != out))
 
     def _checked(self, part: Any) -> int:
-        whole = isinstance(part, Integral) and not isinstance(part, bool)
-        if not (whole and 0 <= int(part) < self.n_parts):
+        if not (is_integer(part, 0) and part < self.n_parts):
             raise ValueError(_messages.must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
         return int(part)

@@ -1,30 +1,26 @@
-"""A durable privacy budget of one data set, shared by many fits, threads and processes.
-
-`PrivacyLedger` is a handle: what is charged, reserved or closed goes to its `Book` as one checked transaction.
-"""
+"""Handles to a ledger: what is charged, reserved or closed goes to its `Book` as one checked transaction."""
 
 from __future__ import annotations
 
 import contextvars
 import html
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from skprivate import _messages
 from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
 from skprivate.privacy import _guarantee
-from skprivate.privacy.ledger import _entries, _prices, _store
-from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, remarks
+from skprivate.privacy.ledger import _costs, _entries, _store
+from skprivate.privacy.ledger._book import Book, LazyBook, LedgerState, Spending, origin
 from skprivate.privacy.ledger._entries import DisjointParts, LedgerEntry, Quote, Terms
 
 Answer = TypeVar("Answer")
 
 #: Units that leave a part of a row, or other rows, unprotected.
 _PARTS_OF_ROWS = (str(_guarantee.PrivacyUnit.LABEL), str(_guarantee.PrivacyUnit.PRIVATE_ROW))
-
-
 #: While a cost is asked for: the ledger that alone is charged.
 _ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger", default=None)
 
@@ -40,6 +36,16 @@ def charged_only_to(identity: str) -> Iterator[None]:
         yield
     finally:
         _ONLY.reset(token)
+
+
+class Place(NamedTuple):
+    """Ledger, reservation and its parts that a handle charges to, and what its releases carry."""
+
+    identity: str
+    reservation: int | None = None
+    note: str = ""
+    data: str = ""
+    parts: tuple[int, ...] = ()
 
 
 class PrivacyLedger:
@@ -121,9 +127,6 @@ class PrivacyLedger:
     so ε under add-remove is 2ε under replace-one. ε per unit of distance times the largest distance is ε. Each entry
     says what was converted and why. What does not follow is refused with the reason.
 
-    *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
-    release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
-
     *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
     system. Nothing is overwritten: each change is a record that seals the one before. So whoever opens a ledger notices
     a record that was changed or taken out, and every handle that has seen a newer record (a fitted model's among them)
@@ -165,14 +168,30 @@ class PrivacyLedger:
         simulation: bool = False,
         dry_run: bool = False,
     ) -> None:
-        terms = _entries.checked_terms(
+        delta = _messages.delta_number(delta)
+        epsilon = _messages.positive("epsilon", epsilon)
+        if composition not in _costs.COMPOSITIONS:
+            raise ValueError(must_be("composition", _messages.one_of(_costs.COMPOSITIONS), composition))
+        if composition == "zcdp" and delta == 0:
+            why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
+            raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
+        for name, value in (("simulation", simulation), ("public_features", public_features), ("dry_run", dry_run)):
+            if not isinstance(value, bool):
+                raise TypeError(must_be(name, "True or False", value))
+        if rows_per_user is not None and not _entries.is_integer(rows_per_user, 1):
+            raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
+        terms = Terms(
+            identity=uuid.uuid4().hex,
+            created=_entries.today(),
             epsilon=epsilon,
             delta=delta,
-            unit=unit,
-            adjacency=adjacency,
+            account=_costs.Account(
+                unit=None if unit is None else str(_messages.member(_guarantee.PrivacyUnit, "unit", unit)),
+                adjacency=None if adjacency is None else _entries.checked_relation(adjacency),
+                rows_per_user=None if rows_per_user is None else int(rows_per_user),
+                public_features=public_features,
+            ),
             composition=composition,
-            rows_per_user=rows_per_user,
-            public_features=public_features,
             simulation=simulation,
             dry_run=dry_run,
         )
@@ -213,21 +232,12 @@ class PrivacyLedger:
         """
         return _handle(Book(_store.FileStore.open(os.path.abspath(os.fspath(path)))))
 
-    def _bind(
-        self,
-        book: Book | LazyBook,
-        identity: str | None = None,
-        reservation: int | None = None,
-        note: str = "",
-        data: str = "",
-        parts: tuple[int, ...] = (),
-    ) -> None:
+    def _bind(self, book: Book | LazyBook, place: Place | None = None) -> None:
         self._book = book
-        self._identity = book.terms.identity if identity is None else identity
-        self._reservation, self._note, self._data, self._parts = reservation, note, data, parts
+        self._place = Place(book.terms.identity) if place is None else place
 
     def _part(self, reservation: int, parts: tuple[int, ...] = ()) -> PrivacyLedger:
-        return _handle(self._book, self._identity, reservation, self._note, self._data, parts)
+        return _handle(self._book, *self._place._replace(reservation=reservation, parts=parts))
 
     def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
         """Return a handle to the same ledger whose releases carry a note.
@@ -255,7 +265,7 @@ class PrivacyLedger:
         for name, value in (("note", note), ("data", data)):
             if not isinstance(value, str):
                 raise TypeError(must_be(name, "a string", value))
-        return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
+        return _handle(self._book, *self._place._replace(note=note, data=data))
 
     def _ask(self, question: Callable[[LedgerState], Answer]) -> Answer:
         with self._book.transaction(write=False) as (_, state):
@@ -270,7 +280,7 @@ class PrivacyLedger:
     @property
     def identity(self) -> str:
         """Identifier of the ledger, unlike that of any other."""
-        return self._identity
+        return self._place.identity
 
     @property
     def unit(self) -> str | None:
@@ -334,7 +344,10 @@ class PrivacyLedger:
         frame : pandas.DataFrame
             One row for each entry, indexed by its number. Needs pandas.
         """
-        return _entries.entries_frame(self.entries())
+        import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+
+        rows = [entry.to_dict() for entry in self.entries()]
+        return pd.DataFrame(rows, columns=list(_entries.ENTRY_COLUMNS)).set_index("id")
 
     @property
     def _terms(self) -> Terms:
@@ -480,7 +493,7 @@ class PrivacyLedger:
         >>> ledger.spent
         (1.0, 0.0)
         """
-        if isinstance(n_parts, bool) or not isinstance(n_parts, Integral) or n_parts < 2:
+        if not _entries.is_integer(n_parts, 2):
             raise ValueError(must_be("n_parts", "an integer >= 2", n_parts))
         if not isinstance(because, str) or not because.strip():
             raise ValueError(must_be("because", "the reason why parts share no unit, in words", because))
@@ -500,14 +513,14 @@ class PrivacyLedger:
         parts: tuple[int, ...] = (),
     ) -> Iterator[int]:
         """Reserve while the block runs, and settle at what was spent."""
-        if self._reservation is not None:
+        if self._place.reservation is not None:
             raise ValueError("a reserved part of a ledger cannot be divided again; divide the whole.")
         unit = adjacency = None
         if isinstance(epsilon, Quote):
             cost, unit, adjacency = epsilon.cost, epsilon.unit, epsilon.adjacency
         else:
-            cost = _prices.Cost.checked(epsilon, delta, rho, rho_delta)
-        entry = self._book.reserve(cost, unit, adjacency, remarks(self._note, self._data, extra), parts=parts)
+            cost = _costs.Cost.checked(epsilon, delta, rho, rho_delta)
+        entry = self._book.reserve(cost, unit, adjacency, parts, origin(self._place.note, self._place.data, extra))
         try:
             yield entry
         finally:
@@ -546,7 +559,7 @@ class PrivacyLedger:
         """
         if _ONLY.get() not in (None, self.identity) and not self.dry_run:  # a dry run draws simulated noise
             raise ValueError(
-                f"{label or 'a release'} would really be charged to a ledger while its price is asked for: it is "
+                f"{label or 'a release'} would really be charged to a ledger while its cost is asked for: it is "
                 "frozen, or holds its ledger where a quote does not find it. Fit it before, or give it no ledger. "
                 "Nothing was drawn or spent."
             )
@@ -557,18 +570,14 @@ class PrivacyLedger:
                 "created, PrivacyLedger(…, unit='user').",
                 LedgerUnitWarning,
             )
+        own, relation = _costs.Cost.checked(epsilon, delta, rho), _entries.checked_relation(str(adjacency))
         entry: int = self._book.charge(
             label,
-            _prices.Cost.checked(epsilon, delta, rho),
-            adaptive,
-            diameter,
-            unit=str(unit),  # members of enumerations are their values
-            adjacency=_entries.checked_relation(str(adjacency)),
-            events=list(events),
+            Spending(own, str(unit), relation, events, adaptive, diameter),  # members of enumerations are their values
             simulated=bool(simulated),
-            reservation=self._reservation,
-            parts=self._parts,
-            **remarks(self._note, self._data, dict(parameters or {})),
+            reservation=self._place.reservation,
+            parts=self._place.parts,
+            origin=origin(self._place.note, self._place.data, dict(parameters or {})),
         )
         return entry
 
@@ -614,8 +623,7 @@ class PrivacyLedger:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = (self._reservation, self._note, self._data, self._parts)
-        return _handle, (self._book, self._identity, *place)
+        return _handle, (self._book, *self._place)
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
@@ -624,13 +632,13 @@ class PrivacyLedger:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivacyLedger) and self._identity == other._identity
+        return isinstance(other, PrivacyLedger) and self.identity == other.identity
 
     def __hash__(self) -> int:
-        return hash(self._identity)
+        return hash(self.identity)
 
 
-def _handle(book: Book | LazyBook, *rest: Any) -> PrivacyLedger:
+def _handle(book: Book | LazyBook, *place: Any) -> PrivacyLedger:
     ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._bind(book, *rest)
+    ledger._bind(book, Place(*place) if place else None)
     return ledger

@@ -63,16 +63,16 @@ def record(before: Record | None, content: dict[str, Any]) -> Record:
 
 def follow(before: Record | None, records: Iterable[Record], where: str) -> Iterable[Record]:
     """Check each record against the one before."""
-    for found in records:
+    for record in records:
         number = 0 if before is None else before.number + 1
-        if found.number != number or found.seal != _seal(before, number, found.text):
+        if record.number != number or record.seal != _seal(before, number, record.text):
             raise DamagedLedgerError(
                 f"The privacy ledger {where} is damaged: record {number} does not follow from those before. What was "
                 "spent is not known for certain, so nothing is released. Restore the file from a copy that "
                 "`skprivate ledger verify` accepts, or begin a new ledger with what is left for certain."
             )
-        yield found
-        before = found
+        yield record
+        before = record
 
 
 def _seal(before: Record | None, number: int, text: str) -> str:
@@ -233,10 +233,10 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 def _changed_at(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        state = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy._contributions import rational
+from skprivate.privacy._contributions import IntArray, rational
 from skprivate.privacy.noise._bits import BitSource
 
 #: Decimal digits that are computed and not trusted.
@@ -34,7 +34,6 @@ _DIRECT = 2**34
 _MAX_SCALE = 2**52
 _MIN_SCALE = Fraction(1, 2**20)
 _MASK_63 = np.uint64(2**63 - 1)
-Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 
 
@@ -195,7 +194,7 @@ def _about(scale: Fraction) -> str:
     return f"{float(scale):.3g}" if abs(bits) < 1000 else f"2**{bits}"
 
 
-def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
+def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> IntArray:
     """Invert the upper tail at the X whose first 63 binary digits are those of ``words``, as `geometric_quantile` does.
 
     The result is ⌊y⌋, y = s·(shift − log X). What float64 makes of y errs by less than
@@ -214,7 +213,7 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
     y -= shift
     y *= -s
     result = np.floor(y)
-    values: Int64Array = result.astype(np.int64)
+    values: IntArray = result.astype(np.int64)
     result -= y
     result += 0.5
     distance = np.abs(result, out=result)  # from the middle of the unit interval, up to 2^-53
@@ -253,9 +252,9 @@ def _bernoulli_exp(
     return accept
 
 
-def _signed(values: Int64Array, words: UInt64Array) -> Int64Array:
+def _signed(values: IntArray, words: UInt64Array) -> IntArray:
     """Negate ``values`` where the first bit of ``words`` is set, in place."""
-    minus: Int64Array = words.view(np.int64) >> 63
+    minus: IntArray = words.view(np.int64) >> 63
     values ^= minus
     values -= minus
     return values
@@ -268,7 +267,7 @@ def _split(scale: Fraction) -> tuple[int, int]:
     return m, exp_floor(2**m / scale, 64 - m)
 
 
-def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
+def _laplace_block(scale: Fraction, size: int, source: BitSource) -> IntArray:
     """Draw at most ``size`` discrete Laplace numbers (fewer where a candidate was rejected)."""
     words = source.words(size)
     if scale <= _DIRECT:
@@ -288,7 +287,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     return _signed(values, words).compress(accept)
 
 
-def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array:
+def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> IntArray:
     """Draw ``size`` discrete Laplace candidates, and keep those accepted for the discrete Gaussian law."""
     t = int(sigma) + 1
     candidates = _laplace_block(Fraction(t), size, source)
@@ -307,7 +306,7 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
     return candidates.compress(_bernoulli_exp(z, 2.0**-36, exact, source))
 
 
-def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array, NDArray[np.bool_]]:
+def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[IntArray, NDArray[np.bool_]]:
     """Map the upper halves of words to integers below each width ≤ 2^32: uniform if accepted (Lemire 2019).
 
     The upper half of 32 bits times the width is uniform below the width, given that the lower half is not among the
@@ -318,7 +317,7 @@ def _multiply_shift(words: UInt64Array, widths: UInt64Array) -> tuple[Int64Array
     return (scaled >> np.uint64(32)).view(np.int64), accepted
 
 
-def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, source: BitSource) -> Int64Array:
+def discrete_gaussians(multiples: IntArray, unit_bits: int, columns: int, source: BitSource) -> IntArray:
     """Draw ``columns`` discrete Gaussian numbers for each deviation σ = multiple·2^-unit_bits < 2^60.
 
     Rejection from cells of ℓ = ⌈σ/t⌉ neighbours, t a power of two: the number w of the cell is geometric,
@@ -364,9 +363,7 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
     return result.reshape(multiples.size, columns)
 
 
-def integer_noise(
-    kind: str, scale: float | int | Fraction, size: int | tuple[int, ...], source: BitSource
-) -> Int64Array:
+def integer_noise(kind: str, scale: float | int | Fraction, size: int | tuple[int, ...], source: BitSource) -> IntArray:
     """Draw integers of a shape from a law of the given scale, exactly; the scale is from 2**-20 to 2**52.
 
     "laplace" is the discrete Laplace law, P(k) ∝ exp(−|k|/scale), "gaussian" the discrete Gaussian law,

@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._contributions import largest
+from skprivate.privacy._contributions import IntArray, largest
 from skprivate.privacy.noise._bits import BitSource
 from skprivate.privacy.noise._samplers import as_fraction, below_exp, exp_floor, share_below_exp
 
-Int64Array = NDArray[np.int64]
-Counts = list[int] | Int64Array
+Counts = list[int] | IntArray
 T = TypeVar("T", int, NDArray[np.int64])
 
 #: Binary digits of the integer weights in the exponential mechanism.
@@ -42,7 +41,7 @@ _BLOCK = 1 << 17
 MAX_FLIPS = 2 * 10**10
 
 
-def check_selection(costs: Int64Array, multiplicity: Sequence[int] | NDArray[Any] | None, rule: str) -> None:
+def check_selection(costs: IntArray, multiplicity: Sequence[int] | NDArray[Any] | None, rule: str) -> None:
     """Refuse what a selection cannot be drawn from, before it is paid for."""
     if multiplicity is None:
         return
@@ -54,7 +53,7 @@ def check_selection(costs: Int64Array, multiplicity: Sequence[int] | NDArray[Any
         )
 
 
-def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
+def _check_costs(costs: ArrayLike, ndim: int) -> IntArray:
     array = np.asarray(costs)
     if array.ndim != ndim or array.dtype.kind not in "iu" or array.shape[-1] == 0:
         raise ValueError(
@@ -87,15 +86,15 @@ def _total(counts: Counts) -> int:
     return int(counts.sum()) if isinstance(counts, np.ndarray) else sum(counts)
 
 
-def _from_best(cost: Int64Array, counts: Counts) -> Int64Array:
+def _from_best(cost: IntArray, counts: Counts) -> IntArray:
     """Subtract the cost of the best category that has members; those without get cost 0 or more."""
     members = counts > 0 if isinstance(counts, np.ndarray) else np.array([count > 0 for count in counts])
     present = int(cost[members].min())
-    against_best: Int64Array = np.maximum(cost, present) - present
+    against_best: IntArray = np.maximum(cost, present) - present
     return against_best
 
 
-def _upper(costs: Int64Array, rate: Fraction, bits: int) -> Int64Array:
+def _upper(costs: IntArray, rate: Fraction, bits: int) -> IntArray:
     """Return integers above 2^bits·e^{-rate·cost}, by no more than 1 and 2^-39 of it.
 
     float64 errs by at most 3 units of 2^-53 in γ = rate·cost, relatively, and by 4 units in the last place in
@@ -105,7 +104,7 @@ def _upper(costs: Int64Array, rate: Fraction, bits: int) -> Int64Array:
     weight = np.exp(np.maximum(gamma, -700.0, out=gamma), out=gamma)
     weight *= 2.0**bits * (1.0 + 2.0**-40)
     weight += 1.0
-    upper: Int64Array = weight.astype(np.int64)
+    upper: IntArray = weight.astype(np.int64)
     return upper
 
 
@@ -151,7 +150,7 @@ def exponential_select(
 
 
 def _select_vectorised(
-    cost: Int64Array, rate: Fraction, counts: Counts | None, n_members: int, source: BitSource
+    cost: IntArray, rate: Fraction, counts: Counts | None, n_members: int, source: BitSource
 ) -> tuple[int, int]:
     bits = min(_WEIGHT_BITS, 61 - n_members.bit_length())  # the sum of all weights stays below 2^62
     upper = _upper(cost, rate, bits)
@@ -167,7 +166,7 @@ def _select_vectorised(
             return category, member
 
 
-def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64Array, int]:
+def _masses(cost: IntArray, rate: Fraction, counts: list[int]) -> tuple[IntArray, int]:
     """Compute integers M_e > 2^s·c_e·e^{-γ_e}, by no more than 1 and 2^-39 of it, for γ_e = rate·cost_e, and s.
 
     Proof, with u = 2^-53, for 0 < γ ≤ 700. float64 rounds cost (below 2^63), rate and their product by a
@@ -184,12 +183,12 @@ def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64A
     gamma = np.minimum(cost * float(min(rate, Fraction(1000))), 700.0)
     mass = np.exp(-gamma) * np.array(counts, dtype=np.float64)
     scale = _MASS_BITS - math.frexp(float(mass.sum()))[1]
-    integers: Int64Array = (np.ldexp(mass, scale) * (1.0 + 2.0**-40) + 1.0).astype(np.int64)
+    integers: IntArray = (np.ldexp(mass, scale) * (1.0 + 2.0**-40) + 1.0).astype(np.int64)
     integers[mass == 0.0] = 0  # nobody: a member's weight is at least e^{-700}
     return integers, scale
 
 
-def _select_by_mass(cost: Int64Array, rate: Fraction, counts: list[int], source: BitSource) -> tuple[int, int]:
+def _select_by_mass(cost: IntArray, rate: Fraction, counts: list[int], source: BitSource) -> tuple[int, int]:
     """Draw a category in proportion to count·e^{-rate·cost} by rejection under `_masses`, and one of its members."""
     masses, scale = _masses(cost, rate, counts)
     ends = np.cumsum(masses)
@@ -202,7 +201,7 @@ def _select_by_mass(cost: Int64Array, rate: Fraction, counts: list[int], source:
             return category, source.integer_below(counts[category])
 
 
-def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:
+def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> IntArray:
     """Draw one index per row, independently: P(e in row i) ∝ exp(-rate·costs[i, e]), exactly, of 2**20 at most."""
     cost = _check_costs(costs, 2)
     exact_rate = as_fraction(rate, "rate")
@@ -278,7 +277,7 @@ def binomial_exp(n: int, gamma: Fraction, source: BitSource) -> int:
     return below
 
 
-def _flip(cost: Int64Array, rate: Fraction, source: BitSource) -> NDArray[np.bool_]:
+def _flip(cost: IntArray, rate: Fraction, source: BitSource) -> NDArray[np.bool_]:
     """Draw independent exact Bernoulli(e^{-rate·cost}) variables."""
     upper = _upper(cost, rate, _WEIGHT_BITS)
     digits = (source.words(cost.size) >> np.uint64(64 - _WEIGHT_BITS)).view(np.int64)

@@ -26,17 +26,16 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from skprivate._messages import must_be, number, one_of
+from skprivate.privacy._contributions import FloatArray
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy.accounting._composition import add_up, compose_epsilon, rough_delta
 from skprivate.privacy.noise._bits import BitSource
 
 Family = Literal["poisson", "negative-binomial"]
-FloatArray = NDArray[np.float64]
 
 _FAMILIES = ("poisson", "negative-binomial")
 #: A search that evaluates more often than this on average is not meant.
@@ -356,10 +355,10 @@ class SearchCurve:
         """Points (w(u), w(h(u))), rounded up and down, such that lines between neighbours pass below the curve."""
         law = self.repetitions
         corners, _ = self._corners
-        parts, each = [corners[:1]], max(_POINTS // corners.size, 8)
+        parts, n_pieces = [corners[:1]], max(_POINTS // corners.size, 8)
         for left, right in pairwise(corners):
             ends = law.log_weight(np.array([left, right]))
-            inner = law.beaten(np.linspace(ends[0], ends[1], each + 1)[1:-1])
+            inner = law.beaten(np.linspace(ends[0], ends[1], n_pieces + 1)[1:-1])
             parts += [inner[(inner > left) & (inner < right)], np.array([right])]
         places = np.unique(np.concatenate(parts))
         attained = self._attained(places)

@@ -65,15 +65,8 @@ def select_repeatedly(
         return [source.integer_below(len(plans)) for _ in range(search.repetitions.sample(source))]
 
     public = {"plans": search.plans, "repetitions": search.repetitions}
-    draw = _events.Draw(
-        kind="repetitions",
-        statistic=np.zeros(0, dtype=np.int64),
-        sensitivity=0,
-        norm="l1",
-        events=_events.count_events(search.events),
-        step=None,
-        options=public,
-    )
+    nothing, events = np.zeros(0, dtype=np.int64), _events.count_events(search.events)
+    draw = _events.Draw("repetitions", nothing, 0, "l1", events, options=public)
     best: Selected | None = None
     for candidate in release._perform(draw, sample):
         with _release.Branch(release, plans[candidate]) as branch:

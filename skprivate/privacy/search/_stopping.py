@@ -187,9 +187,9 @@ def _largest(excess: Callable[[float], float], least: float, most: float) -> flo
         return low
     ends = math.log(low), math.log(high)
     # Plans may change in jumps, and where δ is not needed δ falls to 0 at once: what is found is looked at again.
-    each = math.exp(float(brentq(lambda log: excess(math.exp(log)), *ends, xtol=_PRECISION / 4)))
+    budget = math.exp(float(brentq(lambda log: excess(math.exp(log)), *ends, xtol=_PRECISION / 4)))
     step = _PRECISION
-    while each > low and excess(each) > 0:
-        each *= 1 - step
+    while budget > low and excess(budget) > 0:
+        budget *= 1 - step
         step *= 2
-    return max(each, low)
+    return max(budget, low)

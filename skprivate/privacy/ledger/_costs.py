@@ -150,18 +150,18 @@ class Rule(NamedTuple):
 
     def spent(self, totals: Totals) -> tuple[float, float]:
         """Convert the sums to (ε, δ), by the filter under which it is less."""
-        found = []
+        counted = []
         if self.sum_delta is not None:
-            found.append((round_up(totals.epsilon), round_up(totals.delta)))
+            counted.append((round_up(totals.epsilon), round_up(totals.delta)))
         if self.zcdp_delta is not None and self._zcdp_fits(totals):
             if totals.rho == 0:
-                found.append((0.0, 0.0))
+                counted.append((0.0, 0.0))
             else:
                 worth = _zcdp.epsilon_of_rho(round_up(totals.rho), self.zcdp_delta)
-                found.append((min(worth, self.epsilon), self.zcdp_delta))
-        if len(found) == 2 and not self._sum_fits(totals):
-            return found[1]
-        return min(found, default=(self.epsilon, self.delta))
+                counted.append((min(worth, self.epsilon), self.zcdp_delta))
+        if len(counted) == 2 and not self._sum_fits(totals):
+            return counted[1]
+        return min(counted, default=(self.epsilon, self.delta))
 
     def remaining(self, totals: Totals) -> Cost:
         """Compute the most that a further release may cost, by the filter under which it is more."""
@@ -247,7 +247,7 @@ def conversion(unit: str, adjacency: str, account: Account) -> tuple[int, str]:
         raise ValueError(
             "ε per unit of a distance is no ε of a unit; open the release with the largest distance"
             if adjacency not in (_REPLACE, _ADD)
-            else "the ledger counts ε per unit of a distance, in which the release has no price"
+            else "the ledger counts ε per unit of a distance, in which the release has no cost"
         )
     steps, reasons = _unit_steps(unit, adjacency, account)
     # Replacing is removing and adding; the other way round, a public number of units stands in the way.
