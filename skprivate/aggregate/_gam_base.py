@@ -345,14 +345,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return scores
 
     def _contributions(self, X: Any) -> list[FloatArray]:
+        # Index -1, no bag, is the appended row of zeros.
+        return [
+            np.concatenate([table, np.zeros((1, table.shape[1]))])[cells]
+            for table, cells in zip(self.tables_, self._locate(X), strict=True)
+        ]
+
+    def _locate(self, X: Any) -> list[CodeArray]:
         check_is_fitted(self)
         _, values = _read_features(X, estimator=self, tighten=True)
         codes = encode_columns(values, self.bags_.columns)
-        # Index -1, no bag, is the appended row of zeros.
-        return [
-            np.concatenate([table, np.zeros((1, table.shape[1]))])[index.locate(codes)]
-            for table, index in zip(self.tables_, self._indexes, strict=True)
-        ]
+        return [index.locate(codes) for index in self._indexes]
 
     def _check_penalty(self) -> None:
         if isinstance(self.penalty, tuple) and not (

@@ -90,7 +90,7 @@ class Partitions(ABC):
         -------
         ndarray of int64, or of Python integers where int64 does not hold them
         """
-        return np.asarray(self.gather(partial(_integers, contribution=contribution), _add))
+        return np.asarray(self.gather(partial(_integers, contribution=contribution), add_parts))
 
     def count(self, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
         """Count keys in all blocks: sums over public ranges that are too large for arrays, in one pass.
@@ -191,7 +191,8 @@ def _integers(block: object, contribution: Contribution) -> NDArray[Any]:
     return exact_sum(contribution(block)[..., np.newaxis])
 
 
-def _add(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def add_parts(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Add exact sums of integers."""
     return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
 
 

@@ -242,9 +242,7 @@ def bags_from_sql(
     coded = _group_tables.code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
     exact = coded.stack(totals)
     if epsilon is None:
-        promise = _curated_bags.no_privacy(
-            _curated_bags.NUMBER_ASSUMPTIONS if known is None else _curated_bags.ASSUMPTIONS
-        )
+        promise = _curated_bags.no_privacy(_curated_bags.assumptions_of(known))
         return _release_frames.report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
     return _release_frames.release_groups(
         coded,

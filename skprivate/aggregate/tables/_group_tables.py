@@ -15,7 +15,7 @@ from skprivate._messages import must_be
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
 from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _blocks, _cells, _columns, _labels
-from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column
+from skprivate.aggregate.tables._columns import CodeArray, Column
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def read_group_tables(
     that nothing names are then left out.
     """
     apart = [count, *others, *([rare] if rare else []), *([table] if table else [])]
-    found = []
+    groups = []
     frames = _named_frames(tables)
     unknown = sorted(set(keys or ()) - {name for _, frame in frames for name in frame.columns})
     if unknown or (keys and set(keys) & set(apart)):
@@ -151,16 +151,16 @@ def read_group_tables(
             )
         own = [name for name in frame.columns if name not in apart and (keys is None or name in keys)]
         if table is None:
-            found.append(_read_group_table(title, frame, own, count, rare))
+            groups.append(_read_group_table(title, frame, own, count, rare))
             continue
         for name in dict.fromkeys(frame[table].to_list()):
             columns = _split_names(name, own, f"{title}: column {table!r}")
             part = frame.filter(nw.col(table) == name)
-            found.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
-    if not found:
+            groups.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
+    if not groups:
         raise ValueError("tables holds no table: give at least one GROUP BY table.")
-    _check_together(found)
-    return found
+    _check_together(groups)
+    return groups
 
 
 def code_group_tables(
@@ -171,8 +171,8 @@ def code_group_tables(
     """Encode the keys; by default the values that occur are the categories."""
     names = list(dict.fromkeys(name for table in tables for name in table.feature_set))
     codes: dict[tuple[int, str], CodeArray] = {}
-    coding: dict[str, Column] = {}
     given = _given_columns(columns, names, bin_edges)
+    coding = dict(given or {})
     for name in names:
         places = [j for j, table in enumerate(tables) if name in table.feature_set]
         parts = [tables[j].keys[tables[j].feature_set.index(name)][~tables[j].rest].astype(object) for j in places]
@@ -181,10 +181,9 @@ def code_group_tables(
             edges = (bin_edges or {}).get(name)
             learned = _blocks.learn_column(values, name, categorical=edges is None, n_bins=2, edges=edges)
             coding[name] = learned
-            if not isinstance(learned, BinnedColumn):
-                _check_one_type(name, learned.categories)
-        else:
-            coding[name] = given[name]
+            kinds = {isinstance(value, str) for value in getattr(learned, "categories", ()) if value is not None}
+            if len(kinds) > 1:
+                raise ValueError(f"column {name!r} holds text in some groups and numbers in others: use one type.")
         (part_codes,) = _columns.encode_columns([values], [coding[name]])
         if np.any(part_codes < 0):
             unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
@@ -256,31 +255,32 @@ def _split_names(joined: object, known: Sequence[str], where: str) -> list[str]:
 
 
 def _named_frames(tables: object) -> list[tuple[str, Any]]:
-    alone = _frame(tables, "tables", required=False)
-    if alone is not None:
+    if (alone := _frame(tables, "tables")) is not None:
         return [("tables", alone)]
+    titled: list[tuple[str, object]] = [("tables", tables)]
     if isinstance(tables, Mapping):
-        return [(f"tables[{name!r}]", _frame(one, f"tables[{name!r}]")) for name, one in tables.items()]
-    if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes)):
-        return [(f"tables[{j}]", _frame(one, f"tables[{j}]")) for j, one in enumerate(tables)]
-    _frame(tables, "tables")
-    raise AssertionError
+        titled = [(f"tables[{name!r}]", table) for name, table in tables.items()]
+    elif isinstance(tables, Iterable) and not isinstance(tables, (str, bytes)):
+        titled = [(f"tables[{j}]", table) for j, table in enumerate(tables)]
+    frames = []
+    for title, table in titled:
+        frame = _frame(table, title)
+        if frame is None:
+            raise TypeError(
+                f"{title} must be a pandas, polars or pyarrow table with one row per group, got {type(table).__name__}."
+            )
+        frames.append((title, frame))
+    return frames
 
 
-def _frame(one: object, title: str, *, required: bool = True) -> Any:
-    if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
-        one = one.reset_index()  # the keys of groupby(...).agg(...)
-    if type(one).__name__ == "RecordBatchReader" and hasattr(one, "read_all"):  # of pyarrow, DuckDB's .arrow()
-        one = one.read_all()
-    refuse_elsewhere(one, title)
-    frame = nw.from_native(one, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return frame
-    if required:
-        raise TypeError(
-            f"{title} must be a pandas, polars or pyarrow table with one row per group, got {type(one).__name__}."
-        )
-    return None
+def _frame(table: object, title: str) -> Any:
+    if nw.dependencies.is_pandas_dataframe(table) and any(name is not None for name in table.index.names):
+        table = table.reset_index()  # the keys of groupby(...).agg(...)
+    if type(table).__name__ == "RecordBatchReader" and hasattr(table, "read_all"):  # of pyarrow, DuckDB's .arrow()
+        table = table.read_all()
+    refuse_elsewhere(table, title)
+    frame = nw.from_native(table, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def _read_group_table(title: str, frame: Any, keys: Sequence[str], count: str, rare: str | None) -> GroupTable:
@@ -335,15 +335,10 @@ def _given_columns(
     return given
 
 
-def _check_one_type(name: str, categories: tuple[Any, ...]) -> None:
-    if len({isinstance(value, str) for value in categories if value is not None}) > 1:
-        raise ValueError(f"column {name!r} holds text in some groups and numbers in others: use one type.")
-
-
 def _check_distinct(table: GroupTable, keys: CodeArray, order: NDArray[np.intp]) -> None:
-    again = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
-    if again.size:
-        group = int(order[again[0]])
+    repeated = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
+    if repeated.size:
+        group = int(order[repeated[0]])
         listed = ", ".join(
             f"{n}={v[group].item() if isinstance(v[group], np.generic) else v[group]!r}"
             for n, v in zip(table.feature_set, table.keys, strict=True)
