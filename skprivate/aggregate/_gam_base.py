@@ -345,10 +345,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return scores
 
     def _contributions(self, X: Any) -> list[FloatArray]:
+        all_cells = self._locate(X)
         # Index -1, no bag, is the appended row of zeros.
         return [
             np.concatenate([table, np.zeros((1, table.shape[1]))])[cells]
-            for table, cells in zip(self.tables_, self._locate(X), strict=True)
+            for table, cells in zip(self.tables_, all_cells, strict=True)
         ]
 
     def _locate(self, X: Any) -> list[CodeArray]:
