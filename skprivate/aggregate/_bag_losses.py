@@ -336,7 +336,6 @@ class OutputLoss:
         return self.weight * values, self.weight * slope
 
     def take(self, which: _cells.IntArray) -> OutputLoss:
-        """Restrict the loss to some bags."""
         counts = None if self.counts is None else self.counts.take(which)
         return replace(self, labels=self.labels[which], counts=counts)
 

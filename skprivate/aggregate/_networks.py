@@ -443,7 +443,6 @@ class _Fold:
         self.schedule.step()
 
     def unseen_scores(self) -> Any:
-        """Score the memberships of bags that were left out."""
         torch = import_torch()
         self.network.eval()
         with torch.no_grad():
@@ -451,7 +450,6 @@ class _Fold:
             return (torch.cat(parts) + self.intercept).numpy()
 
     def keep(self) -> None:
-        """Copy the current module and intercept."""
         self.kept = copy.deepcopy(self.network), self.intercept.detach().numpy().copy()
 
 

@@ -180,7 +180,6 @@ class Partitions(ABC):
 
 
 def apply_all(functions: tuple[Callable[[Any], Any], ...], block: object) -> Any:
-    """Apply functions to a block, one after the other."""
     with unheard():  # they may be anybody's
         for function in functions:
             block = function(block)
@@ -192,7 +191,6 @@ def _integers(block: object, contribution: Contribution) -> NDArray[Any]:
 
 
 def add_parts(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Add exact sums of integers."""
     return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
 
 

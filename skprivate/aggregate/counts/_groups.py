@@ -54,7 +54,6 @@ def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[fl
 
 
 def merge_groups(parts: list[Groups]) -> Groups:
-    """Put the groups of several blocks together."""
     if len(parts) == 1:
         return parts[0]
     keys, renumbered = _number([key for part in parts for key in part.keys])
@@ -97,13 +96,11 @@ def _number(keys: list[Key]) -> tuple[list[Key], NDArray[np.int64]]:
 
 
 def native_type(column: nw.Series[Any]) -> Any:
-    """Return the type of a column in its own library."""
     native = column.to_native()
     return native.dtype if hasattr(native, "dtype") else native.type
 
 
 def _entries(column: nw.Series[Any]) -> list[draws.Entry]:
-    """Read a column of keys, each by itself."""
     found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
     return list(map(draws.entry_of, found.tolist()))
 

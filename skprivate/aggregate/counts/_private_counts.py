@@ -366,7 +366,6 @@ def _read_delta(delta: object, needed: bool) -> float:
 
 
 def _limits(name: object, pair: object) -> tuple[float, float]:
-    """Read public limits of a value."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
     allowed = f"finite limits, up to {LARGEST:g}"
@@ -486,7 +485,6 @@ def _table(
 
 
 def _in_its_type(column: nw.Series[Any], values: list[Any]) -> nw.Series[Any]:
-    """Make a column of the same name and type."""
     native = column.to_native()
     if nw.dependencies.is_pandas_like_series(native):  # narwhals forgets the categories
         made = type(native)(values, name=native.name, dtype=native.dtype)

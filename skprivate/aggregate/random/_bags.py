@@ -94,7 +94,6 @@ class BagSums:
         guarantee: PrivacyGuarantee,
         classes: tuple[Any, ...] | None = None,
     ) -> RandomBags:
-        """Report released sums as random bags."""
         return RandomBags(
             self.members,
             self.sizes,
@@ -178,12 +177,10 @@ class PublicRows:
         return order
 
     def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
-        """Make bags of the rows with these numbers."""
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
 def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: object) -> InMemory:
-    """Make a block of rows in memory."""
     keys = None if row_keys is None else np.asarray(row_keys)
     return InMemory(_blocks.Table(range(len(labels)), X, labels, keys))
 

@@ -71,7 +71,6 @@ class Membership:
         return sum(index.n_cells for index in self.indexes)
 
     def feature_set(self, j: int) -> tuple[str, ...]:
-        """Name the columns of set j."""
         return tuple(self.columns[c].name for c in self.indexes[j].columns)
 
     @property
@@ -98,7 +97,6 @@ class Membership:
     def report(
         self, released: _sums.ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
     ) -> CuratedBags:
-        """Report released sums as curated bags."""
         return CuratedBags(
             columns=self.columns,
             tables=self.tables(released.sums, released.noise_variance),
@@ -129,7 +127,6 @@ class KeyCounter:
         self._known: dict[FeatureSet, KeyCounts] = {}
 
     def __call__(self, feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-        """Count some sets, with one pass over the rows for those that are new."""
         new = [feature_set for feature_set in feature_sets if feature_set not in self._known]
         if new:
             counts: list[KeyCounts] = self._rows.gather(

@@ -190,7 +190,6 @@ def learn_blocks(
 def learn_column(
     values: NDArray[Any], name: str, *, categorical: bool, n_bins: int, edges: Sequence[float] | None = None
 ) -> Column:
-    """Learn one column in memory."""
     (column,), _, _ = learn_blocks(
         InMemory(Table(range(len(values)), [values], values)),
         [name],

@@ -74,7 +74,6 @@ class KeyCounts(NamedTuple):
 
 
 def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...]) -> KeyCounts:
-    """Count the value combinations of a feature set."""
     radices = tuple(n_codes[c] for c in columns)
     packed = pack_codes([codes[c] for c in columns], radices)
     span = math.prod(radices)
@@ -87,7 +86,6 @@ def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tupl
 
 
 def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
-    """Add up the counts of blocks."""
     keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
     counts = np.zeros(keys.size, dtype=np.int64)
     np.add.at(counts, place, np.concatenate([part.counts for part in parts]))
@@ -274,7 +272,6 @@ class BagTable:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
-        """Invert `to_dict`, and check the shapes."""
         name = tuple(str(column) for column in plain["feature_set"])
         counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
         keys = np.asarray(plain["keys"], dtype=np.int32)

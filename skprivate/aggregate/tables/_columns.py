@@ -69,7 +69,6 @@ class QuantileSketch:
 
     @staticmethod
     def merge(parts: Sequence[QuantileSketch], max_cells: int) -> QuantileSketch:
-        """Merge the sketches of several parts."""
         width = max(int(part.widths.max(initial=0)) for part in parts)
         keys = np.concatenate([part.keys for part in parts])
         order = np.argsort(keys, kind="stable")
@@ -78,7 +77,6 @@ class QuantileSketch:
         return QuantileSketch(keys, counts, np.full(keys.size, width, dtype=np.uint8)).compress(max_cells)
 
     def intervals(self, which: NDArray[np.bool_]) -> Interval:
-        """Return first and last keys of some cells."""
         first = self.keys[which]
         return first, first | ((np.uint64(1) << self.widths[which].astype(np.uint64)) - np.uint64(1))
 
@@ -126,7 +124,6 @@ class QuantileSketch:
 
 
 def _merge_cells(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyArray, NDArray[np.int64]]:
-    """Merge sorted keys into cells of one width."""
     if keys.size == 0:
         return keys, counts
     coarse = keys & ~((np.uint64(1) << np.uint64(width)) - np.uint64(1))
@@ -173,7 +170,6 @@ class CategoricalColumn:
         return np.where(np.isnan(values), missing, codes).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Format the value of a code."""
         return "missing" if self.categories[code] is None else str(self.categories[code])
 
 
@@ -198,7 +194,6 @@ class BinnedColumn:
         return np.where(np.isnan(numbers), len(self.edges) + 1, codes).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Format the interval of a code."""
         if code == len(self.edges) + 1:
             return "missing"
         low = f"{self.edges[code - 1]:.4g}" if code else "-inf"
@@ -255,7 +250,6 @@ def column_to_dict(column: Column) -> dict[str, Any]:
 
 
 def column_from_dict(plain: Mapping[str, Any]) -> Column:
-    """Invert `column_to_dict`."""
     if "edges" in plain:
         return BinnedColumn(plain["name"], tuple(float(edge) for edge in plain["edges"]))
     return CategoricalColumn(plain["name"], tuple(plain["categories"]))

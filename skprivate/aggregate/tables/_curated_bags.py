@@ -77,8 +77,8 @@ def tables_to_frame(
     if backend == "pandas":
         # Its integers know no missing value: keys stay what they are.
         keys = {column.name for column in used}
-        arrays = {name: _as_objects(data[name]) if name in keys else np.array(data[name]) for name in names}
-        arrays[TABLE] = _as_objects(data[TABLE])
+        arrays = {name: as_objects(data[name]) if name in keys else np.array(data[name]) for name in names}
+        arrays[TABLE] = as_objects(data[TABLE])
         return nw.from_dict(arrays, backend=backend).to_native()
     return nw.from_dict(data, schema={name: schema[name] for name in names}, backend=backend).to_native()
 
@@ -114,7 +114,8 @@ def _key_type(column: Column) -> Any:
     )
 
 
-def _as_objects(values: Sequence[Any]) -> Any:
+def as_objects(values: Sequence[Any]) -> Any:
+    """Put values into an array of objects, sequences among them as they are."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

@@ -107,7 +107,6 @@ class CodedGroups:
 
     @property
     def counts(self) -> _cells.IntArray:
-        """Rows of all tables' groups."""
         return self.stack([table.counts for table in self.tables])
 
     def bags(self, sums: _losses.FloatArray, noise_variances: Sequence[float]) -> tuple[_cells.BagTable, ...]:
@@ -229,7 +228,6 @@ def whole_numbers(frame: Any, name: str, title: str) -> _cells.IntArray:
 
 
 def flags(frame: Any, name: str, title: str) -> NDArray[np.bool_]:
-    """Read a column of true and false."""
     values = frame[name].to_list()
     if any(not isinstance(value, (bool, np.bool_)) for value in values):
         raise ValueError(f"{title}: column {name!r} must hold true or false in every row.")

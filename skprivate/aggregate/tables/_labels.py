@@ -61,7 +61,6 @@ _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
-    """Refuse an ε or δ outside its range."""
     if epsilon is not None:
         epsilon_number(epsilon)
     if not 0 <= delta < 1:
@@ -240,7 +239,6 @@ class LabelNoise:
         return replace(self, parameter=self.parameter * factors.get(self.mechanism, math.sqrt(2.0)))
 
     def event(self, size: int) -> PrivacyEvent:
-        """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
             return GaussianEvent(self.parameter, size)
         if self.mechanism == "discrete_gaussian":

@@ -108,7 +108,6 @@ class Labelled(NamedTuple):
 
     @classmethod
     def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
-        """Make a block of these targets."""
         return cls(range(targets.shape[-1]), targets, codes)
 
 
@@ -132,7 +131,6 @@ def _targets(block: Labelled) -> FloatArray:
 
 
 def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
-    """Convert numbers to steps of the interval of their output."""
     return np.stack([_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)])
 
 
@@ -226,11 +224,9 @@ class ClassSums(Mechanism):
         return counts.reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Count indicators without noise."""
         return ReleasedSums(self.integers(rows).astype(np.float64))
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Release noisy counts of indicators."""
         assert self.noise is not None
         sums = self.noise.draw(self.integers(rows), release)
         _labels.warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
