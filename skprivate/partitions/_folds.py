@@ -6,29 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn import model_selection as splits
 from sklearn.base import is_classifier
-from sklearn.model_selection import (
-    BaseCrossValidator,
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    LeaveOneGroupOut,
-    LeaveOneOut,
-    LeavePGroupsOut,
-    LeavePOut,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    TimeSeriesSplit,
-)
+from sklearn.model_selection import BaseCrossValidator, GroupKFold, KFold, StratifiedKFold
 
 from skprivate import privacy
 from skprivate._messages import must_be
@@ -37,9 +22,21 @@ from skprivate.partitions import _kinds, _partitions
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
-READ_LABELS = (StratifiedKFold, StratifiedGroupKFold, StratifiedShuffleSplit, RepeatedStratifiedKFold)
-READ_POSITIONS = (KFold, RepeatedKFold, ShuffleSplit, LeaveOneOut, LeavePOut, TimeSeriesSplit)
-READ_THE_SET_OF_GROUPS = (GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
+READ_LABELS = (
+    StratifiedKFold,
+    splits.StratifiedGroupKFold,
+    splits.StratifiedShuffleSplit,
+    splits.RepeatedStratifiedKFold,
+)
+READ_POSITIONS = (
+    KFold,
+    splits.RepeatedKFold,
+    splits.ShuffleSplit,
+    splits.LeaveOneOut,
+    splits.LeavePOut,
+    splits.TimeSeriesSplit,
+)
+READ_THE_SET_OF_GROUPS = (splits.GroupShuffleSplit, splits.LeaveOneGroupOut, splits.LeavePGroupsOut)
 UNITS = (PrivacyUnit.USER, PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW, PrivacyUnit.LABEL)
 #: No empty fold of a smaller probability is chance.
 _NO_CHANCE = 1e-6
@@ -266,15 +263,9 @@ def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np
     return (privacy.hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
 
 
-def _ids(block: object, column: object) -> Any:
-    return cast(_partitions.InMemory, _kinds.split_columns(_partitions.InMemory(block), user_ids=column)).block.of[
-        "user_ids"
-    ]
-
-
 def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Count users of a block by fold, by another hash, and by the kind of their identifiers."""
-    ids = _ids(block, column)
+    ids = _kinds.split_block(block, {"user_ids": column}).of["user_ids"]
     names = privacy.encode_identifiers(ids, len(ids))[1]
     folds, some = (np.bincount(_folds(names, n, key), minlength=n) for n in (n_splits, _SOME))
     return np.concatenate([folds, some, privacy.kind_of_identifiers(names) * len(ids)])
@@ -282,7 +273,7 @@ def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDA
 
 def _kept(block: object, column: object, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
     """Select the rows of a block that are in a fold, or in all others."""
-    ids = _ids(block, column)
+    ids = _kinds.split_block(block, {"user_ids": column}).of["user_ids"]
     if not len(ids):
         return block
     codes, names = privacy.encode_identifiers(ids, len(ids))

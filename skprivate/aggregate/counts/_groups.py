@@ -101,8 +101,8 @@ def native_type(column: nw.Series[Any]) -> Any:
 
 
 def _entries(column: nw.Series[Any]) -> list[draws.Entry]:
-    found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
-    return list(map(draws.entry_of, found.tolist()))
+    has_zone = getattr(column.dtype, "time_zone", None) is not None
+    return list(map(draws.entry_of, entries(column_array(column), has_zone).tolist()))
 
 
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
@@ -111,5 +111,4 @@ def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     with np.errstate(all="ignore"):
         scaled = np.clip((numbers - middle) / half, -1.0, 1.0)
-    steps: NDArray[np.int64] = np.rint(np.where(np.isnan(scaled), 0.0, scaled) * ONE).astype(np.int64)
-    return steps
+    return np.asarray(np.rint(np.where(np.isnan(scaled), 0.0, scaled) * ONE), dtype=np.int64)

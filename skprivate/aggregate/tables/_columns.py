@@ -87,7 +87,7 @@ class QuantileSketch:
             for old, new in ((self.keys, finer.keys), (self.counts, finer.counts), (self.widths, finer.widths))
         ]
         order = np.argsort(joined[0], kind="stable")
-        return QuantileSketch(*(one[order] for one in joined))
+        return QuantileSketch(*(array[order] for array in joined))
 
     def edges(self, n_bins: int) -> tuple[float, ...] | NDArray[np.bool_]:
         """Cut the numbers into about ``n_bins`` bins, or mark the cells to refine first.
@@ -155,8 +155,8 @@ class CategoricalColumn:
         return np.fromiter((index.get(value, UNKNOWN) for value in plain), np.int32, len(plain))
 
     def _encode_numbers(self, values: NDArray[Any]) -> CodeArray:
-        known = np.array([c for c in self.categories if c is not None])
-        own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        known = np.array([self.categories[i] for i in codes])
         missing = self.categories.index(None) if None in self.categories else UNKNOWN
         # Integers may be beyond what floats tell apart.
         if values.dtype.kind not in "iu" or known.dtype.kind not in "iu":
@@ -166,8 +166,8 @@ class CategoricalColumn:
         order = np.argsort(known)
         place = np.minimum(np.searchsorted(known[order], values), known.size - 1)
         hit = order[place]
-        codes = np.where(known[hit] == values, own_codes[hit], UNKNOWN)
-        return np.where(np.isnan(values), missing, codes).astype(np.int32)
+        found = np.where(known[hit] == values, codes[hit], UNKNOWN)
+        return np.where(np.isnan(values), missing, found).astype(np.int32)
 
     def label_of(self, code: int) -> str:
         return "missing" if self.categories[code] is None else str(self.categories[code])
