@@ -309,7 +309,7 @@ def check_potential(given: GivenLoss, n_outputs: int) -> None:
         slope = (loss.partition(scores + step)[0] - loss.partition(scores - step)[0]) / 2e-4
         if np.any(np.abs(slope - mean[k]) > 1e-3 * (1.0 + np.abs(mean[k]))):
             raise ValueError("loss.gradient must be the derivative of loss.potential, and is not at made-up scores.")
-    rise = np.einsum("kij,kij->ij", *(one[:, :, np.newaxis] - one[:, np.newaxis] for one in (mean, scores)))
+    rise = np.einsum("kij,kij->ij", *(numbers[:, :, np.newaxis] - numbers[:, np.newaxis] for numbers in (mean, scores)))
     if np.any(rise < -1e-9):
         raise ValueError("loss.potential must be convex, and its gradient falls between made-up scores.")
 

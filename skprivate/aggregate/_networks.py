@@ -396,7 +396,7 @@ def fit_network(
     if share == 0.0:
         return NetworkFit([], start, 0.0, best_epoch)
     kept = [fold.kept for fold in folds]
-    intercept = start + share * (np.mean([own for _, own in kept], axis=0) - start)
+    intercept = start + share * (np.mean([intercept for _, intercept in kept], axis=0) - start)
     return NetworkFit([network for network, _ in kept], intercept, share / n_folds, best_epoch)
 
 

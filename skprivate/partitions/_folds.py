@@ -259,8 +259,8 @@ class UserKFold(BaseCrossValidator):
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Compute the fold of each user, whoever else is there."""
-    own = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
-    return (privacy.hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
+    key_of_deal = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
+    return (privacy.hash_identifiers(names, key_of_deal) % np.uint64(n_splits)).astype(np.int64)
 
 
 def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
@@ -373,11 +373,11 @@ folds. Use KFold(shuffle=True) with a public random_state.
     elif kind in (UserKFold, GroupKFold, *READ_POSITIONS, *READ_THE_SET_OF_GROUPS):
         return cv
     else:
-        known = "a number of folds, UserKFold or a splitter of scikit-learn that reads positions or groups"
+        allowed = "a number of folds, UserKFold or a splitter of scikit-learn that reads positions or groups"
         what = kind.__name__
         if isinstance(cv, BaseCrossValidator):
             what += ", whose splits may depend on anything"
-        raise TypeError(f"cv must be {known}, got {what}.")
+        raise TypeError(f"cv must be {allowed}, got {what}.")
     raise ValueError(f"cv={kind.__name__} is not private for unit={str(unit)!r}: {reason}. {advice}")
 
 

@@ -168,9 +168,9 @@ class Partitions(ABC):
     def close(self) -> None:  # noqa: B027
         """Close what `shuffle` and `persisted` have written, of these rows and all that come from them."""
 
-    def _check_found(self, found: int) -> None:
+    def _check_n_rows(self, n_rows: int) -> None:
         """Refuse another number of rows: costs may rest on a public one, and least squares on equal totals."""
-        if self.__dict__.setdefault("_found", found) != found:
+        if self.__dict__.setdefault("_known_n_rows", n_rows) != n_rows:
             raise RuntimeError(OTHER_ROWS)
 
     @cached_property
@@ -195,8 +195,8 @@ def add_parts(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _occurrences(block: object, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
-    found = (np.unique(array, return_counts=True) for array in keys(block))
-    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in found]
+    counted = (np.unique(array, return_counts=True) for array in keys(block))
+    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in counted]
 
 
 def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:

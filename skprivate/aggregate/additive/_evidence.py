@@ -217,12 +217,12 @@ def _diagonal_posterior(
     """Step towards the posterior mode of exact sums; and variances from the diagonal of the information."""
     design, loss = problem.design, problem.loss
     _, curvature = loss.moments(design.scores(coef))
-    own = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
+    information = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
     new = _design.fit_tables(
         design, loss, problem.linear, penalty, tol=1e-4, max_iter=_STEPS_PER_UPDATE, start=coef
     ).coef
-    return new, 1.0 / (own + ridge)
+    return new, 1.0 / (information + ridge)
 
 
 def _residual_variance(problem: LabelSums, coef: FloatArray, current: float) -> float:
@@ -274,10 +274,10 @@ def merge_rare(
     cell_of_cell = np.empty(information.size, dtype=np.int64)
     offsets = [0]
     for start, stop in zip(design.offsets[:-1], design.offsets[1:], strict=True):
-        own = keep[start:stop]
-        n_kept = int(own.sum())
-        cell_of_cell[start:stop] = offsets[-1] + np.where(own, np.cumsum(own) - 1, n_kept)
-        offsets.append(offsets[-1] + n_kept + (not own.all()))
+        kept = keep[start:stop]
+        n_kept = int(kept.sum())
+        cell_of_cell[start:stop] = offsets[-1] + np.where(kept, np.cumsum(kept) - 1, n_kept)
+        offsets.append(offsets[-1] + n_kept + (not kept.all()))
     return cell_of_cell, np.array(offsets, dtype=np.int64)
 
 
@@ -353,7 +353,7 @@ class _System:
     ) -> None:
         self.design, self.curvature, self.spread = design, curvature, spread
         self.root = np.sqrt(noise)
-        self.own = design.scatter(curvature[np.newaxis])[0, :-1]
+        self.diagonal = design.scatter(curvature[np.newaxis])[0, :-1]  # of G
 
     def forward(self, coef: FloatArray) -> FloatArray:
         """Multiply with G: the sums that coefficients of all cells and the intercept predict."""
@@ -364,8 +364,8 @@ class _System:
         return self._sums(np.append(x / self.root, 0.0))
 
     def product(self, x: FloatArray) -> FloatArray:
-        own = np.append(x / self.root, 0.0)
-        return np.asarray(x + self.forward(own + self.spread * self._sums(own)) / self.root)
+        scaled = np.append(x / self.root, 0.0)
+        return np.asarray(x + self.forward(scaled + self.spread * self._sums(scaled)) / self.root)
 
     def column(self, cell: int) -> FloatArray:
         """Compute one column of N^(-1/2) G T^(1/2)."""
@@ -407,10 +407,10 @@ class _Preconditioner:
 
     def __init__(self, system: _System, n_strong: int) -> None:
         noise = system.root**2
-        strength = system.spread[:-1] * system.own**2 / noise
+        strength = system.spread[:-1] * system.diagonal**2 / noise
         strong = np.argsort(-strength, kind="stable")[:n_strong]
         strength[strong] = 0.0
-        self.diagonal = 1.0 + system.own / noise + strength
+        self.diagonal = 1.0 + system.diagonal / noise + strength
         self.part = np.column_stack([system.column(cell) for cell in [*strong.tolist(), noise.size]])
         self.n_products = (strong.size + 1) // 2
         small = self.part.T @ (self.part / self.diagonal[:, np.newaxis])

@@ -39,8 +39,8 @@ def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[fl
     """Read the groups of a block; ``by`` has types of columns, ``user`` is a column, or identifiers, or None."""
     frame = nw.from_native(block, eager_only=True)
     for name, kind in by.items():
-        if (found := native_type(frame[name])) != kind:
-            raise TypeError(must_be(f"by[{name!r}]", f"of type {kind} in all blocks", str(found)))
+        if (own_type := native_type(frame[name])) != kind:
+            raise TypeError(must_be(f"by[{name!r}]", f"of type {kind} in all blocks", str(own_type)))
     keys, group = _number(list(zip(*(_entries(frame[name]) for name in by), strict=True)))
     n_rows = len(frame)
     numbers = np.ones((n_rows, 1 + len(values)), dtype=np.int64)

@@ -301,10 +301,11 @@ class _Problem:
         _, gradient = self.value_and_gradient(w)
         values, vectors = np.linalg.eigh(information[:-1, :-1])
         pull, spread = vectors.T @ gradient[:-1], vectors.T @ self.variance(information)[:-1, :-1] @ vectors
-        values, own = np.maximum(values, 0.0), np.diag(spread)
+        values, variances = np.maximum(values, 0.0), np.diag(spread)
         tried = np.geomspace(1e-3, LARGEST_ALPHA, 73)
         losses = [
-            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a))) for a in tried
+            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - variances) / (values + a)))
+            for a in tried
         ]
         return float(tried[int(np.argmin(losses))])
 
@@ -338,8 +339,8 @@ class _Problem:
         flat = 1e-9 * float(np.max(np.diag(information))) + 1e-300
         spread = self.variance(information)
         solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
-        own = float(np.trace(solved))
-        optimism = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        trace = float(np.trace(solved))
+        optimism = trace if self.kind == "easy" else max(trace - 1.0, 0.0)
         error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
 
         def estimate(share: float) -> float:

@@ -494,7 +494,7 @@ def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if kind != "numbers":
         return frozenset((str(kind),)), frozenset(_validation.distinct_labels(labels))
     types = set(map(type, labels.tolist())) if labels.dtype == object else {labels.dtype.type}
-    kinds = {"b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f" for each in types}
+    kinds = {"b" if issubclass(t, bool | np.bool) else "i" if issubclass(t, Integral) else "f" for t in types}
     if "f" in kinds:
         _validation.read_numbers(labels)  # or an error
         return frozenset(kinds), frozenset(labels[:1].tolist())
@@ -502,7 +502,7 @@ def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
 
 
 def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
-    return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
+    return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(labels for _, labels in seen))
 
 
 def _find_classes(classes: object, seen: _LabelSummary) -> tuple[Any, ...] | None:

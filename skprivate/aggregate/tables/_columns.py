@@ -232,14 +232,14 @@ def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) ->
 
 def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
     """Encode columns with codes learned before, and refuse unknown values."""
-    codes = encode_columns(values, columns)
-    for column, own in zip(columns, codes, strict=True):
-        if np.any(own < 0):
+    all_codes = encode_columns(values, columns)
+    for column, codes in zip(columns, all_codes, strict=True):
+        if np.any(codes < 0):
             raise ValueError(
                 f"column {column.name!r} of X has values that were not among the categories that it was read for at "
-                f"first, in {int(np.sum(own < 0))} rows."
+                f"first, in {int(np.sum(codes < 0))} rows."
             )
-    return codes
+    return all_codes
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:

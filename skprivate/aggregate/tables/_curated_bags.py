@@ -87,7 +87,8 @@ def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
     """Name the columns of sums in a long frame: one, or one for each of several classes or outputs."""
     if n_outputs == 1:
         return [SUM]
-    return [f"{SUM}_{one}" for one in (range(n_outputs) if classes is None or are_labels(classes) else classes)]
+    suffixes = range(n_outputs) if classes is None or are_labels(classes) else classes
+    return [f"{SUM}_{suffix}" for suffix in suffixes]
 
 
 def _key(column: Column, code: int) -> Any:
@@ -437,7 +438,7 @@ class CuratedBags(Versioned):
             "columns": [_columns.column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
             "n_samples": self.n_samples,
-            "classes": None if self.classes is None else [as_list(one) for one in self.classes],
+            "classes": None if self.classes is None else list(map(as_list, self.classes)),
             "square_sum": as_list(self.square_sum),
             "label_bounds": as_list(self.label_bounds),
             "guarantee": self.guarantee.to_dict(),

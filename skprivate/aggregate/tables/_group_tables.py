@@ -41,10 +41,10 @@ class SumColumns:
     def of(cls, sums: Any, classes: Any) -> SumColumns:
         """Read names and classes from a name, a sequence of names, or {class: name}."""
         if isinstance(sums, Mapping):
-            found = check_classes(sums)
-            if classes is not None and (named := check_classes(classes)) != found:
-                raise ValueError(f"sums has columns for the classes {found}, but classes is {named}.")
-            return cls(tuple(str(sums[c]) for c in found), tuple(found))
+            summed = check_classes(sums)
+            if classes is not None and (named := check_classes(classes)) != summed:
+                raise ValueError(f"sums has columns for the classes {summed}, but classes is {named}.")
+            return cls(tuple(str(sums[c]) for c in summed), tuple(summed))
         names = (sums,) if isinstance(sums, str) else tuple(sums)
         if classes is None:
             return cls(names, None)
@@ -62,15 +62,15 @@ class SumColumns:
 
 def check_sum_classes(classes: Any) -> tuple[Any, ...]:
     """Check class labels, in the order of label sums, or (0, 1) for each of several labels."""
-    found = tuple(classes)
-    if not _labels.are_labels(found):
-        if (order := check_classes(found)) != list(found):
+    classes = tuple(classes)
+    if not _labels.are_labels(classes):
+        if (order := check_classes(classes)) != list(classes):
             advice = "Label sums are in that order, and those of one column count the last class."
-            raise ValueError(must_be("classes", f"in order, {order}", list(found), advice))
+            raise ValueError(must_be("classes", f"in order, {order}", list(classes), advice))
         return tuple(order)
-    if any(list(pair) != [0, 1] for pair in found):
-        raise ValueError(f"classes must be (0, 1) for each of several labels, got {found!r}.")
-    return ((0, 1),) * len(found)
+    if any(list(pair) != [0, 1] for pair in classes):
+        raise ValueError(f"classes must be (0, 1) for each of several labels, got {classes!r}.")
+    return ((0, 1),) * len(classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class CodedGroups:
 
     def stack(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Stack the values of all tables' groups in the order of the keys."""
-        return np.concatenate([own[order] for own, order in zip(values, self.orders, strict=True)])
+        return np.concatenate([of_table[order] for of_table, order in zip(values, self.orders, strict=True)])
 
     @property
     def counts(self) -> _cells.IntArray:
@@ -309,7 +309,7 @@ def _check_together(tables: Sequence[GroupTable]) -> None:
             "as a group of its own, and groups that were left out for their size as one more row (rare=)."
         )
     sets = [frozenset(table.feature_set) for table in tables]
-    twice = next((table for table, one in zip(tables, sets, strict=True) if sets.count(one) > 1), None)
+    twice = next((table for table in tables if sets.count(frozenset(table.feature_set)) > 1), None)
     if twice is not None:
         raise ValueError(f"tables holds two tables grouped by {list(twice.feature_set)}: give each once.")
 

@@ -318,13 +318,13 @@ def range_counts(
     Those of an output with an interval in ``far`` are counted in equal cells of it.
     """
     counts = []
-    for own, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
+    for numbers, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
         if bounds is None:
-            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(own), side="left")
-            place = np.where(own < 0, 0 if nonnegative else -place, place) + _CELLS
+            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
+            place = np.where(numbers < 0, 0 if nonnegative else -place, place) + _CELLS
         else:
             with np.errstate(over="ignore"):  # a warning would say something about whoever has such a label
-                place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
+                place = (numbers - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
             place = place[(place >= 0) & (place < _NARROW)].astype(np.int64)
         counts.append(np.bincount(place, minlength=RANGE_COUNTS))
     return np.concatenate(counts).astype(np.int64, copy=False)

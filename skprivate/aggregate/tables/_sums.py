@@ -42,9 +42,9 @@ def exact_number_sums(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Sum numbers (n_bags, n_outputs), clipped to intervals if there are, and all squares of each output."""
     exponent = rows.gather(partial(_exponent, bounds=bounds), max)
-    known = {"bounds": bounds, "exponent": exponent}
-    further = partial(_split_squares, **known) if with_squares else None
-    totals = bags.add_up(rows, partial(_split, **known), further)
+    scale = {"bounds": bounds, "exponent": exponent}
+    further = partial(_split_squares, **scale) if with_squares else None
+    totals = bags.add_up(rows, partial(_split, **scale), further)
     size = bags.n_bags * n_outputs * _PARTS
     sums = _join(totals[:size].reshape(bags.n_bags, -1), exponent)
     return sums, _join(totals[size:], 2 * exponent) if with_squares else None
@@ -75,9 +75,8 @@ def _integers(numbers: FloatArray) -> FloatArray:
     parts = []
     for _ in range(_PARTS):
         scaled = numbers * (1 << _BITS)
-        whole = np.trunc(scaled)
-        parts.append(whole)
-        numbers = scaled - whole
+        parts.append(np.trunc(scaled))
+        numbers = scaled - parts[-1]
     return np.concatenate(parts)
 
 
@@ -121,8 +120,8 @@ def block_sums(
     outputs = integers(block)
     sums = []
     for bags, rows, n_bags in members:
-        own = outputs if rows is None else outputs[:, rows]
-        sums.append(np.stack([add_integers(bags, output, n_bags) for output in own], axis=1).ravel())
+        added = outputs if rows is None else outputs[:, rows]
+        sums.append(np.stack([add_integers(bags, output, n_bags) for output in added], axis=1).ravel())
     return np.concatenate(sums if further is None else [*sums, further(block, outputs)])
 
 
@@ -131,7 +130,8 @@ def _targets(block: Labelled) -> FloatArray:
 
 
 def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
-    return np.stack([_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)])
+    outputs = zip(block.targets, bounds, strict=True)
+    return np.stack([_labels.number_contributions(numbers, *ends) for numbers, ends in outputs])
 
 
 def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
