@@ -428,9 +428,7 @@ def make_random_bags(
         False: bags are drawn independently of each other, as in the paper, and a row may be in several. True: no row
         is in two bags, which needs less noise.
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
-        "mean": exact sums; "bernoulli": one bit per bag with the bag's mean as probability (the theory's model; no
-        privacy guarantee); "laplace": sums with discrete Laplace noise (Laplace for numbers). "auto" is "mean" for
-        ``epsilon=None``, else "laplace".
+        As in `RandomBagClassifier`; numbers get Laplace noise. "auto" is "mean" for ``epsilon=None``, else "laplace".
     epsilon : float or None, default=None
         Privacy loss bound of the labels of one row, for all bags together.
     numbers : bool, default=False
@@ -439,8 +437,7 @@ def make_random_bags(
         Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
     row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
-        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the
-        order of these: however rows are ordered, the same ones share a bag. By default numbers of rows are drawn.
+        As in ``fit`` of `RandomBagClassifier`: however rows are ordered, the same ones share a bag.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 

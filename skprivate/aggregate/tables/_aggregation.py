@@ -367,9 +367,8 @@ def make_curated_bags(
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.
-    n_bins : int, optional
-        Quantile bins of a numeric column; by default the cube root of n_samples, between 2 and 16.
-    bin_edges : mapping from column name to increasing floats, optional
+    n_bins, bin_edges
+        As in `CuratedBagGAMClassifier`.
     random_state : None, int or RandomState
         Not None: simulated noise, not valid for release.
     ledger : PrivacyLedger, optional
