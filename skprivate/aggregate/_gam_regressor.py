@@ -42,10 +42,12 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
         few rows hide in the noise, one is guessed, with a warning. Statistics of an object share the widest.
     feature_sets, min_size, small_bags, penalty, submodel, submodel_options, categorical_features, n_bins
         As in `CuratedBagGAMClassifier`.
-    bin_edges, mechanism, tol, max_iter, ledger
+    bin_edges, mechanism, tol, max_iter
         As in `CuratedBagGAMClassifier`.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
+    ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
     ----------
     epsilon : float or None, default=1.0
         Privacy loss bound, ε > 0, of the label of one row. None: no label privacy.
-    bag_size, n_bags, disjoint, buckets, prior, submodel_options, ledger
+    bag_size, n_bags, disjoint
         As in `RandomBagClassifier`.
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
         "mean" and "bernoulli" (for labels in [0, 1]) promise no privacy and need ``epsilon=None``.
@@ -44,13 +44,15 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
-    submodel : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        As in `RandomBagClassifier`, to standardised labels (n, n_outputs).
+    buckets, prior, submodel, submodel_options
+        As in `RandomBagClassifier`; a module of your own has standardised labels (n, n_outputs) for outputs.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
         and up to a half of it where n·ε is below 500.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
+    ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------

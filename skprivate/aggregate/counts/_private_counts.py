@@ -298,11 +298,9 @@ def private_counts(
     """
     epsilon, relation = epsilon_number(epsilon), member(Adjacency, "adjacency", adjacency)
     number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
-    if max_groups != "auto":
-        whole_number("max_groups", max_groups)
-        if max_groups > MOST_GROUPS:
-            raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
-    delta = _read_delta(delta, keys is None or (user_ids is not None and max_groups == "auto"))
+    users = user_ids is not None
+    most = _read_max_groups(max_groups, users)
+    delta = _read_delta(delta, keys is None or most is None)
     columns = list(by) if isinstance(by, list | tuple) else [by]
     if not isinstance(values, Mapping | None):
         raise TypeError(must_be("values", "a mapping of columns to limits", type(values).__name__))
@@ -317,13 +315,12 @@ def private_counts(
     groups: Groups = rows.gather(
         partial(_groups.read_groups, by=types, values=limits, user=user_ids), _groups.merge_groups
     )
-    users = user_ids is not None
     mechanism = GroupCounts(
         epsilon=epsilon,
         delta=delta,
         adjacency=relation,
         users=users,
-        max_groups=1 if not users else None if max_groups == "auto" else int(max_groups),
+        max_groups=most,
         n_values=len(limits),
         given=given,
         salt=int(privacy.public_generator(random_state).integers(2**62)),
@@ -343,6 +340,17 @@ def private_counts(
         counted = mechanism.run(groups, release)
     table = _table(empty, columns, limits, counted, mechanism.quantile(level))
     return PrivateCounts(table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost)
+
+
+def _read_max_groups(max_groups: Any, users: bool) -> int | None:
+    """Read the bound on the groups of a unit: one of a row, None where it is to be found."""
+    if max_groups != "auto":
+        whole_number("max_groups", max_groups)
+        if max_groups > MOST_GROUPS:
+            raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
+    if not users:
+        return 1
+    return None if max_groups == "auto" else int(max_groups)
 
 
 def _read_delta(delta: object, needed: bool) -> float:

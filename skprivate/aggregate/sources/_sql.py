@@ -255,11 +255,8 @@ def bags_from_sql(
         sizes = partial(_sizes_of_singles, source, list(keys.values()))
         sets, _ = _cells.resolve_feature_sets(feature_sets, names, sizes)
         value, summed = _contributions(label, types[label], known, bounds)
-        groups: list[_group_tables.GroupTable] = []
-        totals: list[NDArray[Any]] = []
-        for batch in _batches([tuple(names[j] for j in columns) for columns in sets]):
-            query = Query(table, keys, value, summed, batch)
-            _add_groups(source.fetch(str(query)), query, groups, totals)
+        batches = _batches([tuple(names[j] for j in columns) for columns in sets])
+        groups, totals = _read_groups(source, [Query(table, keys, value, summed, batch) for batch in batches])
     used = {names[j] for columns in sets for j in columns}
     coded = _group_tables.code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
     exact = coded.stack(totals)
@@ -370,17 +367,20 @@ def _contributions(
     return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
 
 
-def _add_groups(
-    rows: Sequence[tuple[Any, ...]], query: Query, groups: list[_group_tables.GroupTable], totals: list[NDArray[Any]]
-) -> None:
-    """Add the groups of each set of a query, and their sums."""
-    marks, used = query.marks(), query.used
-    parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
-    for row in rows:
-        parts[marks[int(row[0])]].append(row)
-    for columns, part in zip(query.sets, parts, strict=True):
-        keys = [_curated_bags.as_objects([row[1 + used.index(name)] for row in part]) for name in columns]
-        counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
-        rest = np.zeros(len(part), dtype=bool)
-        groups.append(_group_tables.GroupTable(f"the groups of {list(columns)}", columns, keys, rest, counts, None))
-        totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
+def _read_groups(
+    source: _Source, queries: Sequence[Query]
+) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
+    """Read the groups of each set of the queries, and their sums."""
+    groups, totals = [], []
+    for query in queries:
+        marks, used = query.marks(), query.used
+        parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
+        for row in source.fetch(str(query)):
+            parts[marks[int(row[0])]].append(row)
+        for columns, part in zip(query.sets, parts, strict=True):
+            keys = [_curated_bags.as_objects([row[1 + used.index(name)] for row in part]) for name in columns]
+            counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
+            rest = np.zeros(len(part), dtype=bool)
+            groups.append(_group_tables.GroupTable(f"the groups of {list(columns)}", columns, keys, rest, counts, None))
+            totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
+    return groups, totals
