@@ -108,21 +108,21 @@ def bag_score(
     >>> bag_score(model, X, make_curated_bags(X, y)) > -0.1
     True
     """
-    report = _as_bags(bags)
+    bags = _as_bags(bags)
     if level not in ("bags", "rows"):
         raise ValueError(f"level must be 'bags' or 'rows', got {level!r}.")
-    if loss == "auto" and report.classes is None and getattr(model, "loss", None) == "poisson":
+    if loss == "auto" and bags.classes is None and getattr(model, "loss", None) == "poisson":
         loss = "poisson"
     if level == "rows":
-        return -_row_loss(model, X, report, loss)
-    if report.classes is None and not hasattr(model, "classes_"):
-        return -bag_loss(report, model.predict(X), X, loss=loss)
+        return -_row_loss(model, X, bags, loss)
+    if bags.classes is None and not hasattr(model, "classes_"):
+        return -bag_loss(bags, model.predict(X), X, loss=loss)
     if not hasattr(model, "predict_proba"):
         raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
     probabilities = model.predict_proba(X)
-    if report.classes is not None and not _labels.are_labels(report.classes):
-        _refuse_other_classes(model, report)
-    return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
+    if bags.classes is not None and not _labels.are_labels(bags.classes):
+        _refuse_other_classes(model, bags)
+    return -bag_loss(bags, probabilities, X, loss="log" if loss == "auto" else loss)
 
 
 def bag_loss(bags: object, y_pred: object, X: Any = None, *, loss: BagLoss = "auto") -> float:
@@ -178,55 +178,53 @@ class _Part:
         return float(np.sum(total)) / float(self.counts.sum())
 
 
-def _row_loss(model: BaseEstimator, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
-    if not isinstance(report, CuratedBags) or not hasattr(model, "contributions"):
+def _row_loss(model: BaseEstimator, X: Any, bags: CuratedBags | RandomBags, loss: BagLoss) -> float:
+    """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
+    if not isinstance(bags, CuratedBags) or not hasattr(model, "contributions"):
         raise ValueError(
-            f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
+            f"level='rows' is for curated bags and additive models of them, got {type(bags).__name__} and "
             f"{type(model).__name__}. Use level='bags'."
         )
-    own = model._loss(model.intercept_.size)
-    if loss not in ("auto", {"multinomial": "log"}.get(own.name, own.name)):
-        raise ValueError(f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own.name!r}.")
-    _refuse_other_classes(model, report)
-    return _additive_loss(model, X, report, own)
-
-
-def _refuse_other_classes(model: BaseEstimator, report: CuratedBags | RandomBags) -> None:
-    known = np.asarray(getattr(model, "classes_", ())).tolist()
-    if known != np.asarray(report.classes or ()).tolist():
-        raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
-
-
-def _additive_loss(model: BaseEstimator, X: Any, bags: CuratedBags, loss: SquaredLoss) -> float:
-    """Average the loss of an additive model over rows; the squared loss leaves out the mean square of the labels."""
-    report, matched = _aggregation.match_rows(bags, *_blocks.read_columns(X))
+    fitted_loss: SquaredLoss = model._loss(model.intercept_.size)
+    if loss not in ("auto", {"multinomial": "log"}.get(fitted_loss.name, fitted_loss.name)):
+        raise ValueError(
+            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {fitted_loss.name!r}."
+        )
+    _refuse_other_classes(model, bags)
+    bags, matched = _aggregation.match_rows(bags, *_blocks.read_columns(X))
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
-    whole = [table.label_sums.sum(axis=0) for table in report.tables if table.counts.sum() == report.n_samples]
-    linear = np.mean(whole, axis=0) @ model.intercept_
+    totals = [table.label_sums.sum(axis=0) for table in bags.tables if table.counts.sum() == bags.n_samples]
+    linear = np.mean(totals, axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
-        linear += _label_sum(report, matched, parts[:, j], feature_set)
-    value, _ = loss.partition(np.ascontiguousarray(scores.T))
-    mean = (float(value.sum()) - float(linear)) / report.n_samples
-    return 2 * mean if loss.quadratic else mean
+        linear += _label_sum(bags, matched, parts[:, j], feature_set)
+    value, _ = fitted_loss.partition(np.ascontiguousarray(scores.T))
+    mean = (float(value.sum()) - float(linear)) / bags.n_samples
+    return 2 * mean if fitted_loss.quadratic else mean
 
 
-def _label_sum(report: CuratedBags, matched: _aggregation.MatchedRows, part: FloatArray, feature_set: Any) -> float:
+def _refuse_other_classes(model: BaseEstimator, bags: CuratedBags | RandomBags) -> None:
+    known = np.asarray(getattr(model, "classes_", ())).tolist()
+    if known != np.asarray(bags.classes or ()).tolist():
+        raise ValueError(f"model knows the classes {known}, bags count {list(bags.classes or ())}.")
+
+
+def _label_sum(bags: CuratedBags, matched: _aggregation.MatchedRows, part: FloatArray, feature_set: Any) -> float:
     """Sum label times contribution over rows, by the table of the least noise."""
-    found: list[tuple[float, float]] = []
-    for table, cells in zip(report.tables, matched.cells, strict=True):
+    sums: list[tuple[float, float]] = []  # noise, and the sum
+    for table, cells in zip(bags.tables, matched.cells, strict=True):
         of_bag = np.zeros((table.n_bags + 1, part.shape[1]))  # the last for rows without a bag
         of_bag[cells] = part
         if np.array_equal(of_bag[cells], part) and not np.any(of_bag[-1]):
             noise = float(np.sum(np.asarray(table.noise_variance) * of_bag**2))
-            found.append((noise, float(np.sum(table.label_sums * of_bag[:-1]))))
-    if not found:
+            sums.append((noise, float(np.sum(table.label_sums * of_bag[:-1]))))
+    if not sums:
         raise ValueError(
             f"level='rows' needs bags within which the model's feature set {tuple(feature_set)} has one coefficient: a "
             "table of the same or more columns, cut alike, without merged rare bags. Use level='bags'."
         )
-    return min(found)[1]
+    return min(sums)[1]
 
 
 def _as_bags(bags: object) -> CuratedBags | RandomBags:
@@ -320,8 +318,8 @@ class OutputLoss:
     weight: float
     start: float
     gain: float
-    counts: _fit.CountLoss | None
-    logistic: bool
+    counts: _fit.CountLoss | None = None
+    logistic: bool = True
 
     def values(self, bags: BagSums, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Evaluate each bag's part of the loss per membership, and its gradient in the scores of memberships."""
@@ -338,7 +336,6 @@ class OutputLoss:
         return self.weight * values, self.weight * slope
 
     def take(self, which: _cells.IntArray) -> OutputLoss:
-        """Restrict the loss to some bags."""
         counts = None if self.counts is None else self.counts.take(which)
         return replace(self, labels=self.labels[which], counts=counts)
 
@@ -388,17 +385,8 @@ def class_objective(bags: RandomBags, loss: BagLossName) -> BagObjective:
             counts = _fit.CountLoss.of(bags, k, of_mean=loss == "log", tempered=True)
             gain = counts.gain(share)
         weight = signal * {"squared": 1 / variance, "debiased": 1 / variance / size}.get(loss, 1 / size)
-        outputs.append(
-            OutputLoss(
-                kind=loss,
-                labels=labels,
-                weight=weight,
-                start=math.log(share / (1 - share)),
-                gain=gain,
-                counts=counts,
-                logistic=True,
-            )
-        )
+        start = math.log(share / (1 - share))
+        outputs.append(OutputLoss(kind=loss, labels=labels, weight=weight, start=start, gain=gain, counts=counts))
     return BagObjective(bags.structure, tuple(outputs))
 
 
@@ -411,13 +399,13 @@ def number_objective(
     """
     size = float(bags.sizes.mean())
     means = bags.means()
-    found = bags.sizes @ means / float(bags.sizes.sum())
-    centre = _quadratic.mean_label(bags, found, label_bounds)
-    about = means - found
+    mean = bags.sizes @ means / float(bags.sizes.sum())
+    centre = _quadratic.mean_label(bags, mean, label_bounds)
+    about = means - mean
     # Of one row, as the means of bags vary: labels of rows that have nothing to do with each other, and noise.
     rows = bags.sizes if bags.label_release != "bernoulli" else np.ones(bags.n_bags)
-    seen = rows @ about**2 / max(bags.n_bags - 1, 1)
-    variance = np.maximum(seen - bags.noise_variance * float(np.mean(1 / bags.sizes)), _LEAST_SHARE * seen)
+    spread = rows @ about**2 / max(bags.n_bags - 1, 1)
+    variance = np.maximum(spread - bags.noise_variance * float(np.mean(1 / bags.sizes)), _LEAST_SHARE * spread)
     if label_bounds is not None:
         variance = np.minimum(variance, ((label_bounds[1] - label_bounds[0]) / 2) ** 2)
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
@@ -425,18 +413,8 @@ def number_objective(
     for k, unit in enumerate(scale):
         signal = _signal_share(bags, float(unit**2), float(unit**2))
         weight = signal if loss == "squared" else signal / size
-        labels = (means[:, k] - centre[k]) / unit
-        outputs.append(
-            OutputLoss(
-                kind=loss,
-                labels=labels,
-                weight=weight,
-                start=0.0,
-                gain=0.5 * bags.n_bags * signal,
-                counts=None,
-                logistic=False,
-            )
-        )
+        labels, gain = (means[:, k] - centre[k]) / unit, 0.5 * bags.n_bags * signal
+        outputs.append(OutputLoss(kind=loss, labels=labels, weight=weight, start=0.0, gain=gain, logistic=False))
     return BagObjective(bags.structure, tuple(outputs)), centre, scale
 
 

@@ -88,12 +88,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             If a row of X has no bag, or a count is not the number of the bag's rows.
         """
         self._check_penalty()
-        report = as_curated_bags(bags)
-        self._check_report(report)
-        names, values = self._read(X, reset=True)
-        report, matched = _aggregation.match_rows(report, names, values)
-        self._learn(matched.codes, matched.indexes, report)
-        self.privacy_guarantee_ = report.guarantee
+        bags = as_curated_bags(bags)
+        self._check_bags(bags)
+        bags, matched = _aggregation.match_rows(bags, *_read_features(X, estimator=self, reset=True, tighten=True))
+        self._learn(matched.codes, matched.indexes, bags)
+        self.privacy_guarantee_ = bags.guarantee
         return self
 
     def contributions(self, X: Any) -> FloatArray:
@@ -109,13 +108,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             In the order of ``feature_sets_``. The score is ``intercept_`` and the sum over sets. A row gets 0 from a
             set if its value is unknown there, or its combination has no bag.
         """
-        parts = np.stack(
-            [
-                np.concatenate([table, np.zeros((1, table.shape[1]))])[cells]
-                for table, cells in zip(self.tables_, self._locate(X), strict=True)
-            ],
-            axis=1,
-        )
+        parts = np.stack(self._contributions(X), axis=1)
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
     def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
@@ -131,12 +124,12 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             Largest first; with several classes, each cell's coefficient of the largest absolute value.
         """
         check_is_fitted(self)
-        found = []
-        for table, report in zip(self.tables_, self.bags_.tables, strict=True):
+        cells = []
+        for table, bags in zip(self.tables_, self.bags_.tables, strict=True):
             strongest = table[np.arange(table.shape[0]), np.argmax(np.abs(table), axis=1)]
-            for key, coefficient, count in zip(self.bags_.readable_keys(report), strongest, report.counts, strict=True):
-                found.append((report.feature_set, key, float(coefficient), int(count)))
-        return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
+            for key, coefficient, count in zip(self.bags_.readable_keys(bags), strongest, bags.counts, strict=True):
+                cells.append((bags.feature_set, key, float(coefficient), int(count)))
+        return sorted(cells, key=lambda cell: -abs(cell[2]))[:n_cells]
 
     def _code(
         self,
@@ -156,7 +149,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             read = partial(_read_features, estimator=_blocks.learn_names(self, X, y))
             names, tables = _blocks.table_blocks(X, y, read, read_labels)
         else:
-            names, values = self._read(X, reset=True)
+            names, values = _read_features(X, estimator=self, reset=True, tighten=True)
             labels = read_labels(y)
             n_columns = labels.shape[1] if isinstance(labels, np.ndarray) and labels.ndim == 2 else 1
             labels = _check_y(labels, multi_output=n_columns > 1, estimator=self)
@@ -231,18 +224,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         loss = self._loss(len(sums))
         if networks is None:
             networks = self._networks(indexes, loss, len(sums))
-        fits: list[tuple[FloatArray, Any, int]] = []
+        coefs, penalties, n_iter = [], [], []
         for problem in _problems(design, loss, sums, noise, report):
-            if networks is not None:
-                own = self._fit_networks(problem, indexes, networks)
-            else:
-                own = self._fit_crosses(problem, indexes)
-            fits.append((own, self.penalties_, self.n_iter_))
-        coef = np.concatenate([own for own, _, _ in fits])
-        if len(fits) > 1:
-            self.n_iter_ = max(n_iter for _, _, n_iter in fits)
             if networks is None:
-                self.penalties_ = np.stack([penalties for _, penalties, _ in fits], axis=1)
+                coefs.append(self._fit_crosses(problem, indexes))
+            else:
+                coefs.append(self._fit_networks(problem, indexes, networks))
+            penalties.append(self.penalties_)
+            n_iter.append(self.n_iter_)
+        coef, self.n_iter_ = np.concatenate(coefs), max(n_iter)
+        if len(coefs) > 1 and networks is None:
+            self.penalties_ = np.stack(penalties, axis=1)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -265,29 +257,23 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             coef[:, -1] += centre
             return coef
 
+        def learn_networks(scaled: LabelSums, _: float) -> tuple[FloatArray, int]:
+            return fit_submodels(scaled, indexes, networks=networks, options=self.submodel_options, random_state=seed)
+
+        learners: list[Callable[[LabelSums, float], tuple[FloatArray, int]]] = [learn_networks]
         if isinstance(networks, _factors.Factors):
             decays = check_options(self.submodel_options, FACTOR_DEFAULTS)["weight_decays"]
-            learners: list[Callable[[LabelSums, float], tuple[FloatArray, int]]] = [
-                partial(networks.fit, decay=decay, random_state=seed) for decay in decays
-            ]
-        else:
-
-            def by_networks(scaled: LabelSums, _: float) -> tuple[FloatArray, int]:
-                return fit_submodels(
-                    scaled, indexes, networks=networks, options=self.submodel_options, random_state=seed
-                )
-
-            learners = [by_networks]
+            learners = [partial(networks.fit, decay=decay, random_state=seed) for decay in decays]
         self.penalties_ = None
         return guarded_fit([partial(train, learn=learn) for learn in learners], problem)
 
     def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = _evidence.fit_evidence(problem, order, tol=self.tol)
-            self.penalties_ = found.dispersion / found.variances
-            self.n_iter_ = found.n_iter
-            return found.coef
+            fit = _evidence.fit_evidence(problem, order, tol=self.tol)
+            self.penalties_ = fit.dispersion / fit.variances
+            self.n_iter_ = fit.n_iter
+            return fit.coef
         main, cross = self.penalty if isinstance(self.penalty, tuple) else (self.penalty, self.penalty)
         self.penalties_ = np.where(order == 1, float(main), float(cross))
         ridge = np.append(self.penalties_[problem.design.set_of_cell()], 0.0)
@@ -310,7 +296,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         if isinstance(self.feature_sets, (list, tuple)):
             names = [column.name for column in report.columns]
             positions, _ = resolve_feature_sets(list(self.feature_sets), names, lambda _: [])
-            wanted = [tuple(names[c] for c in one) for one in positions]
+            wanted = [tuple(names[c] for c in columns) for columns in positions]
         else:
             wanted = [table.feature_set for table in report.tables]
         indexes: list[CellIndex] = []
@@ -337,8 +323,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         best: tuple[BagTable, FloatArray] | None = None
         least = np.inf
         for table in report.tables:
-            whole = table.counts.sum() == report.n_samples and not np.any(table.keys[-1] < 0)
-            if whole and set(feature_set) <= set(table.feature_set):
+            has_all_rows = table.counts.sum() == report.n_samples and not np.any(table.keys[-1] < 0)
+            if has_all_rows and set(feature_set) <= set(table.feature_set):
                 projected, merged = _aggregation.project_table(table, feature_set)
                 noise = float(np.sum(table.noise_variance) * merged.sum())
                 if best is None or noise < least:
@@ -352,21 +338,25 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> FloatArray:
         """Score rows; shape (n_samples, n_outputs)."""
-        cells = self._locate(X)
-        scores = np.tile(self.intercept_, (cells[0].size, 1))
-        for table, where in zip(self.tables_, cells, strict=True):
-            # Index -1, no bag, is the appended row of zeros.
-            scores += np.concatenate([table, np.zeros((1, table.shape[1]))])[where]
+        parts = self._contributions(X)
+        scores = np.tile(self.intercept_, (len(parts[0]), 1))
+        for part in parts:
+            scores += part
         return scores
 
-    def _locate(self, X: Any) -> list[Any]:
+    def _contributions(self, X: Any) -> list[FloatArray]:
+        all_cells = self._locate(X)
+        # Index -1, no bag, is the appended row of zeros.
+        return [
+            np.concatenate([table, np.zeros((1, table.shape[1]))])[cells]
+            for table, cells in zip(self.tables_, all_cells, strict=True)
+        ]
+
+    def _locate(self, X: Any) -> list[CodeArray]:
         check_is_fitted(self)
-        _, values = self._read(X, reset=False)
+        _, values = _read_features(X, estimator=self, tighten=True)
         codes = encode_columns(values, self.bags_.columns)
         return [index.locate(codes) for index in self._indexes]
-
-    def _read(self, X: Any, *, reset: bool) -> tuple[list[str], list[Any]]:
-        return _read_features(X, estimator=self, reset=reset, tighten=True)
 
     def _check_penalty(self) -> None:
         if isinstance(self.penalty, tuple) and not (
@@ -374,7 +364,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         ):
             raise ValueError(f"penalty must be 'evidence', a number or (main, cross), got {self.penalty!r}.")
 
-    def _check_report(self, report: CuratedBags) -> None:
+    def _check_bags(self, bags: CuratedBags) -> None:
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -394,11 +384,11 @@ def _problems(
         if np.ndim(bounds) == 2:
             bounds = (np.min(bounds), np.max(bounds))
         return [_with_own_total(LabelSums(design, loss, sums, noise.max(axis=0), squares, bounds), 0, report)]
-    of_each = range(len(sums))
-    squares = [None for _ in of_each] if squares is None else squares
-    bounds = [bounds for _ in of_each] if np.ndim(bounds) < 2 else bounds
+    outputs = range(len(sums))
+    squares = [None for _ in outputs] if squares is None else squares
+    bounds = [bounds for _ in outputs] if np.ndim(bounds) < 2 else bounds
     return [
-        _with_own_total(LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]), k, report) for k in of_each
+        _with_own_total(LabelSums(design, loss, sums[[k]], noise[k], squares[k], bounds[k]), k, report) for k in outputs
     ]
 
 

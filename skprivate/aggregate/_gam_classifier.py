@@ -191,13 +191,12 @@ class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCura
         """
         self._check_penalty()
         given = None if self.classes is None else check_classes(self.classes)
-
         strict = self.epsilon is None
 
-        def choose_targets(found: list[Any], n_columns: int) -> tuple[list[Any], Callable[[Any], _losses.FloatArray]]:
+        def choose_targets(labels: list[Any], n_columns: int) -> tuple[list[Any], Callable[[Any], _losses.FloatArray]]:
             if n_columns > 1:
                 return [(0, 1)] * n_columns, partial(_labels.indicator_targets, strict=strict)
-            classes = two_or_more(found if given is None else given, self)
+            classes = two_or_more(labels if given is None else given, self)
             return classes, partial(_labels.class_targets, classes=classes, strict=strict)
 
         read = partial(read_labels, classes=given)
@@ -239,13 +238,13 @@ class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCura
     def _loss(self, n_outputs: int) -> _losses.SquaredLoss:
         return _losses.BUILT_IN["log" if n_outputs == 1 or self._is_multilabel() else "multinomial"]
 
-    def _check_report(self, report: _curated_bags.CuratedBags) -> None:
-        if report.classes is None:
+    def _check_bags(self, bags: _curated_bags.CuratedBags) -> None:
+        if bags.classes is None:
             raise ValueError(
                 "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels (in tables of your "
                 "own: from_frames(classes=(0, 1)))."
             )
-        self._read_classes(report.classes, report.n_outputs)
+        self._read_classes(bags.classes, bags.n_outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

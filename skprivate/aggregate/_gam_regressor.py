@@ -40,15 +40,9 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
         Public interval of the labels (of T for an object), or of each of several, within ±1e50; what is outside is
         clipped. By default a tenth of the budget finds them privately, up to a half where n·ε is below 500; where too
         few rows hide in the noise, one is guessed, with a warning. Statistics of an object share the widest.
-    feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
+    feature_sets, min_size, small_bags, penalty, submodel, submodel_options, categorical_features, n_bins
         As in `CuratedBagGAMClassifier`.
-    min_size : int, optional
-        As in `CuratedBagGAMClassifier`.
-    small_bags : {"merge", "drop"}, default="merge"
-        As in `CuratedBagGAMClassifier`.
-    penalty : "evidence", float, or (float, float), default="evidence"
-        As in `CuratedBagGAMClassifier`.
-    submodel, submodel_options, categorical_features, n_bins, bin_edges, mechanism, tol, max_iter
+    bin_edges, mechanism, tol, max_iter
         As in `CuratedBagGAMClassifier`.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
@@ -57,22 +51,14 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
 
     Attributes
     ----------
-    feature_sets_ : list of tuple of str
-        Sets that have at least one bag.
     tables_ : list of ndarray of shape (n_bags, n_outputs)
         Coefficients of the bags of each set, in the order of ``bags_.tables``.
     intercept_ : ndarray of shape (n_outputs,)
         Prediction, before the link, where all tables are 0.
     penalties_ : ndarray of shape (n_sets,), or (n_sets, n_outputs) for several columns of labels
         ℓ2 penalty of each set, None for networks.
-    bags_ : CuratedBags
-        What was released about the labels.
-    privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_iter_ : int
-        Updates of the penalties, or evaluations of the objective if they were given.
-    n_features_in_, feature_names_in_
-        Number of features that `fit` saw, and their names where X has strings for them.
+    feature_sets_, bags_, privacy_guarantee_, n_iter_, n_features_in_, feature_names_in_
+        As in `CuratedBagGAMClassifier`.
 
     See Also
     --------
@@ -227,11 +213,11 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
     def _loss(self, n_outputs: int) -> _losses.SquaredLoss:
         return _losses.BUILT_IN[self.loss] if isinstance(self.loss, str) else _losses.OwnLoss(self.loss, n_outputs)
 
-    def _check_report(self, report: _curated_bags.CuratedBags) -> None:
-        if report.classes is not None:
+    def _check_bags(self, bags: _curated_bags.CuratedBags) -> None:
+        if bags.classes is not None:
             raise ValueError("bags hold class counts; use CuratedBagGAMClassifier, or aggregate numbers.")
         if not isinstance(self.loss, str):
-            _losses.check_potential(self.loss, report.n_outputs)
+            _losses.check_potential(self.loss, bags.n_outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -66,9 +66,9 @@ class SquaredLoss:
     def _variance(self, mean: FloatArray) -> FloatArray:
         return np.ones_like(mean)
 
-    def bend(self, scores: FloatArray, way: FloatArray) -> FloatArray:
+    def bend(self, scores: FloatArray, direction: FloatArray) -> FloatArray:
         """Multiply the second derivative of b with a direction per row."""
-        return self.moments(scores)[1] * way
+        return self.moments(scores)[1] * direction
 
     def link(self, mean: FloatArray) -> FloatArray:
         """Score a constant model whose mean of T(y) is given; shape (n_outputs,)."""
@@ -181,10 +181,9 @@ class MultinomialLoss(LogLoss):
         total = weight.sum(axis=0)
         return top + np.log(total), weight / total
 
-    def bend(self, scores: FloatArray, way: FloatArray) -> FloatArray:
+    def bend(self, scores: FloatArray, direction: FloatArray) -> FloatArray:
         mean = self.partition(scores)[1]
-        bent: FloatArray = mean * (way - np.sum(mean * way, axis=0))
-        return bent
+        return np.asarray(mean * (direction - np.sum(mean * direction, axis=0)))
 
     def link(self, mean: FloatArray) -> FloatArray:
         logs = np.log(np.maximum(mean, 1e-6))
@@ -230,14 +229,13 @@ class OwnLoss(PoissonLoss):
 
     def moments(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         units = np.eye(self.n_outputs)[:, :, np.newaxis]
-        second = [self.bend(scores, np.broadcast_to(one, scores.shape))[k] for k, one in enumerate(units)]
+        second = [self.bend(scores, np.broadcast_to(unit, scores.shape))[k] for k, unit in enumerate(units)]
         return self.partition(scores)[1], np.maximum(np.stack(second), 0.0)
 
-    def bend(self, scores: FloatArray, way: FloatArray) -> FloatArray:
-        size = 1e-5 * (1.0 + np.abs(scores).max(axis=0)) / np.maximum(np.abs(way).max(axis=0), 1e-300)
-        change = self.partition(scores + size * way)[1] - self.partition(scores - size * way)[1]
-        bent: FloatArray = change / (2.0 * size)
-        return bent
+    def bend(self, scores: FloatArray, direction: FloatArray) -> FloatArray:
+        size = 1e-5 * (1.0 + np.abs(scores).max(axis=0)) / np.maximum(np.abs(direction).max(axis=0), 1e-300)
+        change = self.partition(scores + size * direction)[1] - self.partition(scores - size * direction)[1]
+        return np.asarray(change / (2.0 * size))
 
     def link(self, mean: FloatArray) -> FloatArray:
         mean = np.asarray(mean, dtype=np.float64)
@@ -278,13 +276,14 @@ def check_own_loss(given: GivenLoss, n_columns: int) -> int:
     """Try a user's loss on made-up labels and scores; returns the number of statistics T(y) of a row."""
     labels = np.array([1.0, 2.0]) if n_columns == 1 else np.outer([1.0, 2.0], np.ones(n_columns))
     with unheard():
-        found = np.asarray(deepcopy(given).statistics(labels))
-    if found.dtype.kind not in "biuf" or found.shape[:1] != (2,) or found.ndim > 2 or found.shape[1:] in ((0,), (1,)):
+        statistics = np.asarray(deepcopy(given).statistics(labels))
+    shape = statistics.shape
+    if statistics.dtype.kind not in "biuf" or shape[:1] != (2,) or len(shape) > 2 or shape[1:] in ((0,), (1,)):
         raise ValueError(
             "loss.statistics must return numbers of shape (n_rows,), or (n_rows, n_statistics) if there are several, "
-            f"got {found.dtype} {found.shape} for labels of shape {labels.shape}."
+            f"got {statistics.dtype} {shape} for labels of shape {labels.shape}."
         )
-    n_outputs = 1 if found.ndim == 1 else int(found.shape[1])
+    n_outputs = 1 if len(shape) == 1 else int(shape[1])
     check_potential(given, n_outputs)
     return n_outputs
 
@@ -310,7 +309,7 @@ def check_potential(given: GivenLoss, n_outputs: int) -> None:
         slope = (loss.partition(scores + step)[0] - loss.partition(scores - step)[0]) / 2e-4
         if np.any(np.abs(slope - mean[k]) > 1e-3 * (1.0 + np.abs(mean[k]))):
             raise ValueError("loss.gradient must be the derivative of loss.potential, and is not at made-up scores.")
-    rise = np.einsum("kij,kij->ij", *(one[:, :, np.newaxis] - one[:, np.newaxis] for one in (mean, scores)))
+    rise = np.einsum("kij,kij->ij", *(numbers[:, :, np.newaxis] - numbers[:, np.newaxis] for numbers in (mean, scores)))
     if np.any(rise < -1e-9):
         raise ValueError("loss.potential must be convex, and its gradient falls between made-up scores.")
 
@@ -324,16 +323,16 @@ def own_statistics(labels: NDArray[Any], *, given: GivenLoss, n_outputs: int, st
     """
     numbers = labels.astype(np.float64) + 0.0  # 0 and -0 are one label
     distinct, place = np.unique(numbers, axis=0, return_inverse=True)
-    found = np.zeros((len(distinct), n_outputs))
+    statistics = np.zeros((len(distinct), n_outputs))
     with unheard():
-        for own, one in zip(found, distinct, strict=True):
+        for own, label in zip(statistics, distinct, strict=True):
             try:
-                own[:] = np.asarray(deepcopy(given).statistics(one[np.newaxis].copy()), dtype=np.float64)[0]
+                own[:] = np.asarray(deepcopy(given).statistics(label[np.newaxis].copy()), dtype=np.float64)[0]
             except Exception:
                 if strict:
                     raise
                 own[:] = 0.0
-    if strict and not np.all(np.isfinite(found)):
+    if strict and not np.all(np.isfinite(statistics)):
         raise ValueError("loss.statistics must be finite for all labels, got NaN or infinity.")
-    finite = np.where(np.isfinite(found), found, 0.0)
+    finite = np.where(np.isfinite(statistics), statistics, 0.0)
     return np.ascontiguousarray(finite[place.reshape(-1)].T)

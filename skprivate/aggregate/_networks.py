@@ -134,11 +134,15 @@ def _try_module(module: Any, rows: Any, what: str, n_outputs: int) -> None:
     except Exception as error:
         raise ValueError(f"submodel must be or make a module from {expected}, got: {error}") from error
     shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-    if shape != (len(rows), n_outputs) or not out.is_floating_point():
-        found = shape if shape != (len(rows), n_outputs) else out.dtype
-        raise ValueError(f"submodel must be or make a module from {expected}, got {found}.")
-    if not torch.isfinite(out).all():
-        raise ValueError(f"submodel must be or make a module from {expected}, got NaN or infinity.")
+    wrong = None
+    if shape != (len(rows), n_outputs):
+        wrong = shape
+    elif not out.is_floating_point():
+        wrong = out.dtype
+    elif not torch.isfinite(out).all():
+        wrong = "NaN or infinity"
+    if wrong is not None:
+        raise ValueError(f"submodel must be or make a module from {expected}, got {wrong}.")
     if out.requires_grad:
         out.sum().backward()
 
@@ -198,25 +202,24 @@ def make_submodels(indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, 
     """
     torch = import_torch()
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
+    modules = []
     if submodel != "mlp":
-        made = [
-            submodel(FeatureSet(index.columns, tuple(radix[c] + 1 for c in index.columns)), n_outputs)
-            for index in indexes
-        ]
-        for module in made:
+        for index in indexes:
+            module = submodel(FeatureSet(index.columns, tuple(radix[c] + 1 for c in index.columns)), n_outputs)
             _check_module(module)
-        return torch.nn.ModuleList(made).double()
-    width, made = options["embedding"], []
+            modules.append(module)
+        return torch.nn.ModuleList(modules).double()
+    width = options["embedding"]
 
     def embeddings(columns: Sequence[int]) -> dict[int, Any]:
         return {c: torch.nn.Embedding(radix[c] + 1, width) for c in columns}
 
     shared = embeddings(sorted(radix)) if options["shared_embeddings"] else None
     for index in indexes:
-        own = shared or embeddings(index.columns)
+        of_columns = shared or embeddings(index.columns)
         head = _mlp(width * len(index.columns), options["hidden"], n_outputs)
-        made.append(_embedded_mlp()([own[c] for c in index.columns], head))
-    return torch.nn.ModuleList(made).double()
+        modules.append(_embedded_mlp()([of_columns[c] for c in index.columns], head))
+    return torch.nn.ModuleList(modules).double()
 
 
 def tried_submodels(
@@ -235,34 +238,15 @@ def tried_submodels(
     return networks
 
 
-def aggregate_loss(
-    design: _design.CellDesign,
-    loss: SquaredLoss,
-    outputs: object,
-    intercept: object,
-    sums: FloatArray,
-    total: FloatArray,
-) -> Any:
-    """Evaluate Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
+def linearised_loss(design: _design.CellDesign, loss: SquaredLoss, coef: Any, linear: FloatArray) -> Any:
+    """Linearise Σ b(score) − Σ (label sum)·(coefficient) at a torch tensor of coefficients: the gradient is the same.
 
-    Outputs (n_cells, n_outputs) are those of the submodels on all bags, in the design's order.
+    Coefficients (n_cells + 1, n_outputs) are outputs of the submodels on all bags, in the design's order, and the
+    intercept; ``linear`` holds the label sums.
     """
-    torch = import_torch()
-    linear, free = np.column_stack([sums, total]), np.zeros(design.n_cells + 1)
-
-    class Objective(torch.autograd.Function):  # type: ignore[name-defined]
-        @staticmethod
-        def forward(ctx: Any, tables: Any, constant: Any) -> Any:
-            coef = np.ascontiguousarray(torch.cat([tables, constant[None]]).detach().numpy().T)
-            value, gradient = design.value_and_gradient(coef, loss, linear, free)
-            ctx.gradient = torch.as_tensor(gradient.T.copy())
-            return tables.new_tensor(value)
-
-        @staticmethod
-        def backward(ctx: Any, slope: object) -> Any:
-            return slope * ctx.gradient[:-1], slope * ctx.gradient[-1]
-
-    return Objective.apply(outputs, intercept)
+    point = np.ascontiguousarray(coef.detach().numpy().T)
+    _, gradient = design.value_and_gradient(point, loss, linear, np.zeros(design.n_cells + 1))
+    return (coef * import_torch().as_tensor(gradient.T.copy())).sum()
 
 
 def fit_submodels(
@@ -280,7 +264,6 @@ def fit_submodels(
     torch = import_torch()
     chosen = check_options(options, CURATED_DEFAULTS)
     linear = problem.possible()
-    sums, total = linear[:, :-1], linear[:, -1]
     start = _design.constant_start(problem.design, problem.loss, linear)[:, -1]
     with own_torch(public_generator(random_state)):
         modules = copy.deepcopy(networks)
@@ -288,11 +271,14 @@ def fit_submodels(
         intercept = torch.nn.Parameter(torch.as_tensor(start.copy()))
         parameters = list(modules.parameters())
         optimiser, schedule = _adam([*parameters, intercept], chosen)
+
+        def coef() -> Any:
+            return torch.cat([*(module(key) for module, key in zip(modules, keys, strict=True)), intercept[None]])
+
         with steps("epochs", chosen["epochs"]) as step:
             for _ in range(chosen["epochs"]):
                 optimiser.zero_grad()
-                outputs = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
-                objective = aggregate_loss(problem.design, problem.loss, outputs, intercept, sums, total)
+                objective = linearised_loss(problem.design, problem.loss, coef(), linear)
                 penalty = sum((p**2).sum() for p in parameters)
                 mean = (objective + 0.5 * chosen["weight_decay"] * penalty) / problem.design.n_samples
                 mean.backward()
@@ -300,9 +286,7 @@ def fit_submodels(
                 schedule.step()
                 step()
         with torch.no_grad():
-            tables = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
-            coef = torch.cat([tables, intercept[None]]).numpy().T.copy()
-    return coef, chosen["epochs"]
+            return coef().numpy().T.copy(), chosen["epochs"]
 
 
 # Random bags: one network per fold of bags ------------------------------------------------------------------
@@ -412,7 +396,7 @@ def fit_network(
     if share == 0.0:
         return NetworkFit([], start, 0.0, best_epoch)
     kept = [fold.kept for fold in folds]
-    intercept = start + share * (np.mean([own for _, own in kept], axis=0) - start)
+    intercept = start + share * (np.mean([intercept for _, intercept in kept], axis=0) - start)
     return NetworkFit([network for network, _ in kept], intercept, share / n_folds, best_epoch)
 
 
@@ -435,8 +419,7 @@ class _Fold:
         self.intercept = torch.nn.Parameter(torch.as_tensor(objective.start))
         n_rows = int(objective.bags.sizes[seen].sum())
         groups = [{"params": [self.intercept], "weight_decay": 0.0}]
-        parameters = list(network.parameters())
-        if parameters:
+        if parameters := list(network.parameters()):
             groups.append({"params": parameters, "weight_decay": options["weight_decay"] / n_rows})
         self.optimiser, self.schedule = _adam(groups, options)
         size = options["batch_size"]
@@ -460,7 +443,6 @@ class _Fold:
         self.schedule.step()
 
     def unseen_scores(self) -> Any:
-        """Score the memberships of bags that were left out."""
         torch = import_torch()
         self.network.eval()
         with torch.no_grad():
@@ -468,7 +450,6 @@ class _Fold:
             return (torch.cat(parts) + self.intercept).numpy()
 
     def keep(self) -> None:
-        """Copy the current module and intercept."""
         self.kept = copy.deepcopy(self.network), self.intercept.detach().numpy().copy()
 
 
@@ -491,12 +472,10 @@ def _share(objective: _bag_losses.BagObjective, scores: FloatArray) -> float:
     def change(share: float) -> FloatArray:
         return total * (objective.values(start + share * (scores - start))[0] - first)
 
-    error = math.sqrt(objective.bags.n_bags) * float(np.std(change(1.0)))
-    advice = "use a larger epsilon, more bags or a larger weight_decay."
     return _constant.share_to_keep(
         lambda share: float(np.sum(change(share))),
-        error,
+        math.sqrt(objective.bags.n_bags) * float(np.std(change(1.0))),
         objective.gain,
         margin=_constant.GIVEN_PENALTY_MARGIN,
-        advice=advice,
+        advice="use a larger epsilon, more bags or a larger weight_decay.",
     )

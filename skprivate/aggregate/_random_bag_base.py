@@ -18,7 +18,7 @@ from skprivate._validation import validate_data
 from skprivate.aggregate import _bag_losses, _networks
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.random import _bags, _fit
-from skprivate.aggregate.random._bags import BagSums, IntArray, PublicRows, RandomBags
+from skprivate.aggregate.random._bags import BagSums, PublicRows, RandomBags
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
 from skprivate.aggregate.tables import _blocks, _sums
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -69,13 +69,13 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         """
         self._check_submodel()
         X = validate_data(self, X, dtype=np.float64)
-        report = _bags.as_random_bags(bags)
-        if report.n_samples != X.shape[0]:
-            raise ValueError(f"bags were drawn from {report.n_samples} rows, X has {X.shape[0]}.")
-        self._try_network(X, report.structure, report.label_sums.shape[1])
-        self._check_report(report)
-        self._learn(X, report)
-        self.privacy_guarantee_ = report.guarantee
+        bags = _bags.as_random_bags(bags)
+        if bags.n_samples != X.shape[0]:
+            raise ValueError(f"bags were drawn from {bags.n_samples} rows, X has {X.shape[0]}.")
+        self._try_network(X, bags.structure, bags.label_sums.shape[1])
+        self._check_bags(bags)
+        self._learn(X, bags)
+        self.privacy_guarantee_ = bags.guarantee
         return self
 
     def _read(
@@ -89,11 +89,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         X, y = validate_data(self, X, read_labels(y), dtype=np.float64, **checks)
         return _bags.table_in_memory(X, y, row_keys)
 
-    def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        # Small data cannot fill large bags: at least 256 of them where there are rows for that.
-        bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
-        return _bags.draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
-
     def _fit_bags(
         self,
         public: PublicRows,
@@ -105,7 +100,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         chosen = _bags.check_label_release(self.label_release, self.epsilon)
         rng = public_generator(self.random_state)
         order = public.order()
-        drawn, sizes = self._draw_bags(public.n_rows, rng)
+        # Small data cannot fill large bags: at least 256 of them where there are rows for that.
+        bag_size = int(np.clip(public.n_rows // 256, 1, 16)) if self.bag_size is None else self.bag_size
+        drawn, sizes = _bags.draw_members(public.n_rows, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
         structure = public.bags(drawn if order is None else order[drawn], sizes)
         sums = plan(structure)
         assert public.X is not None
@@ -143,7 +140,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         n_columns = X.shape[1]
         self.prior_: str | None = "ridge" if features.turn is None else "spread"
         self.bucket_edges_ = list(features.edges)
-        sizes = [one.size + 1 if one.size else 0 for one in features.edges]
+        sizes = [cuts.size + 1 if cuts.size else 0 for cuts in features.edges]
         self.bucket_coef_ = np.split(coef[:, n_columns:], np.cumsum(sizes)[:-1], axis=1)
         fit = replace(fit, coef=coef[:, :n_columns], intercept=fit.intercept - shift)
         if fit.condition > _LARGEST_CONDITION:
@@ -168,7 +165,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         n_outputs = centre.size
         self.prior_, self.alpha_, self.condition_number_ = None, None, None
         self.bucket_edges_ = list(features.edges)
-        self.bucket_coef_ = [np.zeros((n_outputs, one.size + 1 if one.size else 0)) for one in features.edges]
+        self.bucket_coef_ = [np.zeros((n_outputs, cuts.size + 1 if cuts.size else 0)) for cuts in features.edges]
         self.n_iter_ = fit.n_iter
         self.networks_ = fit.networks
         self.network_weight_ = fit.weight
@@ -212,7 +209,8 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[_fit.LinearFit, BagFeatures]:
         """Choose the features whose fit has the largest evidence."""
         # A penalty that was given is that of the columns, and without an intercept buckets would be one.
-        free = isinstance(self.alpha, str) and self.fit_intercept
+        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        free = alpha is None and self.fit_intercept
         tried = candidates(
             X,
             buckets=(None if free else False) if isinstance(self.buckets, str) else self.buckets,
@@ -221,7 +219,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         )
         best: tuple[_fit.LinearFit, BagFeatures] | None = None
         for features, rows in tried:
-            fit = self._solve(rows, bags)
+            fit = self._solve(rows, bags, alpha)
             if best is None or fit.evidence > best[0].evidence:
                 best = fit, features
         assert best is not None
@@ -236,23 +234,20 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         scores = linear_rows(X, self.coef_, self.intercept_)
         for column, edges, coef in zip(X.T, self.bucket_edges_, self.bucket_coef_, strict=True):
             if edges.size:
-                own = coef.T[np.searchsorted(edges, column, side="right")]
-                scores += own if scores.ndim == 2 else own[:, 0]
+                added = coef.T[np.searchsorted(edges, column, side="right")]
+                scores += added if scores.ndim == 2 else added[:, 0]
         return scores
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
-        found = _networks.network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
-        scores = np.atleast_1d(self.intercept_) + self._unit * found
+        outputs = _networks.network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
+        scores = np.atleast_1d(self.intercept_) + self._unit * outputs
         return scores if np.ndim(self.intercept_) else scores[:, 0]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "networks_")  # input that was checked in vain fits nothing
 
-    def _alpha(self) -> float | None:
-        return None if isinstance(self.alpha, str) else float(self.alpha)
-
-    def _solve(self, X: FloatArray, bags: RandomBags) -> _fit.LinearFit:
+    def _solve(self, X: FloatArray, bags: RandomBags, alpha: float | None) -> _fit.LinearFit:
         raise NotImplementedError
 
     def _objective(self, bags: RandomBags) -> tuple[_bag_losses.BagObjective, FloatArray, FloatArray]:
@@ -262,7 +257,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
         raise NotImplementedError
 
-    def _check_report(self, report: RandomBags) -> None:
+    def _check_bags(self, bags: RandomBags) -> None:
         raise NotImplementedError
 
 

@@ -199,21 +199,21 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
         """
         self._check_intercept()
         self._check_submodel()
-        given = None if self.classes is None else _validation.check_classes(self.classes)
-        rows = self._read(X, y, row_keys, partial(_validation.read_labels, classes=given), multi_output=True)
+        classes = None if self.classes is None else _validation.check_classes(self.classes)
+        rows = self._read(X, y, row_keys, partial(_validation.read_labels, classes=classes), multi_output=True)
         if isinstance(rows, InMemory) and rows.block.labels.ndim == 2:
             if rows.block.labels.shape[1] > 1:
                 return self._fit_indicators(rows)
             rows = InMemory(rows.block._replace(labels=column_or_1d(rows.block.labels, warn=True)))
-        public = _bags.gather_rows(rows, _validation.distinct_labels if given is None else _bags.no_labels)
-        plain = _validation.two_or_more(public.labels if given is None else given, self)
-        rows = _bags.labelled_blocks(rows, partial(_labels.class_targets, classes=plain, strict=self.epsilon is None))
-        self.classes_ = _validation.label_array(plain)
+        public = _bags.gather_rows(rows, _validation.distinct_labels if classes is None else _bags.no_labels)
+        known = _validation.two_or_more(public.labels if classes is None else classes, self)
+        rows = _bags.labelled_blocks(rows, partial(_labels.class_targets, classes=known, strict=self.epsilon is None))
+        self.classes_ = _validation.label_array(known)
         self._fit_bags(
             public,
             rows,
-            lambda bags: _sums.ClassSums.plan(bags, *_sums.outputs_of(plain), epsilon=self.epsilon, classes=given),
-            tuple(plain),
+            lambda bags: _sums.ClassSums.plan(bags, *_sums.outputs_of(known), epsilon=self.epsilon, classes=classes),
+            tuple(known),
         )
         return self
 
@@ -253,8 +253,7 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
         total = positive.sum(axis=1, keepdims=True)
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
 
-    def _solve(self, X: FloatArray, bags: _bags.RandomBags) -> _fit.LinearFit:
-        alpha = self._alpha()
+    def _solve(self, X: FloatArray, bags: _bags.RandomBags, alpha: float | None) -> _fit.LinearFit:
         if self.loss == "squared" or self.loss == "debiased":  # noqa: PLR1714 - mypy narrows this
             fit = _quadratic.fit_quadratic(
                 bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=(0.0, 1.0)
@@ -272,15 +271,10 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
         self.coef_ = coef
         self.intercept_ = intercept
 
-    def _check_report(self, report: _bags.RandomBags) -> None:
+    def _check_bags(self, bags: _bags.RandomBags) -> None:
         self._check_intercept()
-        outputs = report.label_sums.shape[1]
-        if report.classes is not None:
-            self._read_classes(report.classes, outputs)
-        elif outputs == 1:
-            self.classes_ = np.array([0, 1])
-        else:
-            self.classes_ = [np.array([0, 1])] * outputs
+        n_outputs = bags.label_sums.shape[1]
+        self._read_classes(bags.classes or ((0, 1) if n_outputs == 1 else ((0, 1),) * n_outputs), n_outputs)
 
     def _check_intercept(self) -> None:
         if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):

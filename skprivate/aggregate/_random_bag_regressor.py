@@ -32,12 +32,8 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
     ----------
     epsilon : float or None, default=1.0
         Privacy loss bound, ε > 0, of the label of one row. None: no label privacy.
-    bag_size : int, optional
-        Rows per bag, m; by default n_samples/256, between 1 and 16.
-    n_bags : int, optional
-        By default ``n_samples // bag_size``.
-    disjoint : bool, default=True
-        Whether no row is in two bags; False draws bags independently, as in the paper.
+    bag_size, n_bags, disjoint
+        As in `RandomBagClassifier`.
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
         "mean" and "bernoulli" (for labels in [0, 1]) promise no privacy and need ``epsilon=None``.
     loss : {"debiased", "squared", "easyllp"}, default="debiased"
@@ -48,24 +44,8 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
-    buckets : {"evidence"} or bool, default="evidence"
-        Whether the model has, beside each column of more than two numbers, an indicator of each of about 16 buckets of
-        its numbers. "evidence": if the marginal likelihood of the released aggregates is larger, and the columns with
-        their buckets are at most 600 and 5e7 numbers; not with an ``alpha`` of your own or without an intercept.
-    prior : {"evidence", "ridge", "spread"}, default="evidence"
-        Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
-        the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
-        marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
-    submodel : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
-        "mlp": a network of the rows' features; needs torch, as do the others. A module is one from rows, scaled
-        as the model sees them, (n, n_inputs) to standardised labels (n, n_outputs), and is copied. Any other
-        callable gets n_inputs and n_outputs and returns one. Inputs are the columns, and indicators of their
-        buckets unless ``buckets=False`` or there are too many. Descent on batches of whole bags; one network
-        learns without each fold of bags, their mean predicts.
-    submodel_options : dict, optional
-        For networks: ``hidden`` (32,), ``weight_decay`` (a number ``alpha``, or 1.0), ``epochs`` 40 at most,
-        ``learning_rate`` 0.005, ``batch_size`` in bags, by default about 1024 rows and 16 batches or more,
-        ``folds`` 5.
+    buckets, prior, submodel, submodel_options
+        As in `RandomBagClassifier`; a module of your own has standardised labels (n, n_outputs) for outputs.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
         and up to a half of it where n·ε is below 500.
@@ -80,29 +60,12 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
         Coefficients of the features; 0 for networks.
     intercept_ : float
         Intercept.
-    bucket_edges_ : list of ndarray
-        For each feature, where it is cut into buckets; empty if it is not.
-    bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
-        For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
-    prior_ : {"ridge", "spread"} or None
-        The prior of the coefficients as used; None for networks.
     alpha_ : ndarray of shape (1,) or None
         Penalty as used; None for networks.
-    condition_number_ : float or None
-        Of the penalised quadratic; None for networks.
-    networks_ : list of torch.nn.Module
-        One for each fold of bags; empty for linear models and where no network was better than the constant.
-    network_weight_ : float
-        What the networks' added outputs are multiplied with: 1/folds but where the bags that each did not see tell that
-        scores are too small, or no better than a constant.
-    bags_ : RandomBags
-        What was released about the labels.
-    privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_iter_ : int
-        Iterations of the solver; passes over the bags for networks.
-    n_features_in_, feature_names_in_
-        Number of features that `fit` saw, and their names where X has strings for them.
+    bucket_edges_, bucket_coef_, prior_, condition_number_, networks_, network_weight_
+        As in `RandomBagClassifier`.
+    bags_, privacy_guarantee_, n_iter_, n_features_in_, feature_names_in_
+        As in `RandomBagClassifier`.
 
     See Also
     --------
@@ -215,12 +178,12 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
         scores = self._scores(X)
         return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
-    def _solve(self, X: FloatArray, bags: RandomBags) -> _fit.LinearFit:
+    def _solve(self, X: FloatArray, bags: RandomBags, alpha: float | None) -> _fit.LinearFit:
         return _quadratic.fit_quadratic(
             bags,
             X,
             loss="squared" if self.loss == "squared" else "debiased",
-            alpha=self._alpha(),
+            alpha=alpha,
             fit_intercept=self.fit_intercept,
             label_bounds=self._bounds(bags),
         )
@@ -240,8 +203,8 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
         if self.submodel == "linear" and self.loss == "easyllp":
             raise ValueError("loss='easyllp' is for networks; use loss='debiased' for submodel='linear'.")
 
-    def _check_report(self, report: RandomBags) -> None:
-        if report.classes is not None or report.label_sums.shape[1] != 1:
+    def _check_bags(self, bags: RandomBags) -> None:
+        if bags.classes is not None or bags.label_sums.shape[1] != 1:
             raise ValueError("bags hold class counts; use RandomBagClassifier, or aggregate numbers.")
 
     def __sklearn_tags__(self) -> Any:

@@ -10,7 +10,7 @@ from skprivate.partitions._blocks import BATCH_ROWS, Blocks
 from skprivate.partitions._copies import NOT_PUBLISHED, is_estimator, is_known, kept_attributes, published_copy
 from skprivate.partitions._folds import UserKFold, check_cv, check_folds, fold_problem, key_bytes
 from skprivate.partitions._kinds import Roles, as_partitions, is_partitioned, split_columns
-from skprivate.partitions._partitions import OTHER_ROWS, InMemory, Partitions, linear_rows
+from skprivate.partitions._partitions import OTHER_ROWS, InMemory, Partitions, add_parts, linear_rows
 
 __all__ = [
     "Blocks",

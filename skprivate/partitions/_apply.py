@@ -142,7 +142,7 @@ def _made_up(empty: object) -> Any:
     series = [
         nw.new_series(name, [1.0], backend=frame.implementation).cast(dtype) for name, dtype in frame.schema.items()
     ]
-    return nw.from_dict({one.name: one for one in series}).to_native()
+    return nw.from_dict({column.name: column for column in series}).to_native()
 
 
 class OverBlocks:
@@ -160,11 +160,11 @@ class OverBlocks:
         if getattr(cls, "score", None) in (ClassifierMixin.score, RegressorMixin.score):
             cls.score = _scored(cls.score)
         for name in cls._over_blocks:
-            found = vars(cls).get(name)
-            if callable(found):
-                setattr(cls, name, _mapped(found))
-            elif hasattr(found, "check") and hasattr(found, "fn"):  # scikit-learn's available_if
-                found.fn = _mapped(found.fn)
+            method = vars(cls).get(name)
+            if callable(method):
+                setattr(cls, name, _mapped(method))
+            elif hasattr(method, "check") and hasattr(method, "fn"):  # scikit-learn's available_if
+                method.fn = _mapped(method.fn)
 
 
 def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,8 +175,8 @@ def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
         with quoting_no_entries():
             if not _kinds.is_partitioned(X):
                 return score(self, X, y, *args, **options)
-            found = self.predict(X)
-            gathered = np.asarray(found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate))
+            y_pred = self.predict(X)
+            gathered = np.asarray(y_pred if hasattr(y_pred, "dask") else y_pred.gather(np.asarray, np.concatenate))
             return score(SimpleNamespace(predict=lambda _: gathered), X, np.asarray(y), *args, **options)
 
     # References into scikit-learn's guide lead nowhere from here.

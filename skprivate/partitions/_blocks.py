@@ -109,11 +109,11 @@ class Blocks(Partitions):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the blocks, with all functions applied."""
-        found = 0
+        n_rows = 0
         for block in self._read():
-            found += int(block_size(block)[0])
+            n_rows += int(block_size(block)[0])
             yield apply_all(self._functions, block)
-        self._check_found(found)
+        self._check_n_rows(n_rows)
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def gather(
@@ -128,7 +128,7 @@ class Blocks(Partitions):
                 held[-2:] = [(level + 1, merge([first, second]))]
         if not held:
             raise ValueError("source has no block: give at least one, even without rows.")
-        return held[0][1] if len(held) == 1 else merge([one for _, one in held])
+        return held[0][1] if len(held) == 1 else merge([part for _, part in held])
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
         return self._stored(partial(_spill.deal, self, place))

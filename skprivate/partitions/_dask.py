@@ -78,7 +78,7 @@ class DaskPartitions(Partitions):
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
-        self._check_found(total[0])
+        self._check_n_rows(total[0])
         result: Part = total[1]
         return result
 

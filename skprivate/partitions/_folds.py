@@ -6,29 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from sklearn import model_selection as splits
 from sklearn.base import is_classifier
-from sklearn.model_selection import (
-    BaseCrossValidator,
-    GroupKFold,
-    GroupShuffleSplit,
-    KFold,
-    LeaveOneGroupOut,
-    LeaveOneOut,
-    LeavePGroupsOut,
-    LeavePOut,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    ShuffleSplit,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    TimeSeriesSplit,
-)
+from sklearn.model_selection import BaseCrossValidator, GroupKFold, KFold, StratifiedKFold
 
 from skprivate import privacy
 from skprivate._messages import must_be
@@ -37,9 +22,21 @@ from skprivate.partitions import _kinds, _partitions
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
-READ_LABELS = (StratifiedKFold, StratifiedGroupKFold, StratifiedShuffleSplit, RepeatedStratifiedKFold)
-READ_POSITIONS = (KFold, RepeatedKFold, ShuffleSplit, LeaveOneOut, LeavePOut, TimeSeriesSplit)
-READ_THE_SET_OF_GROUPS = (GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut)
+READ_LABELS = (
+    StratifiedKFold,
+    splits.StratifiedGroupKFold,
+    splits.StratifiedShuffleSplit,
+    splits.RepeatedStratifiedKFold,
+)
+READ_POSITIONS = (
+    KFold,
+    splits.RepeatedKFold,
+    splits.ShuffleSplit,
+    splits.LeaveOneOut,
+    splits.LeavePOut,
+    splits.TimeSeriesSplit,
+)
+READ_THE_SET_OF_GROUPS = (splits.GroupShuffleSplit, splits.LeaveOneGroupOut, splits.LeavePGroupsOut)
 UNITS = (PrivacyUnit.USER, PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW, PrivacyUnit.LABEL)
 #: No empty fold of a smaller probability is chance.
 _NO_CHANCE = 1e-6
@@ -262,19 +259,13 @@ class UserKFold(BaseCrossValidator):
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Compute the fold of each user, whoever else is there."""
-    own = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
-    return (privacy.hash_identifiers(names, own) % np.uint64(n_splits)).astype(np.int64)
-
-
-def _ids(block: object, column: object) -> Any:
-    return cast(_partitions.InMemory, _kinds.split_columns(_partitions.InMemory(block), user_ids=column)).block.of[
-        "user_ids"
-    ]
+    key_of_deal = hashlib.blake2b(b"%d" % n_splits, digest_size=32, key=key).digest()
+    return (privacy.hash_identifiers(names, key_of_deal) % np.uint64(n_splits)).astype(np.int64)
 
 
 def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
     """Count users of a block by fold, by another hash, and by the kind of their identifiers."""
-    ids = _ids(block, column)
+    ids = _kinds.split_block(block, {"user_ids": column}).of["user_ids"]
     names = privacy.encode_identifiers(ids, len(ids))[1]
     folds, some = (np.bincount(_folds(names, n, key), minlength=n) for n in (n_splits, _SOME))
     return np.concatenate([folds, some, privacy.kind_of_identifiers(names) * len(ids)])
@@ -282,7 +273,7 @@ def _counts(block: object, column: object, n_splits: int, key: bytes) -> npt.NDA
 
 def _kept(block: object, column: object, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
     """Select the rows of a block that are in a fold, or in all others."""
-    ids = _ids(block, column)
+    ids = _kinds.split_block(block, {"user_ids": column}).of["user_ids"]
     if not len(ids):
         return block
     codes, names = privacy.encode_identifiers(ids, len(ids))
@@ -382,11 +373,11 @@ folds. Use KFold(shuffle=True) with a public random_state.
     elif kind in (UserKFold, GroupKFold, *READ_POSITIONS, *READ_THE_SET_OF_GROUPS):
         return cv
     else:
-        known = "a number of folds, UserKFold or a splitter of scikit-learn that reads positions or groups"
+        allowed = "a number of folds, UserKFold or a splitter of scikit-learn that reads positions or groups"
         what = kind.__name__
         if isinstance(cv, BaseCrossValidator):
             what += ", whose splits may depend on anything"
-        raise TypeError(f"cv must be {known}, got {what}.")
+        raise TypeError(f"cv must be {allowed}, got {what}.")
     raise ValueError(f"cv={kind.__name__} is not private for unit={str(unit)!r}: {reason}. {advice}")
 
 

@@ -122,7 +122,7 @@ def split_columns(X: Any, **roles: object) -> _partitions.Partitions:
         raise ValueError(f"each role needs a column of its own, got {columns!r}.")
     if len(columns) == len(there):
         raise ValueError("no column of X is left for features.")
-    return source.map(partial(_split, columns=columns))
+    return source.map(partial(split_block, columns=columns))
 
 
 def _frame(block: object) -> nw.DataFrame[Any] | None:
@@ -130,7 +130,8 @@ def _frame(block: object) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def _split(block: object, columns: dict[str, Any]) -> Roles:
+def split_block(block: object, columns: dict[str, Any]) -> Roles:
+    """Split a block by the columns of roles."""
     frame = _frame(block)
     if frame is None:
         kept = [j for j in range(block.shape[1]) if j not in columns.values()]

@@ -90,7 +90,7 @@ class Partitions(ABC):
         -------
         ndarray of int64, or of Python integers where int64 does not hold them
         """
-        return np.asarray(self.gather(partial(_integers, contribution=contribution), _add))
+        return np.asarray(self.gather(partial(_integers, contribution=contribution), add_parts))
 
     def count(self, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
         """Count keys in all blocks: sums over public ranges that are too large for arrays, in one pass.
@@ -168,9 +168,9 @@ class Partitions(ABC):
     def close(self) -> None:  # noqa: B027
         """Close what `shuffle` and `persisted` have written, of these rows and all that come from them."""
 
-    def _check_found(self, found: int) -> None:
+    def _check_n_rows(self, n_rows: int) -> None:
         """Refuse another number of rows: costs may rest on a public one, and least squares on equal totals."""
-        if self.__dict__.setdefault("_found", found) != found:
+        if self.__dict__.setdefault("_known_n_rows", n_rows) != n_rows:
             raise RuntimeError(OTHER_ROWS)
 
     @cached_property
@@ -180,7 +180,6 @@ class Partitions(ABC):
 
 
 def apply_all(functions: tuple[Callable[[Any], Any], ...], block: object) -> Any:
-    """Apply functions to a block, one after the other."""
     with unheard():  # they may be anybody's
         for function in functions:
             block = function(block)
@@ -191,13 +190,13 @@ def _integers(block: object, contribution: Contribution) -> NDArray[Any]:
     return exact_sum(contribution(block)[..., np.newaxis])
 
 
-def _add(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def add_parts(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
 
 
 def _occurrences(block: object, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
-    found = (np.unique(array, return_counts=True) for array in keys(block))
-    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in found]
+    counted = (np.unique(array, return_counts=True) for array in keys(block))
+    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in counted]
 
 
 def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:

@@ -233,7 +233,7 @@ def test_supersets_of_the_models_sets_are_enough(table, loss):
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     torch = pytest.importorskip("torch")
-    from skprivate.aggregate._networks import CURATED_DEFAULTS, aggregate_loss, make_submodels
+    from skprivate.aggregate._networks import CURATED_DEFAULTS, linearised_loss, make_submodels
 
     X, score, rng = table
     targets = targets_for(loss, score, rng)
@@ -246,10 +246,9 @@ def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     parameters = list(modules.parameters())
     intercept = torch.full((targets.shape[0],), 0.1, dtype=torch.double, requires_grad=True)
     # Aggregates only: outputs once per bag.
-    outputs = torch.cat(
-        [module(torch.as_tensor(i.keys.astype(np.int64) + 1)) for module, i in zip(modules, indexes, strict=True)]
-    )
-    loss_of_bags = aggregate_loss(design, BUILT_IN[loss], outputs, intercept, targets @ one_hot, targets.sum(axis=1))
+    outputs = [module(torch.as_tensor(i.keys.astype(np.int64) + 1)) for module, i in zip(modules, indexes, strict=True)]
+    linear = np.column_stack([targets @ one_hot, targets.sum(axis=1)])
+    loss_of_bags = linearised_loss(design, BUILT_IN[loss], torch.cat([*outputs, intercept[None]]), linear)
     from_bags = torch.autograd.grad(loss_of_bags, [*parameters, intercept])
     # Individual labels: outputs once per row, autograd through everything.
     rows = [torch.as_tensor(X[:, s].astype(np.int64) + 1) for s in map(list, sets)]

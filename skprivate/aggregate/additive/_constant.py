@@ -46,8 +46,8 @@ class LabelSums:
     @property
     def multiplicity(self) -> FloatArray:
         """Samples per distinct row."""
-        known = self.design.multiplicity
-        return np.ones(self.design.n_rows) if known is None else known
+        multiplicity = self.design.multiplicity
+        return np.ones(self.design.n_rows) if multiplicity is None else multiplicity
 
     @cached_property
     def total(self) -> FloatArray:
@@ -60,8 +60,7 @@ class LabelSums:
         totals = np.stack([np.bincount(set_of_cell, row, n_sets)[complete] for row in self.sums])
         spread = np.bincount(set_of_cell, self.noise, n_sets)[complete]
         weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
-        total: FloatArray = totals @ (weight / weight.sum())
-        return total
+        return np.asarray(totals @ (weight / weight.sum()))
 
     @property
     def linear(self) -> FloatArray:
@@ -177,10 +176,10 @@ def guarded_fit(fits: Sequence[Callable[[FloatArray, float], FloatArray]], probl
     """
     if len(fits) == 1 and not problem.is_noisy:
         return fits[0](problem.sums, 1.0)
-    own = problem.simulate_noise(problem.constant, problem.dispersion)
+    noise = problem.simulate_noise(problem.constant, problem.dispersion)
     linear = problem.linear
-    linear[:, :-1] -= own
-    changes = [fit(problem.sums + own, 2.0) - problem.constant for fit in fits]
+    linear[:, :-1] -= noise
+    changes = [fit(problem.sums + noise, 2.0) - problem.constant for fit in fits]
     best = int(np.argmin([_new_loss(problem, linear, change)(1.0) for change in changes]))
     coef = fits[best](problem.sums, 1.0)
     if not problem.is_noisy:
@@ -196,16 +195,16 @@ def _new_loss(
 ) -> Callable[[float], float]:
     """Estimate the loss of new labels above the constant's, of a share of the way from it by ``change``."""
     design, loss, multiplicity = problem.design, problem.loss, problem.multiplicity
-    first, way = design.scores(problem.constant), design.scores(change)
+    first, direction = design.scores(problem.constant), design.scores(change)
     start, mean = loss.partition(first)
     # About the constant: of labels far from 0 the parts would cancel.
     pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
 
     def estimate(share: float) -> float:
         if loss.quadratic:
-            rise = 0.5 * share**2 * np.sum(way**2, axis=0)
+            rise = 0.5 * share**2 * np.sum(direction**2, axis=0)
         else:
-            rise = loss.partition(first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
+            rise = loss.partition(first + share * direction)[0] - start - share * np.sum(mean * direction, axis=0)
         return float(rise @ multiplicity) + share * (optimism - pull)
 
     return estimate
@@ -225,10 +224,9 @@ def _share(
     """Choose the step from the constant by ``change``, as sums of this noise and dispersion rate it."""
     design, loss = problem.design, problem.loss
     mean, variance = loss.moments(design.scores(problem.constant))
-    way = design.scores(change)
-    spread = dispersion * float(np.sum(variance * way**2 * problem.multiplicity))
+    direction = design.scores(change)
+    spread = dispersion * float(np.sum(variance * direction**2 * problem.multiplicity))
     error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
     gain = design.n_samples * loss.largest_gain(mean[:, 0], dispersion)
     advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
-    estimate = _new_loss(problem, linear, change, optimism)
-    return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
+    return share_to_keep(_new_loss(problem, linear, change, optimism), error, gain, margin=margin, advice=advice)

@@ -64,12 +64,12 @@ class CellDesign:
         n = codes[0].size
         self.n_samples = n
         self.offsets = np.concatenate([[0], np.cumsum([index.n_cells for index in indexes], dtype=np.int64)])
-        groups = []
-        for members in _group_sets(indexes, min(_GROUP_SPAN, max(n // _ROWS_PER_JOINT_VALUE, 256))):
-            groups.append(_make_group(members, indexes, codes))
+        member_sets = _group_sets(indexes, min(_GROUP_SPAN, max(n // _ROWS_PER_JOINT_VALUE, 256)))
+        groups = [_make_group(members, indexes, codes) for members in member_sets]
         self._groups, self.multiplicity = _merge_rows(groups, n)
         self.n_rows = self._groups[0].codes.size if groups else n
-        self.counts = self.scatter(self._ones())[0, :-1]
+        samples = np.ones(self.n_rows) if self.multiplicity is None else self.multiplicity
+        self.counts = self.scatter(samples[np.newaxis])[0, :-1]
 
     @property
     def n_cells(self) -> int:
@@ -80,17 +80,16 @@ class CellDesign:
         return len(self._groups)
 
     def set_of_cell(self) -> NDArray[np.int64]:
-        """Number the feature set of every cell."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
         """Merge cells of the same set: ``cell_of_cell`` is the new cell of each, numbered through all sets."""
-        every = np.arange(self.offsets.size - 1)
-        own = [
+        sets = np.arange(self.offsets.size - 1)
+        new_cells = [
             np.append(cell_of_cell[self.offsets[j] : self.offsets[j + 1]], offsets[j + 1]).astype(np.intp) - offsets[j]
-            for j in every
+            for j in sets
         ]
-        merged = self._regrouped(every, offsets, lambda j, cells: own[j][cells])
+        merged = self._regrouped(sets, offsets, lambda j, cells: new_cells[j][cells])
         merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(np.float64, copy=False)
         return merged
 
@@ -103,9 +102,7 @@ class CellDesign:
 
     def complete_sets(self) -> NDArray[np.bool_]:
         """Decide for every set whether each row has a cell in it."""
-        rows = np.bincount(self.set_of_cell(), self.counts, self.offsets.size - 1)
-        complete: NDArray[np.bool_] = rows == self.n_samples
-        return complete
+        return np.asarray(np.bincount(self.set_of_cell(), self.counts, self.offsets.size - 1) == self.n_samples)
 
     def cells_of(self, sets: NDArray[np.intp]) -> NDArray[np.int64]:
         """Number the cells of some sets, which are in order."""
@@ -128,7 +125,7 @@ class CellDesign:
                 continue
             cells = np.stack([renumber(j, sub) for j, sub in kept])
             joint, code = np.unique(cells, axis=1, return_inverse=True)
-            members = tuple((place[j], own) for (j, _), own in zip(kept, joint, strict=True))
+            members = tuple((place[j], cells) for (j, _), cells in zip(kept, joint, strict=True))
             codes = _narrow(code.reshape(-1)[group.codes], joint.shape[1])
             regrouped._groups.append(_Group(codes, joint.shape[1], members))
         return regrouped
@@ -151,8 +148,8 @@ class CellDesign:
                 for j, sub in group.members:
                     cells = slice(self.offsets[j], self.offsets[j + 1])
                     size = int(self.offsets[j + 1] - self.offsets[j])
-                    own = joint if sub is None else np.bincount(sub, weights=joint, minlength=size)
-                    out[k, cells] = own[:size]
+                    sums = joint if sub is None else np.bincount(sub, weights=joint, minlength=size)
+                    out[k, cells] = sums[:size]
         return out
 
     def value_and_gradient(
@@ -212,18 +209,14 @@ class CellDesign:
         start = 0
         for j, sub in group.members:
             size = int(self.offsets[j + 1] - self.offsets[j])
-            own = np.arange(group.span) if sub is None else sub
-            rows.append(np.flatnonzero(own < size))
-            columns.append(own[own < size] + start)
+            local = np.arange(group.span) if sub is None else sub
+            rows.append(np.flatnonzero(local < size))
+            columns.append(local[local < size] + start)
             cells.append(np.arange(self.offsets[j], self.offsets[j + 1]))
             start += size
         row, column = np.concatenate(rows), np.concatenate(columns)
         matrix = sparse.coo_array((np.ones(row.size), (row, column)), shape=(group.span, start)).tocsr()
         return matrix, np.concatenate(cells)
-
-    def _ones(self) -> FloatArray:
-        ones = np.ones(self.n_rows) if self.multiplicity is None else self.multiplicity
-        return ones[np.newaxis]
 
     def _group_tables(self, coef: FloatArray) -> list[FloatArray]:
         tables = []
@@ -253,17 +246,14 @@ def _group_sets(indexes: Sequence[_cells.CellIndex], largest: int) -> list[list[
     order = sorted(range(len(indexes)), key=lambda j: (-math.prod(indexes[j].radices), j))
     groups: list[tuple[set[int], list[int]]] = []
     for j in order:
-        own = set(indexes[j].columns)
-        best: tuple[int, int] | None = None
-        for number, (columns, _) in enumerate(groups):
-            span = math.prod(radix[c] for c in columns | own)
-            if span <= largest and (best is None or span < best[0]):
-                best = (span, number)
-        if best is not None:
-            groups[best[1]][0].update(own)
-            groups[best[1]][1].append(j)
+        added = set(indexes[j].columns)
+        spans = [math.prod(radix[c] for c in columns | added) for columns, _ in groups]
+        number = min(range(len(groups)), key=spans.__getitem__, default=-1)
+        if number >= 0 and spans[number] <= largest:
+            groups[number][0].update(added)
+            groups[number][1].append(j)
         else:
-            groups.append((own, [j]))
+            groups.append((added, [j]))
     return [members for _, members in groups]
 
 

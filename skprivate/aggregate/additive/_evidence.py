@@ -217,12 +217,12 @@ def _diagonal_posterior(
     """Step towards the posterior mode of exact sums; and variances from the diagonal of the information."""
     design, loss = problem.design, problem.loss
     _, curvature = loss.moments(design.scores(coef))
-    own = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
+    information = design.scatter(curvature * problem.multiplicity)[:, :-1] / dispersion
     penalty = np.append(dispersion * ridge, 0.0)
     new = _design.fit_tables(
         design, loss, problem.linear, penalty, tol=1e-4, max_iter=_STEPS_PER_UPDATE, start=coef
     ).coef
-    return new, 1.0 / (own + ridge)
+    return new, 1.0 / (information + ridge)
 
 
 def _residual_variance(problem: LabelSums, coef: FloatArray, current: float) -> float:
@@ -274,10 +274,10 @@ def merge_rare(
     cell_of_cell = np.empty(information.size, dtype=np.int64)
     offsets = [0]
     for start, stop in zip(design.offsets[:-1], design.offsets[1:], strict=True):
-        own = keep[start:stop]
-        n_kept = int(own.sum())
-        cell_of_cell[start:stop] = offsets[-1] + np.where(own, np.cumsum(own) - 1, n_kept)
-        offsets.append(offsets[-1] + n_kept + (not own.all()))
+        kept = keep[start:stop]
+        n_kept = int(kept.sum())
+        cell_of_cell[start:stop] = offsets[-1] + np.where(kept, np.cumsum(kept) - 1, n_kept)
+        offsets.append(offsets[-1] + n_kept + (not kept.all()))
     return cell_of_cell, np.array(offsets, dtype=np.int64)
 
 
@@ -293,7 +293,7 @@ def filtered_mode(
     work = design.n_rows * max(design.n_groups, 1)
     products = min(_MOST_PRODUCTS * n_outputs, int(_MOST_GATHERS / work))
     n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_STRONG_NUMBERS / design.n_cells))
-    inverses: list[_Preconditioner | None] = [None] * n_outputs
+    preconditioners: list[_Preconditioner | None] = [None] * n_outputs
     n_steps = 1 if loss.quadratic else _NEWTON_STEPS
     coef, solutions = start.copy(), np.zeros_like(problem.sums)
     noise = np.maximum(problem.noise / dispersion**2, 1e-12 * float(np.max(design.counts)) / dispersion)
@@ -307,41 +307,41 @@ def filtered_mode(
         for _ in range(n_steps):
             mean, curvature = loss.moments(design.scores(coef))
             curvature = curvature * problem.multiplicity / dispersion
-            systems = [_System(design, one, noise, spread) for one in curvature]
+            systems = [_System(design, of_output, noise, spread) for of_output in curvature]
             pull = (problem.sums - design.scatter(mean * problem.multiplicity)[:, :-1]) / dispersion
             moved = 0.0
             for k, system in enumerate(systems):
-                inverse = inverses[k]
-                if inverse is None:
-                    inverse = _Preconditioner(system, n_strong)
-                    products -= inverse.n_products
+                preconditioner = preconditioners[k]
+                if preconditioner is None:
+                    preconditioner = _Preconditioner(system, n_strong)
+                    products -= preconditioner.n_products
                 right = pull[k] + system.forward(coef[k] - centre[k])
-                found, done, used = system.solve(right, solutions[k], inverse, products)
+                solutions[k], converged, used = system.solve(right, solutions[k], preconditioner, products)
                 # It serves the next steps too, unless the curvature changes much.
-                inverses[k] = inverse if used < n_strong else None
+                preconditioners[k] = preconditioner if used < n_strong else None
                 products -= used
-                if not done:
+                if not converged:
                     warn_caller(
                         f"the noise filter of {design.n_cells} cells did not converge in the work allowed, so that "
                         "cells of few rows share one coefficient a feature set: use fewer feature sets or bins.",
                         ConvergenceWarning,
                     )
                     return start, None
-                solutions[k] = found
-                change = centre[k] + spread * system.adjoint(found) - coef[k]
+                change = centre[k] + spread * system.adjoint(solutions[k]) - coef[k]
                 coef[k] += change * loss.step_length(change)
                 moved += float(np.sum(change**2 / spread))
             step()
             # Each step has this precision only.
             if moved < (3 * _ERROR) ** 2 * n_outputs:
                 break
-    own = problem.simulate_noise(coef, dispersion)
     optimism = 0.0
-    for system, inverse, sampled in zip(systems, inverses, own, strict=True):
-        inverse = _Preconditioner(system, n_strong) if inverse is None else inverse
-        budget = max(products, n_strong)
-        found, _, _ = system.solve(sampled / dispersion, np.zeros_like(sampled), inverse, budget)
-        optimism += float(sampled @ (spread * system.adjoint(found))[:-1])
+    for system, kept, noise_sample in zip(
+        systems, preconditioners, problem.simulate_noise(coef, dispersion), strict=True
+    ):
+        preconditioner = kept or _Preconditioner(system, n_strong)
+        right, start = noise_sample / dispersion, np.zeros_like(noise_sample)
+        solution, _, _ = system.solve(right, start, preconditioner, max(products, n_strong))
+        optimism += float(noise_sample @ (spread * system.adjoint(solution))[:-1])
     return coef, optimism
 
 
@@ -353,37 +353,34 @@ class _System:
     ) -> None:
         self.design, self.curvature, self.spread = design, curvature, spread
         self.root = np.sqrt(noise)
-        self.own = design.scatter(curvature[np.newaxis])[0, :-1]
+        self.diagonal = design.scatter(curvature[np.newaxis])[0, :-1]  # of G
 
     def forward(self, coef: FloatArray) -> FloatArray:
         """Multiply with G: the sums that coefficients of all cells and the intercept predict."""
-        sums: FloatArray = self._sums(coef)[:-1]
-        return sums
+        return self._sums(coef)[:-1]
 
     def adjoint(self, x: FloatArray) -> FloatArray:
         """Multiply the solution, in units of the noise, with Gᵀ."""
         return self._sums(np.append(x / self.root, 0.0))
 
     def product(self, x: FloatArray) -> FloatArray:
-        own = np.append(x / self.root, 0.0)
-        product: FloatArray = x + self.forward(own + self.spread * self._sums(own)) / self.root
-        return product
+        scaled = np.append(x / self.root, 0.0)
+        return np.asarray(x + self.forward(scaled + self.spread * self._sums(scaled)) / self.root)
 
     def column(self, cell: int) -> FloatArray:
         """Compute one column of N^(-1/2) G T^(1/2)."""
         unit = np.zeros(self.spread.size)
         unit[cell] = np.sqrt(self.spread[cell])
-        column: FloatArray = self.forward(unit) / self.root
-        return column
+        return np.asarray(self.forward(unit) / self.root)
 
     def solve(
-        self, right: FloatArray, start: FloatArray, inverse: _Preconditioner, budget: int
+        self, right: FloatArray, start: FloatArray, preconditioner: _Preconditioner, budget: int
     ) -> tuple[FloatArray, bool, int]:
         """Solve by conjugate gradients; returns whether the error is within its bound, and the products used."""
         x = start.copy()
         target = right / self.root
         residual = target - self.product(x)
-        direction = fall = inverse.solve(residual)
+        direction = fall = preconditioner.solve(residual)
         size = float(residual @ fall)
         used = 1
         while float(residual @ residual) > _ERROR**2 and used < budget:
@@ -391,7 +388,7 @@ class _System:
             length = size / float(direction @ image)
             x += length * direction
             residual -= length * image
-            fall = inverse.solve(residual)
+            fall = preconditioner.solve(residual)
             new = float(residual @ fall)
             direction = fall + (new / size) * direction
             size = new
@@ -402,8 +399,7 @@ class _System:
 
     def _sums(self, coef: FloatArray) -> FloatArray:
         scores = self.design.scores(coef[np.newaxis])
-        sums: FloatArray = self.design.scatter(scores * self.curvature)[0]
-        return sums
+        return np.asarray(self.design.scatter(scores * self.curvature)[0])
 
 
 class _Preconditioner:
@@ -411,10 +407,10 @@ class _Preconditioner:
 
     def __init__(self, system: _System, n_strong: int) -> None:
         noise = system.root**2
-        strength = system.spread[:-1] * system.own**2 / noise
+        strength = system.spread[:-1] * system.diagonal**2 / noise
         strong = np.argsort(-strength, kind="stable")[:n_strong]
         strength[strong] = 0.0
-        self.diagonal = 1.0 + system.own / noise + strength
+        self.diagonal = 1.0 + system.diagonal / noise + strength
         self.part = np.column_stack([system.column(cell) for cell in [*strong.tolist(), noise.size]])
         self.n_products = (strong.size + 1) // 2
         small = self.part.T @ (self.part / self.diagonal[:, np.newaxis])
@@ -424,5 +420,4 @@ class _Preconditioner:
     def solve(self, residual: FloatArray) -> FloatArray:
         first = residual / self.diagonal
         rest = self.part @ cho_solve(self.factor, self.part.T @ first)
-        solution: FloatArray = first - rest / self.diagonal
-        return solution
+        return np.asarray(first - rest / self.diagonal)

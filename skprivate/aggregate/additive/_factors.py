@@ -80,9 +80,9 @@ class Factors:
         out = np.zeros(self._shape)
         for cells, picks in self._crosses:
             factors = [pick @ numbers for pick in picks]
-            own = np.repeat(gradient[:, cells].T, self._width, axis=1)
+            slope = np.repeat(gradient[:, cells].T, self._width, axis=1)
             for i, pick in enumerate(picks):
-                out += pick.T @ np.prod([own, *factors[:i], *factors[i + 1 :]], axis=0)
+                out += pick.T @ np.prod([slope, *factors[:i], *factors[i + 1 :]], axis=0)
         return np.concatenate([out.ravel(), gradient[:, self._is_table].ravel()])
 
     def fit(self, problem: LabelSums, spread: float, *, decay: float, random_state: int) -> tuple[FloatArray, int]:
@@ -104,8 +104,8 @@ class Factors:
         first = self.start(problem.constant[:, -1], public_generator(random_state))
         options: Any = {"maxiter": _MOST_STEPS, "gtol": 1e-6, "maxcor": 20}
         with steps("factors", 2 * _MOST_STEPS) as step:
-            found = minimize(objective, first, jac=True, method="L-BFGS-B", options=options)
-        return self.coef(found.x), int(found.nfev)
+            result = minimize(objective, first, jac=True, method="L-BFGS-B", options=options)
+        return self.coef(result.x), int(result.nfev)
 
 
 class _Exact:
@@ -129,8 +129,8 @@ class _Weighted:
     def __init__(self, problem: LabelSums) -> None:
         design = problem.design
         _, variance = problem.loss.moments(design.scores(problem.constant))
-        own = design.scatter(variance * problem.multiplicity)[:, :-1]
-        self.problem, self.weight = problem, 1.0 / (own + problem.noise)
+        sampling = design.scatter(variance * problem.multiplicity)[:, :-1]
+        self.problem, self.weight = problem, 1.0 / (sampling + problem.noise)
 
     def value_and_gradient(self, coef: FloatArray) -> tuple[float, FloatArray]:
         problem, design = self.problem, self.problem.design

@@ -39,8 +39,8 @@ def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[fl
     """Read the groups of a block; ``by`` has types of columns, ``user`` is a column, or identifiers, or None."""
     frame = nw.from_native(block, eager_only=True)
     for name, kind in by.items():
-        if (found := native_type(frame[name])) != kind:
-            raise TypeError(must_be(f"by[{name!r}]", f"of type {kind} in all blocks", str(found)))
+        if (own_type := native_type(frame[name])) != kind:
+            raise TypeError(must_be(f"by[{name!r}]", f"of type {kind} in all blocks", str(own_type)))
     keys, group = _number(list(zip(*(_entries(frame[name]) for name in by), strict=True)))
     n_rows = len(frame)
     numbers = np.ones((n_rows, 1 + len(values)), dtype=np.int64)
@@ -54,7 +54,6 @@ def read_groups(block: Any, by: Mapping[str, Any], values: Mapping[str, tuple[fl
 
 
 def merge_groups(parts: list[Groups]) -> Groups:
-    """Put the groups of several blocks together."""
     if len(parts) == 1:
         return parts[0]
     keys, renumbered = _number([key for part in parts for key in part.keys])
@@ -97,15 +96,13 @@ def _number(keys: list[Key]) -> tuple[list[Key], NDArray[np.int64]]:
 
 
 def native_type(column: nw.Series[Any]) -> Any:
-    """Return the type of a column in its own library."""
     native = column.to_native()
     return native.dtype if hasattr(native, "dtype") else native.type
 
 
 def _entries(column: nw.Series[Any]) -> list[draws.Entry]:
-    """Read a column of keys, each by itself."""
-    found = entries(column_array(column), getattr(column.dtype, "time_zone", None) is not None)
-    return list(map(draws.entry_of, found.tolist()))
+    has_zone = getattr(column.dtype, "time_zone", None) is not None
+    return list(map(draws.entry_of, entries(column_array(column), has_zone).tolist()))
 
 
 def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
@@ -114,5 +111,4 @@ def _steps(values: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     with np.errstate(all="ignore"):
         scaled = np.clip((numbers - middle) / half, -1.0, 1.0)
-    steps: NDArray[np.int64] = np.rint(np.where(np.isnan(scaled), 0.0, scaled) * ONE).astype(np.int64)
-    return steps
+    return np.asarray(np.rint(np.where(np.isnan(scaled), 0.0, scaled) * ONE), dtype=np.int64)

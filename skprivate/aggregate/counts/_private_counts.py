@@ -130,27 +130,26 @@ class GroupCounts(privacy.Mechanism):
         return 2 * MOST_GROUPS * (1 + self.n_values)
 
     def _beside(self, multiplier: float) -> list[tuple[Any, int]]:
-        found: list[tuple[Any, int]] = []
+        events: list[tuple[Any, int]] = []
         if self.given is None:
-            found.append((ApproximateEvent(0.0, draws.THRESHOLD_PART * self.delta, "threshold"), 1))
+            events.append((ApproximateEvent(0.0, draws.THRESHOLD_PART * self.delta, "threshold"), 1))
         if self.users and self.max_groups is None:
-            found.append((BoundedRangeEvent(EXTENT_PART / multiplier), 1))
+            events.append((BoundedRangeEvent(EXTENT_PART / multiplier), 1))
         if self.users:
-            found.append((GaussianEvent(LOST_NOISE * multiplier, 2), 1))
-        return found
+            events.append((GaussianEvent(LOST_NOISE * multiplier, 2), 1))
+        return events
 
     @cached_property
     def _multiplier(self) -> float:
         """Noise multiplier of Gaussian counts that leaves what is drawn beside them."""
-        found = privacy.gaussian_noise_multiplier(self.epsilon, self.delta, size=self._size)
+        plan = partial(privacy.gaussian_noise_multiplier, self.epsilon, self.delta, size=self._size)
+        multiplier = plan()
         for _ in range(20):  # what is beside them follows from it
-            wider = privacy.gaussian_noise_multiplier(
-                self.epsilon, self.delta, size=self._size, other=tuple(self._beside(found))
-            )
-            if wider <= found:
+            wider = plan(other=tuple(self._beside(multiplier)))
+            if wider <= multiplier:
                 break
-            found = wider * (1 + 1e-6)
-        return found
+            multiplier = wider * (1 + 1e-6)
+        return multiplier
 
     @cached_property
     def events(self) -> Events:
@@ -181,12 +180,9 @@ class GroupCounts(privacy.Mechanism):
             lines = privacy.chosen_keys(data.tags, data.unit, data.keys, data.group, most=most, salt=self.salt)
             if self._noise == "gaussian":
                 lost = self._lost(sizes.astype(np.int64), most, level, release)
-        sums: dict[Any, NDArray[np.int64]] = {}
         totals = np.zeros((len(data.keys), 1 + self.n_values), dtype=np.int64)
         np.add.at(totals, data.group[lines], _groups.contributions(data)[lines])
-        for key, total in zip(data.keys, totals, strict=True):
-            if total[0]:
-                sums[key] = total
+        sums = {key: total for key, total in zip(data.keys, totals, strict=True) if total[0]}
         norm_of = "l1" if self._noise == "laplace" else "l2"
         sensitivity, step = self._sensitivity(most, norm_of), 1.0 / _groups.ONE
         lattice = draws.count_lattice(self._noise, sensitivity, level, self._size)
@@ -194,8 +190,12 @@ class GroupCounts(privacy.Mechanism):
         noise *= math.sqrt(2.0) if self._noise == "laplace" else 1.0
         if self.given is not None:
             values = np.array([sums.get(key, np.zeros(1 + self.n_values, int)) for key in self.given])
-            noisy = self._given(values, sensitivity, level, release) * step
-            return _Counted(list(self.given), noisy, most, noise, None, lost)
+            if self._noise == "laplace":
+                noisy = np.asarray(release.laplace(values, sensitivity=sensitivity, epsilon=level))
+            else:
+                drawn = release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size)
+                noisy = np.asarray(drawn)
+            return _Counted(list(self.given), noisy * step, most, noise, None, lost)
         hidden = self._threshold_delta
         assert hidden is not None
         shared: dict[str, Any] = {"own": _groups.ONE, "most_keys": most}
@@ -212,13 +212,6 @@ class GroupCounts(privacy.Mechanism):
         )
         limit = draws.count_threshold(self._noise, lattice, delta=hidden, **shared) * step
         return _Counted(keys, noisy, most, noise, limit, lost)
-
-    def _given(
-        self, values: NDArray[np.int64], sensitivity: float, level: float, release: Release
-    ) -> NDArray[np.float64]:
-        if self._noise == "laplace":
-            return np.asarray(release.laplace(values, sensitivity=sensitivity, epsilon=level))
-        return np.asarray(release.gaussian(values, sensitivity=sensitivity, noise_multiplier=level, size=self._size))
 
     def _lost(self, sizes: NDArray[np.int64], most: int, level: float, release: Release) -> float:
         """Estimate the share of groups beyond the bound, of up to `LOOK` times as many for each user."""
@@ -305,8 +298,9 @@ def private_counts(
     """
     epsilon, relation = epsilon_number(epsilon), member(Adjacency, "adjacency", adjacency)
     number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
-    _check_most(max_groups)
-    delta = _read_delta(delta, keys is None or (user_ids is not None and max_groups == "auto"))
+    users = user_ids is not None
+    most = _read_max_groups(max_groups, users)
+    delta = _read_delta(delta, keys is None or most is None)
     columns = list(by) if isinstance(by, list | tuple) else [by]
     if not isinstance(values, Mapping | None):
         raise TypeError(must_be("values", "a mapping of columns to limits", type(values).__name__))
@@ -321,13 +315,12 @@ def private_counts(
     groups: Groups = rows.gather(
         partial(_groups.read_groups, by=types, values=limits, user=user_ids), _groups.merge_groups
     )
-    users = user_ids is not None
     mechanism = GroupCounts(
         epsilon=epsilon,
         delta=delta,
         adjacency=relation,
         users=users,
-        max_groups=1 if not users else None if max_groups == "auto" else int(max_groups),
+        max_groups=most,
         n_values=len(limits),
         given=given,
         salt=int(privacy.public_generator(random_state).integers(2**62)),
@@ -349,24 +342,27 @@ def private_counts(
     return PrivateCounts(table, release.close(), counted.noise, counted.threshold, counted.max_groups, counted.lost)
 
 
-def _check_most(max_groups: Any) -> None:
+def _read_max_groups(max_groups: Any, users: bool) -> int | None:
+    """Read the bound on the groups of a unit: one of a row, None where it is to be found."""
     if max_groups != "auto":
         whole_number("max_groups", max_groups)
         if max_groups > MOST_GROUPS:
             raise ValueError(must_be("max_groups", f"at most {MOST_GROUPS}", max_groups))
+    if not users:
+        return 1
+    return None if max_groups == "auto" else int(max_groups)
 
 
 def _read_delta(delta: object, needed: bool) -> float:
-    found = delta_number(delta)
-    if found == 0.0 and needed:
-        raise ValueError(must_be("delta", "positive where groups or max_groups are found", found))
-    if 0.0 < found < LEAST_DELTA:
-        raise ValueError(must_be("delta", f"0 or at least {LEAST_DELTA:g}", found))
-    return found
+    probability = delta_number(delta)
+    if probability == 0.0 and needed:
+        raise ValueError(must_be("delta", "positive where groups or max_groups are found", probability))
+    if 0.0 < probability < LEAST_DELTA:
+        raise ValueError(must_be("delta", f"0 or at least {LEAST_DELTA:g}", probability))
+    return probability
 
 
 def _limits(name: object, pair: object) -> tuple[float, float]:
-    """Read public limits of a value."""
     if not isinstance(pair, Sequence) or len(pair) != 2:
         raise ValueError(must_be(f"values[{name!r}]", "a pair (low, high)", type(pair).__name__))
     allowed = f"finite limits, up to {LARGEST:g}"
@@ -405,17 +401,13 @@ def _check_columns(rows: Partitions, by: list[Any], values: Mapping[Any, Any], u
 def _refuse_other_types(empty: nw.DataFrame[Any], by: list[str]) -> None:
     """Refuse columns whose entries are no groups, as durations and intervals."""
     native = empty.select(by).to_native()
-    for name, kind, listed in zip(
-        by, _validation.column_kinds(native), _validation.declared_values(native), strict=True
-    ):
-        known = kind in GROUPED or empty[name].dtype in (nw.Categorical, nw.Enum)
-        if (not known and str(_groups.native_type(empty[name])) != "object") or draws.MISSING in map(
-            draws.entry_of, listed or ()
-        ):
+    kinds, all_declared = _validation.column_kinds(native), _validation.declared_values(native)
+    for name, kind, declared in zip(by, kinds, all_declared, strict=True):
+        native_type = str(_groups.native_type(empty[name]))
+        is_group = kind in GROUPED or empty[name].dtype in (nw.Categorical, nw.Enum) or native_type == "object"
+        if not is_group or draws.MISSING in map(draws.entry_of, declared or ()):
             allowed = "a column of text, bytes, numbers, dates or times"
-            raise TypeError(
-                must_be(f"by[{name!r}]", allowed, str(_groups.native_type(empty[name])), "Convert it to text.")
-            )
+            raise TypeError(must_be(f"by[{name!r}]", allowed, native_type, "Convert it to text."))
 
 
 def _given_keys(keys: object, columns: object) -> tuple[Key, ...]:
@@ -435,11 +427,11 @@ def _given_keys(keys: object, columns: object) -> tuple[Key, ...]:
     for j, declared in enumerate(_validation.declared_values(columns)):
         if declared is not None and not set(typed[j]) <= {*declared, None}:
             raise ValueError(must_be("keys", f"among the values {declared} that their column declares", "others"))
-    of = [dict(zip(parts[j], map(draws.entry_of, typed[j]), strict=True)) for j in range(width)]
-    found = tuple(tuple(entry[value] for entry, value in zip(of, key, strict=True)) for key in rows)
-    if len(set(found)) < len(found) or not found:
-        raise ValueError(must_be("keys", "different groups, at least one", len(found)))
-    return found
+    entries = [dict(zip(parts[j], map(draws.entry_of, typed[j]), strict=True)) for j in range(width)]
+    groups = tuple(tuple(entry[value] for entry, value in zip(entries, key, strict=True)) for key in rows)
+    if len(set(groups)) < len(groups) or not groups:
+        raise ValueError(must_be("keys", "different groups, at least one", len(groups)))
+    return groups
 
 
 def _try_table(
@@ -481,16 +473,14 @@ def _table(
         columns[f"{name}_mean_low"] = np.maximum(middle + half * share - error, low)
         columns[f"{name}_mean_high"] = np.minimum(middle + half * share + error, high)
     series = [_in_its_type(empty[name], [key[j][1] for key in counted.keys]) for j, name in enumerate(by)]
-    series += [nw.new_series(name, found, backend=empty.implementation) for name, found in columns.items()]
-    return nw.concat([one.to_frame() for one in series], how="horizontal").to_native()
+    series += [nw.new_series(name, numbers, backend=empty.implementation) for name, numbers in columns.items()]
+    return nw.concat([column.to_frame() for column in series], how="horizontal").to_native()
 
 
 def _in_its_type(column: nw.Series[Any], values: list[Any]) -> nw.Series[Any]:
-    """Make a column of the same name and type."""
     native = column.to_native()
     if nw.dependencies.is_pandas_like_series(native):  # narwhals forgets the categories
-        made = type(native)(values, name=native.name, dtype=native.dtype)
-        return nw.from_native(made, series_only=True)
+        return nw.from_native(type(native)(values, name=native.name, dtype=native.dtype), series_only=True)
     if nw.dependencies.is_pyarrow_chunked_array(native):
         pa = nw.get_native_namespace(column)
         array = pa.chunked_array([pa.array(values, native.type)])

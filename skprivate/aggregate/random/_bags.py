@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from skprivate._validation import PUBLIC_LABELS, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables import _blocks, _curated_bags, _labels, _sums
 from skprivate.aggregate.tables._sums import ClassSums, Further, Labelled, NumberSums, ReleasedSums
-from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
+from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, add_parts, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, RandomStateLike, Versioned
 
 IntArray = NDArray[np.int64]
@@ -47,10 +47,6 @@ def _member_sums(
     if size != len(block.size):
         raise RuntimeError(OTHER_ROWS)
     return _sums.block_sums(block, [(bags, rows, n_bags)], integers, further)
-
-
-def _add_blocks(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return privacy.exact_sum(part[..., np.newaxis] for part in parts)
 
 
 class BagSums:
@@ -98,12 +94,11 @@ class BagSums:
         guarantee: PrivacyGuarantee,
         classes: tuple[Any, ...] | None = None,
     ) -> RandomBags:
-        """Report released sums as random bags."""
         return RandomBags(
-            members=self.members,
-            sizes=self.sizes,
-            label_sums=released.sums,
-            n_samples=self.n_samples,
+            self.members,
+            self.sizes,
+            released.sums,
+            self.n_samples,
             label_release=label_release,
             noise_variance=released.noise_variance,
             classes=classes,
@@ -114,7 +109,7 @@ class BagSums:
     def add_up(self, rows: Partitions, integers: _sums.Integers, further: Further | None = None) -> NDArray[Any]:
         """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
         form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
-        total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
+        total: NDArray[Any] = rows.gather(form, add_parts, beside=self._by_block())
         return total
 
     def _by_block(self) -> list[tuple[int, IntArray, IntArray]]:
@@ -125,12 +120,8 @@ class BagSums:
         rows, bags = self.members[order], self.bag_of_member[order]
         ends = np.cumsum(self.block_sizes)
         cuts = np.searchsorted(rows, ends[:-1])
-        return [
-            (int(size), own_bags, own_rows - (end - size))
-            for size, end, own_bags, own_rows in zip(
-                self.block_sizes, ends, np.split(bags, cuts), np.split(rows, cuts), strict=True
-            )
-        ]
+        parts = zip(self.block_sizes, ends, np.split(bags, cuts), np.split(rows, cuts), strict=True)
+        return [(int(size), bags_there, rows_there - (end - size)) for size, end, bags_there, rows_there in parts]
 
     def add(self, member_values: FloatArray) -> FloatArray:
         """Sum member values (..., n_memberships) over each bag."""
@@ -170,29 +161,26 @@ class PublicRows:
         """Order rows by identifier, so that the order does not depend on where rows are; None without identifiers."""
         if self.keys is None:
             return None
-        keys = self.keys
-        if keys.shape != (self.n_rows,):
+        if self.keys.shape != (self.n_rows,):
             raise ValueError(
-                f"row_keys must hold one identifier for each of the {self.n_rows} rows, got shape {keys.shape}."
+                f"row_keys must hold one identifier for each of the {self.n_rows} rows, got shape {self.keys.shape}."
             )
         try:
-            if np.any(keys != keys):  # NaN and NaT, in a column of objects too, have no place in an order
+            if np.any(self.keys != self.keys):  # NaN and NaT, in a column of objects too, have no place in an order
                 raise TypeError
-            order = np.argsort(keys, kind="stable")
+            order = np.argsort(self.keys, kind="stable")
         except TypeError:
             raise ValueError("row_keys must be numbers, or all of them text, and none may be missing.") from None
-        ordered = keys[order]
+        ordered = self.keys[order]
         if np.any(ordered[1:] == ordered[:-1]):
             raise ValueError("row_keys must be distinct: an identifier names one row.")
         return order
 
     def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
-        """Make bags of the rows with these numbers."""
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
 def table_in_memory(X: FloatArray | None, labels: NDArray[Any], row_keys: object) -> InMemory:
-    """Make a block of rows in memory."""
     keys = None if row_keys is None else np.asarray(row_keys)
     return InMemory(_blocks.Table(range(len(labels)), X, labels, keys))
 
@@ -211,11 +199,6 @@ def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[
 def no_labels(labels: NDArray[Any]) -> list[Any]:
     """Return no labels, where their values are not public."""
     return []
-
-
-def label_rows(labels: NDArray[Any]) -> NDArray[Any]:
-    """Take labels (n,) or (n, n_outputs) as targets (n_outputs, n)."""
-    return np.ascontiguousarray(np.atleast_2d(labels.T))
 
 
 def _gather(block: _blocks.Table, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
@@ -389,13 +372,13 @@ def exact_bags(
     sums: ClassSums | NumberSums, rows: Partitions, label_release: LabelRelease, rng: np.random.Generator
 ) -> tuple[ReleasedSums, PrivacyGuarantee]:
     """Sum labels exactly, or release one bit per bag with the mean label as probability; without privacy."""
-    found = sums.exact(rows).sums
+    released = sums.exact(rows).sums
     if label_release == "bernoulli":
-        means = found / sums.bags.sizes[:, np.newaxis]
+        means = released / sums.bags.sizes[:, np.newaxis]
         if np.any(means < 0) or np.any(means > 1):
             raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
-        found = (rng.random(means.shape) < means).astype(np.float64)
-    return ReleasedSums(found), _curated_bags.no_privacy(ASSUMPTIONS, THEOREM)
+        released = (rng.random(means.shape) < means).astype(np.float64)
+    return ReleasedSums(released), _curated_bags.no_privacy(ASSUMPTIONS, THEOREM)
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
@@ -410,8 +393,7 @@ def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelea
         raise ValueError(
             f"label_release={label_release!r} adds no noise and keeps no budget: pass epsilon=None, got {epsilon!r}."
         )
-    chosen: LabelRelease = label_release
-    return chosen
+    return cast(LabelRelease, label_release)
 
 
 def make_random_bags(
@@ -446,9 +428,7 @@ def make_random_bags(
         False: bags are drawn independently of each other, as in the paper, and a row may be in several. True: no row
         is in two bags, which needs less noise.
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
-        "mean": exact sums; "bernoulli": one bit per bag with the bag's mean as probability (the theory's model; no
-        privacy guarantee); "laplace": sums with discrete Laplace noise (Laplace for numbers). "auto" is "mean" for
-        ``epsilon=None``, else "laplace".
+        As in `RandomBagClassifier`; numbers get Laplace noise. "auto" is "mean" for ``epsilon=None``, else "laplace".
     epsilon : float or None, default=None
         Privacy loss bound of the labels of one row, for all bags together.
     numbers : bool, default=False
@@ -457,8 +437,7 @@ def make_random_bags(
         Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
     row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
-        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the
-        order of these: however rows are ordered, the same ones share a bag. By default numbers of rows are drawn.
+        As in ``fit`` of `RandomBagClassifier`: however rows are ordered, the same ones share a bag.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 
@@ -503,7 +482,7 @@ def make_random_bags(
         outputs = 1 if labels.ndim == 1 else labels.shape[1]
         rows = table_in_memory(None, labels, row_keys)
     public = gather_rows(rows, no_labels)
-    rows = labelled_blocks(rows, label_rows)
+    rows = labelled_blocks(rows, _labels.number_targets)
     order = public.order()
     rng = privacy.public_generator(random_state)
     members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
@@ -523,7 +502,7 @@ def make_random_bags(
 
 
 def _check_labels(labels: object, *, numbers: bool) -> NDArray[Any]:
-    found = np.asarray(read_numbers(labels))
-    if not numbers and np.any((found != 0) & (found != 1)):
+    read = np.asarray(read_numbers(labels))
+    if not numbers and np.any((read != 0) & (read != 1)):
         raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
-    return found
+    return read

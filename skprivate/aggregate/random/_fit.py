@@ -186,14 +186,9 @@ def fit_likelihood(
             _fit_output(bags, X, k, loss=loss, alpha=alpha, tol=tol, max_iter=max_iter, n_updates=n_updates, step=step)
             for k in range(n_outputs)
         ]
-    return LinearFit(
-        np.stack([fit[0][:-1] for fit in fits]),
-        np.array([fit[0][-1] for fit in fits]),
-        np.array([fit[1] for fit in fits]),
-        max(fit[2] for fit in fits),
-        sum(fit[3] for fit in fits),
-        sum(fit[4] for fit in fits),
-    )
+    solutions, alphas, conditions, n_iter, evidence = zip(*fits, strict=True)
+    coef, intercept = np.stack([w[:-1] for w in solutions]), np.array([w[-1] for w in solutions])
+    return LinearFit(coef, intercept, np.array(alphas), max(conditions), sum(n_iter), sum(evidence))
 
 
 def _fit_output(
@@ -253,8 +248,8 @@ class _Problem:
             self.trials = structure.sizes.astype(np.float64)
             self.sums = self.trials * bags.means()[:, k]
         else:
-            counts = self.counts
-            self.kind, self.sums, self.trials, self.noise = (counts.kind, counts.sums, counts.trials, counts.noise)
+            self.kind, self.noise = self.counts.kind, self.counts.noise
+            self.sums, self.trials = self.counts.sums, self.counts.trials
         # A noisy total may lie outside what any probability can give; exact labels leave the intercept free.
         self.intercept_penalty = _NOISY_INTERCEPT_PENALTY if bags.noise_variance > 0 else 0.0
         share = float(np.clip(self.sums.sum() / self.trials.sum(), 0.01, 0.99))
@@ -306,10 +301,11 @@ class _Problem:
         _, gradient = self.value_and_gradient(w)
         values, vectors = np.linalg.eigh(information[:-1, :-1])
         pull, spread = vectors.T @ gradient[:-1], vectors.T @ self.variance(information)[:-1, :-1] @ vectors
-        values, own = np.maximum(values, 0.0), np.diag(spread)
+        values, variances = np.maximum(values, 0.0), np.diag(spread)
         tried = np.geomspace(1e-3, LARGEST_ALPHA, 73)
         losses = [
-            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a))) for a in tried
+            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - variances) / (values + a)))
+            for a in tried
         ]
         return float(tried[int(np.argmin(losses))])
 
@@ -343,15 +339,18 @@ class _Problem:
         flat = 1e-9 * float(np.max(np.diag(information))) + 1e-300
         spread = self.variance(information)
         solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
-        own = float(np.trace(solved))
-        optimism = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        trace = float(np.trace(solved))
+        optimism = trace if self.kind == "easy" else max(trace - 1.0, 0.0)
         error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
 
         def estimate(share: float) -> float:
             return self.value_and_gradient(constant + share * change)[0] + share * optimism
 
         advice = "use a larger epsilon, more bags or a stronger penalty."
-        share = _constant.share_to_keep(estimate, error, self._gain(constant), margin=self.margin, advice=advice)
+        share = float(expit(constant[-1]))
+        easy_gain = binary_entropy(share) * float(self.trials.sum())
+        gain = easy_gain if self.kind == "easy" else self.counts.gain(share)
+        share = _constant.share_to_keep(estimate, error, gain, margin=self.margin, advice=advice)
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:
@@ -366,13 +365,6 @@ class _Problem:
             if abs(step) < 1e-3:
                 break
         return w
-
-    def _gain(self, constant: FloatArray) -> float:
-        """Bound the gain of any scores over the constant one."""
-        share = float(expit(constant[-1]))
-        if self.kind == "easy":
-            return binary_entropy(share) * float(self.trials.sum())
-        return self.counts.gain(share)
 
 
 def _descend(
@@ -395,12 +387,7 @@ def _descend(
         gradient = gradient + penalty * w
         return value / n, solve_triangular(factor, gradient, trans="T", check_finite=False) / n
 
-    options: Any = {
-        "maxiter": max_iter,
-        "maxfun": 2 * max_iter,
-        "gtol": tol / math.sqrt(n),
-        "ftol": 1e-10,
-        "maxcor": 15,
-    }
+    gtol = tol / math.sqrt(n)
+    options: Any = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": gtol, "ftol": 1e-10, "maxcor": 15}
     result = minimize(objective, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options)
     return start + solve_triangular(factor, result.x, check_finite=False), int(result.nfev), factor

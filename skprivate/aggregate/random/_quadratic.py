@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -78,91 +78,78 @@ def fit_quadratic(
     known = bags.noise_variance / float(structure.sizes.mean()) ** 2
     # Centring takes one. Counted as free, it lets more features than bags explain everything with a narrow prior.
     freedom = max(structure.n_bags - (1 if fit_intercept else 0), 1)
-    alphas = np.array(
-        [
-            alpha
-            if alpha is not None
-            else _ridge_evidence(values, rotated[:, k], float(energy[k]), freedom, known, widest)
-            for k in range(labels.shape[1])
-        ]
-    )
-    fits = [
-        _Ridge(values, rotated[:, k], float(energy[k]), freedom, known, max(float(a), floor))
-        for k, a in enumerate(alphas)
-    ]
+    fits, alphas = [], np.empty(labels.shape[1])
+    for k in range(labels.shape[1]):
+        fit = _Ridge(values, rotated[:, k], float(energy[k]), freedom, known, 1.0)
+        alphas[k] = fit.best_alpha(widest) if alpha is None else alpha
+        fits.append(replace(fit, alpha=max(float(alphas[k]), floor)))
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
         margin = _constant.ESTIMATED_PENALTY_MARGIN if alpha is None else _constant.GIVEN_PENALTY_MARGIN
         gain = math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
-        coef = np.stack([fit.share(gain, margin) * own for fit, own in zip(fits, coef, strict=True)])
+        coef = np.stack([fit.share(gain, margin) * of_fit for fit, of_fit in zip(fits, coef, strict=True)])
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
         intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
-    smallest = float(values[0]) + max(float(alphas.min()), floor)
-    return _fit.LinearFit(
-        coef,
-        intercept,
-        alphas,
-        (float(values[-1]) + float(alphas.max())) / smallest,
-        1,
-        sum(fit.evidence() for fit in fits),
-    )
+    condition = (float(values[-1]) + float(alphas.max())) / (float(values[0]) + max(float(alphas.min()), floor))
+    return _fit.LinearFit(coef, intercept, alphas, condition, 1, sum(fit.evidence() for fit in fits))
 
 
-def mean_label(bags: _bags.RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
+def mean_label(bags: _bags.RandomBags, mean: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
     """Shrink the mean label, where it is noisy, towards the middle of the interval by its prior variance."""
     prior = SquaredLoss().intercept_prior(label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
     if prior is None or noise == 0.0:
-        return found
+        return mean
     middle, variance = prior
-    return np.asarray(middle + (found - middle) * (variance / (variance + noise)))
-
-
-def _ridge_evidence(
-    values: FloatArray, rotated: FloatArray, energy: float, freedom: int, known: float = 0.0, widest: float = math.inf
-) -> float:
-    """Estimate λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
-
-    The noise is at least the ``known`` one where the prior has its largest width (``widest``). A fit to noise alone
-    may otherwise find a prior that explains it.
-    """
-    least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
-    if not np.any(rotated):
-        return _fit.LARGEST_ALPHA
-    ratio = max(1.0, least)
-    for _ in range(200):
-        coef = rotated / (values + ratio)
-        effective = float(np.sum(values / (values + ratio)))
-        residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
-        noise = max(residual / max(freedom - effective, 1e-6 * freedom), known)
-        prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
-        new = float(np.clip(noise / prior, least, max(least, _fit.LARGEST_ALPHA)))
-        if abs(math.log(new / ratio)) < 1e-4:
-            return new
-        ratio = new
-    return ratio
+    return np.asarray(middle + (mean - middle) * (variance / (variance + noise)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Ridge:
-    """Ridge fit in the eigenbasis of the Gram matrix of bags; ``freedom`` counts degrees of freedom before the fit."""
+    """Ridge fit in the eigenbasis of the Gram matrix of bags.
+
+    ``freedom`` counts degrees of freedom before the fit, ``known_noise`` is the variance that the release added.
+    """
 
     values: FloatArray
     rotated: FloatArray
     energy: float
     freedom: int
-    known: float
+    known_noise: float
     alpha: float
 
     @property
     def coef(self) -> FloatArray:
         return self.rotated / (self.values + self.alpha)
 
+    def best_alpha(self, widest: float) -> float:
+        """Estimate noise variance / prior variance by MacKay's fixed point.
+
+        The noise is at least the known one where the prior has its largest width (``widest``). A fit to noise alone
+        may otherwise find a prior that explains it.
+        """
+        least = 1e-8 if math.isinf(widest) else max(1e-8, self.known_noise / widest)
+        if not np.any(self.rotated):
+            return _fit.LARGEST_ALPHA
+        values, ratio = self.values, max(1.0, least)
+        for _ in range(200):
+            coef = self.rotated / (values + ratio)
+            effective = float(np.sum(values / (values + ratio)))
+            residual = self.energy - 2 * float(coef @ self.rotated) + float(values @ coef**2)
+            residual = max(residual, 1e-12 * self.energy)
+            noise = max(residual / max(self.freedom - effective, 1e-6 * self.freedom), self.known_noise)
+            prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
+            new = float(np.clip(noise / prior, least, max(least, _fit.LARGEST_ALPHA)))
+            if abs(math.log(new / ratio)) < 1e-4:
+                return new
+            ratio = new
+        return ratio
+
     def evidence(self) -> float:
         """Compute the log marginal likelihood, up to a constant of all features."""
         squares = max(self.energy - float(self.rotated @ self.coef), 1e-12 * self.energy)
-        noise = max(squares / self.freedom, self.known, 1e-300)
+        noise = max(squares / self.freedom, self.known_noise, 1e-300)
         volume = float(np.sum(np.log1p(self.values / self.alpha)))
         return -0.5 * (self.freedom * math.log(noise) + volume + squares / noise)
 
@@ -172,7 +159,7 @@ class _Ridge:
         explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
         effective = float(np.sum(self.values / (self.values + self.alpha)))
         residual = max(self.energy - 2.0 * pull + explained, 0.0)
-        noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known)
+        noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known_noise)
         optimism = 2.0 * noise * effective
 
         def estimate(share: float) -> float:
@@ -215,8 +202,7 @@ class BagFeatures:
     def coef(self, fitted: FloatArray) -> FloatArray:
         """Transform fitted coefficients to those (n_outputs, n_expanded) of columns and indicators."""
         scaled = fitted if self.turn is None else fitted @ self.turn.T
-        found: FloatArray = scaled / self.scaling.scale
-        return found
+        return np.asarray(scaled / self.scaling.scale)
 
 
 def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
@@ -231,13 +217,9 @@ def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
 
 def bucket_edges(X: FloatArray) -> tuple[FloatArray, ...]:
     """Cut each column into buckets of like frequency; a column of one or two numbers is not cut."""
-    cuts = []
-    for column in X.T:
-        found = np.asarray(
-            QuantileSketch.from_numbers(np.ascontiguousarray(column)).edges(_N_BUCKETS), dtype=np.float64
-        )
-        cuts.append(found if found.size > 1 else np.empty(0))
-    return tuple(cuts)
+    sketches = [QuantileSketch.from_numbers(np.ascontiguousarray(column)) for column in X.T]
+    edges = [np.asarray(sketch.edges(_N_BUCKETS), dtype=np.float64) for sketch in sketches]
+    return tuple(cuts if cuts.size > 1 else np.empty(0) for cuts in edges)
 
 
 def candidates(
@@ -248,7 +230,7 @@ def candidates(
     choices = [plain]
     if buckets is not False:
         cut = bucket_edges(X)
-        width = X.shape[1] + sum(one.size + 1 for one in cut if one.size)
+        width = X.shape[1] + sum(edges.size + 1 for edges in cut if edges.size)
         if buckets:
             choices = [cut]
         elif X.shape[1] < width <= _MOST_BUCKET_COLUMNS and width * X.shape[0] <= _MOST_BUCKET_NUMBERS:

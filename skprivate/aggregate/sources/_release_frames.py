@@ -132,21 +132,23 @@ def release_frames(
     _labels.check_label_privacy(epsilon, delta)
     if epsilon is None:
         raise ValueError("epsilon must be a positive number, got None: from_frames takes exact tables as they are.")
-    found = SumColumns.of(sums, classes)
-    bounds = label_interval(label_bounds, found)
-    groups = _group_tables.read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
+    summed = SumColumns.of(sums, classes)
+    bounds = label_interval(label_bounds, summed)
+    groups = _group_tables.read_group_tables(
+        tables, count=count, others=summed.names, table=table, rare=rare, keys=keys
+    )
     coded = _group_tables.code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
         _refuse_results(coded)
     _refuse_subtotals(groups)
-    exact = coded.stack([np.stack([_integers(group, name) for name in found.used], axis=1) for group in groups])
+    exact = coded.stack([np.stack([_integers(group, name) for name in summed.used], axis=1) for group in groups])
     return release_groups(
         coded,
         exact,
-        found,
+        summed,
         bounds,
         assumption="every row is in one group of each table, and every sum adds up "
-        + ("0/1 labels" if found.classes is not None else f"whole numbers from {bounds[0]} to {bounds[1]}"),
+        + ("0/1 labels" if summed.classes is not None else f"whole numbers from {bounds[0]} to {bounds[1]}"),
         noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
         release={"random_state": random_state, "ledger": ledger, "label": "release_frames"},
     )
@@ -175,7 +177,7 @@ def release_groups(
         len(sums.used),
         _labels.plan_label_noise(_labels.LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **noise),
         assumptions=(
-            *(_curated_bags.NUMBER_ASSUMPTIONS if sums.classes is None else _curated_bags.ASSUMPTIONS),
+            *_curated_bags.assumptions_of(sums.classes),
             f"the grouping columns {', '.join(repr(column.name) for column in coded.columns)} are public",
             assumption,
         ),
@@ -196,15 +198,14 @@ def report_groups(
     guarantee: PrivacyGuarantee,
 ) -> _curated_bags.CuratedBags:
     """Report the stacked sums of coded groups as curated bags."""
+    of_numbers = _sums.one_or_each([_labels.as_floats(bounds)] * len(columns.used)) if columns.classes is None else None
     return _curated_bags.CuratedBags(
         columns=coded.columns,
         tables=coded.bags(sums, [noise_variance] * len(coded.tables)),
         n_samples=coded.n_rows,
         classes=columns.classes,
         square_sum=None,
-        label_bounds=None
-        if columns.classes is not None
-        else _sums.one_or_each([_labels.as_floats(bounds)] * len(columns.used)),
+        label_bounds=of_numbers,
         guarantee=guarantee,
     )
 
@@ -244,8 +245,8 @@ def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
                     continue
                 # NaN is how pandas writes NULL, and is no other NaN.
                 others = tuple(None if v is None or v != v else v for k, v in enumerate(row) if k != j)
-                found = outer if row[j] is None or row[j] != row[j] else inner
-                found[others] = found.get(others, 0) + count
+                counted = outer if row[j] is None or row[j] != row[j] else inner
+                counted[others] = counted.get(others, 0) + count
             both = inner.keys() & outer.keys()
             if both and all(inner[others] == outer[others] for others in both):
                 raise ValueError(
@@ -273,8 +274,7 @@ def label_interval(label_bounds: object, sums: SumColumns) -> tuple[int, int]:
 def _integers(group: GroupTable, name: str) -> Any:
     column = group.frame[name]
     kind = column.dtype
-    whole = kind.is_integer() or (isinstance(kind, nw.Decimal) and getattr(kind, "scale", 1) == 0)
-    if not whole:
+    if not (kind.is_integer() or (isinstance(kind, nw.Decimal) and getattr(kind, "scale", 1) == 0)):
         raise ValueError(
             f"{group.title}: column {name!r} must be of an integer type, got {kind}. In the query: "
             f"CAST(COALESCE(SUM(label), 0) AS BIGINT), of labels that are whole numbers (cents, not euros)."

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,14 +41,14 @@ class Query:
     @property
     def used(self) -> list[str]:
         """Grouping columns of some set."""
-        return list(dict.fromkeys(name for one in self.sets for name in one))
+        return list(dict.fromkeys(chain.from_iterable(self.sets)))
 
     def __str__(self) -> str:
         # Own names: those of a table may be any, and its columns are looked up in it first.
         key = {name: f"key{j}" for j, name in enumerate(self.used)}
         coded = [*(f"{self.keys[name]} AS {key[name]}" for name in self.used), f"{self.value} AS value"]
         keys = ", ".join(key.values())
-        sets = ", ".join("(" + ", ".join(key[name] for name in one) + ")" for one in self.sets)
+        sets = ", ".join("(" + ", ".join(key[name] for name in columns) + ")" for columns in self.sets)
         totals = ", ".join(f"SUM({sql})" for sql in self.sums)
         mark = f"GROUPING_ID({keys})" if len(self.sets) > 1 else "0"
         return (
@@ -58,13 +60,12 @@ class Query:
         """Map each GROUPING_ID to its set: a bit is 1 where a column is not grouped by."""
         used = self.used
         return {
-            sum(1 << (len(used) - 1 - j) for j, name in enumerate(used) if name not in one): k
-            for k, one in enumerate(self.sets)
+            sum(1 << (len(used) - 1 - j) for j, name in enumerate(used) if name not in columns): k
+            for k, columns in enumerate(self.sets)
         }
 
 
 def quoted(name: str) -> str:
-    """Quote a column name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -103,10 +104,39 @@ def _quiet() -> Iterator[None]:
         ) from None
 
 
-def _fetch(connection: Any, sql: str) -> list[tuple[Any, ...]]:
-    with _quiet():
-        rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
-    return rows
+@dataclass(frozen=True)
+class _Source:
+    """What stands after FROM, and the connection that reads it."""
+
+    connection: Any
+    table: str
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        with _quiet():
+            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+        return rows
+
+    def types(self) -> dict[str, str]:
+        return {str(row[0]): str(row[1]).upper() for row in self.fetch(f"DESCRIBE SELECT * FROM {self.table}")}
+
+    def n_rows(self) -> int:
+        """Count the rows, of which there must be one."""
+        n_rows = int(self.fetch(f"SELECT COUNT(*) FROM {self.table}")[0][0])
+        if n_rows == 0:
+            raise ValueError("the table has no rows.")
+        return n_rows
+
+    def numbers(self, name: str) -> NDArray[Any]:
+        """Read a column as float64, NaN where one is missing."""
+        with _quiet():
+            column = self.connection.execute(f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {self.table}")
+            numbers = column.fetchnumpy()["x"]
+        return np.ma.filled(numbers.astype(np.float64), np.nan)
+
+    def group_sizes(self, key: str) -> NDArray[np.int64]:
+        """Count the rows of each value of a key."""
+        rows = self.fetch(f"SELECT COUNT(*) FROM {self.table} GROUP BY {key} ORDER BY {key}")
+        return np.array([row[0] for row in rows], dtype=np.int64)
 
 
 @contextmanager
@@ -211,40 +241,27 @@ def bags_from_sql(
     known = None if classes is None else tuple(check_classes(classes))
     sums = _group_tables.SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
     bounds = _release_frames.label_interval(label_bounds, sums)
+    source = _Source(connection, table)
     with _snapshot(connection):
-        types = _types(connection, table)
+        types = source.types()
         names = _checked_names(types, columns, label)
         _check_label_type(label, types[label], known)
-        n_rows = _count(connection, table)
+        n_rows = source.n_rows()
         if epsilon is not None:  # before the database converts what does not fit
             _release_frames.check_largest_sum(bounds, n_rows)
         n_cuts = _columns.default_bins(n_rows) if n_bins is None else n_bins
-        edges = _edges(
-            connection,
-            table,
-            names,
-            types=types,
-            categorical_features=categorical_features,
-            n_bins=n_cuts,
-            bin_edges=bin_edges,
-        )
+        edges = _edges(source, {name: types[name] for name in names}, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
-        sets = _feature_sets(connection, table, names, keys, feature_sets)
-        added = _contributions(label, types[label], known, bounds)
-        groups: list[_group_tables.GroupTable] = []
-        totals: list[NDArray[Any]] = []
-        for some in _batches(sets):
-            query = Query(table, keys, *added, some)
-            own_groups, own_totals = _groups(_fetch(connection, str(query)), query)
-            groups += own_groups
-            totals += own_totals
-    used = {name for one in sets for name in one}
+        sizes = partial(_sizes_of_singles, source, list(keys.values()))
+        sets, _ = _cells.resolve_feature_sets(feature_sets, names, sizes)
+        value, summed = _contributions(label, types[label], known, bounds)
+        batches = _batches([tuple(names[j] for j in columns) for columns in sets])
+        groups, totals = _read_groups(source, [Query(table, keys, value, summed, batch) for batch in batches])
+    used = {names[j] for columns in sets for j in columns}
     coded = _group_tables.code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
     exact = coded.stack(totals)
     if epsilon is None:
-        promise = _curated_bags.no_privacy(
-            _curated_bags.NUMBER_ASSUMPTIONS if known is None else _curated_bags.ASSUMPTIONS
-        )
+        promise = _curated_bags.no_privacy(_curated_bags.assumptions_of(known))
         return _release_frames.report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
     return _release_frames.release_groups(
         coded,
@@ -255,11 +272,6 @@ def bags_from_sql(
         noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
         release={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
     )
-
-
-def _types(connection: Any, table: str) -> dict[str, str]:
-    found = _fetch(connection, f"DESCRIBE SELECT * FROM {table}")
-    return {str(row[0]): str(row[1]).upper() for row in found}
 
 
 def _checked_names(types: Mapping[str, str], columns: Sequence[str] | None, label: str) -> list[str]:
@@ -292,68 +304,43 @@ def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) ->
         raise ValueError(f"the label {label!r} must be {wanted}; it is of type {kind}, classes is {classes!r}.")
 
 
-def _count(connection: Any, table: str) -> int:
-    n_rows = int(_fetch(connection, f"SELECT COUNT(*) FROM {table}")[0][0])
-    if n_rows == 0:
-        raise ValueError("the table has no rows.")
-    return n_rows
-
-
 def _edges(
-    connection: Any,
-    table: str,
-    names: Sequence[str],
+    source: _Source,
     types: Mapping[str, str],
     categorical_features: Iterable[str] | None,
     n_bins: int,
     bin_edges: Mapping[str, Sequence[float]] | None,
 ) -> dict[str, tuple[float, ...]]:
     """Find the edges of the binned columns: those given, and those learned from the column, read alone."""
-    given, apart = dict(bin_edges or {}), list(categorical_features or ())
-    unknown = sorted({*given, *apart} - set(names))
+    given, categorical = dict(bin_edges or {}), list(categorical_features or ())
+    unknown = sorted({*given, *categorical} - set(types))
     if unknown:
         raise ValueError(f"bin_edges and categorical_features name columns that are no features: {unknown}.")
     edges = {}
-    for name in names:
-        number = types[name].startswith((*_WHOLE, *_REALS))
-        if name not in given and (name in apart or not number):
+    for name, kind in types.items():
+        if name not in given and (name in categorical or not kind.startswith((*_WHOLE, *_REALS))):
             continue
-        column: NDArray[Any] = np.zeros(0)
-        if name not in given:
-            with _quiet():
-                read = connection.execute(f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}").fetchnumpy()["x"]
-            column = np.ma.filled(read.astype(np.float64), np.nan)
+        column = np.zeros(0) if name in given else source.numbers(name)
         learned = _blocks.learn_column(column, name, categorical=False, n_bins=n_bins, edges=given.get(name))
         assert isinstance(learned, _columns.BinnedColumn)
         edges[name] = learned.edges
     return edges
 
 
-def _feature_sets(
-    connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: object
-) -> list[tuple[str, ...]]:
-    def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
-        found = []
-        for (j,) in asked:
-            key = keys[names[j]]
-            rows = _fetch(connection, f"SELECT COUNT(*) FROM {table} GROUP BY {key} ORDER BY {key}")
-            found.append(np.array([row[0] for row in rows], dtype=np.int64))
-        return found
-
-    sets, _ = _cells.resolve_feature_sets(feature_sets, names, count)
-    return [tuple(names[j] for j in one) for one in sets]
+def _sizes_of_singles(source: _Source, keys: list[str], sets: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+    return [source.group_sizes(keys[j]) for (j,) in sets]
 
 
 def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
     """Split the sets, in their order, into batches whose columns one query can mark."""
     batches: list[list[tuple[str, ...]]] = []
     used: set[str] = set()
-    for one in sets:
-        if not batches or len(used | set(one)) > _MOST_KEYS:
+    for feature_set in sets:
+        if not batches or len(used | set(feature_set)) > _MOST_KEYS:
             batches.append([])
             used = set()
-        batches[-1].append(one)
-        used |= set(one)
+        batches[-1].append(feature_set)
+        used |= set(feature_set)
     return batches
 
 
@@ -371,31 +358,29 @@ def _contributions(
         clipped = f"LEAST(GREATEST({name}, {literal(low)}), {literal(high)})"
         missing = literal(min(max(0, low), high))
         return f"CAST(CASE WHEN {name} IS NULL THEN {missing} ELSE {clipped} END AS BIGINT)", ["value"]
-    written = [literal(one) for one in classes]
+    written = list(map(literal, classes))
     if kind == "FLOAT":  # in the precision of the label
-        written = [f"CAST({one} AS FLOAT)" for one in written]
+        written = [f"CAST({sql} AS FLOAT)" for sql in written]
     # A list forms all comparisons for every row, so that one that fails does so whatever the labels are.
-    value = f"list_position([{', '.join(f'{name} = {one}' for one in written)}], TRUE)"
+    value = f"list_position([{', '.join(f'{name} = {sql}' for sql in written)}], TRUE)"
     counted = range(1 if len(classes) == 2 else 0, len(classes))
     return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
 
 
-def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
-    marks, used = query.marks(), query.used
-    parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
-    for row in rows:
-        parts[marks[int(row[0])]].append(row)
+def _read_groups(
+    source: _Source, queries: Sequence[Query]
+) -> tuple[list[_group_tables.GroupTable], list[NDArray[Any]]]:
+    """Read the groups of each set of the queries, and their sums."""
     groups, totals = [], []
-    for one, part in zip(query.sets, parts, strict=True):
-        keys = [_keys([row[1 + used.index(name)] for row in part]) for name in one]
-        counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
-        rest = np.zeros(len(part), dtype=bool)
-        groups.append(_group_tables.GroupTable(f"the groups of {list(one)}", one, keys, rest, counts, None))
-        totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
+    for query in queries:
+        marks, used = query.marks(), query.used
+        parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
+        for row in source.fetch(str(query)):
+            parts[marks[int(row[0])]].append(row)
+        for columns, part in zip(query.sets, parts, strict=True):
+            keys = [_curated_bags.as_objects([row[1 + used.index(name)] for row in part]) for name in columns]
+            counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
+            rest = np.zeros(len(part), dtype=bool)
+            groups.append(_group_tables.GroupTable(f"the groups of {list(columns)}", columns, keys, rest, counts, None))
+            totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
     return groups, totals
-
-
-def _keys(values: list[Any]) -> NDArray[Any]:
-    keys = np.empty(len(values), dtype=object)
-    keys[:] = values
-    return keys

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate import _validation
-from skprivate._validation import read_labels
 from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _blocks, _cells, _curated_bags, _labels, _sums
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, IntArray, KeyCounts
@@ -45,11 +44,11 @@ def _cell_sums(
     def members() -> Iterator[tuple[CodeArray, NDArray[Any] | None, int]]:
         for index in indexes:
             cells = index.locate(block.codes)
-            found = np.flatnonzero(cells >= 0)
-            if found.size == cells.size:
+            rows = np.flatnonzero(cells >= 0)
+            if rows.size == cells.size:
                 yield cells, None, index.n_cells
             elif drop:
-                yield cells[found], found, index.n_cells
+                yield cells[rows], rows, index.n_cells
             else:
                 raise RuntimeError(OTHER_ROWS)
 
@@ -72,7 +71,6 @@ class Membership:
         return sum(index.n_cells for index in self.indexes)
 
     def feature_set(self, j: int) -> tuple[str, ...]:
-        """Name the columns of set j."""
         return tuple(self.columns[c].name for c in self.indexes[j].columns)
 
     @property
@@ -99,7 +97,6 @@ class Membership:
     def report(
         self, released: _sums.ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
     ) -> CuratedBags:
-        """Report released sums as curated bags."""
         return CuratedBags(
             columns=self.columns,
             tables=self.tables(released.sums, released.noise_variance),
@@ -130,21 +127,18 @@ class KeyCounter:
         self._known: dict[FeatureSet, KeyCounts] = {}
 
     def __call__(self, feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-        """Count some sets, with one pass over the rows for those that are new."""
-        new = [one for one in feature_sets if one not in self._known]
+        new = [feature_set for feature_set in feature_sets if feature_set not in self._known]
         if new:
-            form = partial(_count, n_codes=self.n_codes, feature_sets=new)
-            counts: list[KeyCounts] = self._rows.gather(form, _add_counts)
+            counts: list[KeyCounts] = self._rows.gather(
+                partial(_count, n_codes=self.n_codes, feature_sets=new),
+                partial(_blocks.merge_each, merge=_cells.add_key_counts),
+            )
             self._known.update(zip(new, counts, strict=True))
-        return [self._known[one] for one in feature_sets]
+        return [self._known[feature_set] for feature_set in feature_sets]
 
 
 def _count(block: Labelled, *, n_codes: list[int], feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-    return [_cells.count_keys(block.codes, n_codes, one) for one in feature_sets]
-
-
-def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
-    return [_cells.add_key_counts(parts) for parts in zip(*blocks, strict=True)]
+    return [_cells.count_keys(block.codes, n_codes, feature_set) for feature_set in feature_sets]
 
 
 def plan_membership(counter: KeyCounter, feature_sets: object, min_size: int, *, drop: bool = False) -> Membership:
@@ -155,12 +149,12 @@ def plan_membership(counter: KeyCounter, feature_sets: object, min_size: int, *,
     """
     columns = counter.columns
     sets, given = _cells.resolve_feature_sets(
-        feature_sets, [column.name for column in columns], lambda asked: [found.counts for found in counter(asked)]
+        feature_sets, [column.name for column in columns], lambda singles: [keys.counts for keys in counter(singles)]
     )
-    found = counter(sets)
+    all_keys = counter(sets)
     indexes, all_counts = [], []
-    for feature_set, own in zip(sets, found, strict=True):
-        index, counts = _cells.make_cells(own, counter.n_codes, feature_set, min_size=min_size, drop=drop)
+    for feature_set, keys in zip(sets, all_keys, strict=True):
+        index, counts = _cells.make_cells(keys, counter.n_codes, feature_set, min_size=min_size, drop=drop)
         if index.n_cells:
             indexes.append(index)
             all_counts.append(counts)
@@ -169,12 +163,12 @@ def plan_membership(counter: KeyCounter, feature_sets: object, min_size: int, *,
             raise ValueError(
                 f"min_size={min_size} empties the feature set {names}: none of its bags has that many rows."
             )
-    n = int(found[0].counts.sum()) if found else 0
+    n = int(all_keys[0].counts.sum()) if all_keys else 0
     if not indexes:
         raise ValueError(
             f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
         )
-    if all(own.sum() < n for own in all_counts):
+    if all(counts.sum() < n for counts in all_counts):
         raise ValueError(
             f"small_bags='drop' leaves no feature set with all rows: each has a bag of fewer than min_size={min_size}. "
             "Use 'merge', lower min_size or n_bins, or list a set that has none."
@@ -214,18 +208,17 @@ def plan_bags(
 
 def _larger_crosses(membership: Membership, counter: KeyCounter, least: int, drop: bool) -> Membership:
     indexes: list[CellIndex] = []
-    counts: list[IntArray] = []
-    for index, own_counts in zip(membership.indexes, membership.counts, strict=True):
-        found = (index, own_counts)
+    all_counts: list[IntArray] = []
+    for index, counts in zip(membership.indexes, membership.counts, strict=True):
         if len(index.columns) > 1:
-            (known,) = counter([index.columns])
-            found = _cells.make_cells(known, counter.n_codes, index.columns, min_size=least, drop=drop)
-            if found[0].n_cells < 2:
+            (keys,) = counter([index.columns])
+            index, counts = _cells.make_cells(keys, counter.n_codes, index.columns, min_size=least, drop=drop)
+            if index.n_cells < 2:
                 continue
-        indexes.append(found[0])
-        counts.append(found[1])
-    complete = any(own.sum() == membership.n_samples for own in counts)
-    return replace(membership, indexes=indexes, counts=counts) if complete else membership
+        indexes.append(index)
+        all_counts.append(counts)
+    has_all_rows = any(counts.sum() == membership.n_samples for counts in all_counts)
+    return replace(membership, indexes=indexes, counts=all_counts) if has_all_rows else membership
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,11 +246,11 @@ def match_rows(
     for name, column_codes, column_values in zip(names, codes, values, strict=True):
         unknown = column_codes < 0
         if name in grouped and np.any(unknown):
-            found = list(dict.fromkeys(repr(v) for v in column_values[unknown].tolist()))
+            others = list(dict.fromkeys(repr(v) for v in column_values[unknown].tolist()))
             known = [repr(v) for v in getattr(coding[name], "categories", ())]
             raise ValueError(
                 f"bag keys do not match X: column {name!r} of X has values that no bag has, in "
-                f"{int(unknown.sum())} rows: {_list_some(found)}; bags have {_list_some(known)}."
+                f"{int(unknown.sum())} rows: {_list_some(others)}; bags have {_list_some(known)}."
             )
     position = {column.name: j for j, column in enumerate(bags.columns)}
     indexes, all_cells = [], []
@@ -276,8 +269,8 @@ def match_rows(
                 f"first is row {row}, {_describe(bags, table, [codes[c][row] for c in columns])}."
             )
         counts = np.bincount(cells[cells >= 0], minlength=index.n_cells)
-        if not np.array_equal(counts, table.counts):
-            wrong = np.flatnonzero(counts != table.counts)
+        wrong = np.flatnonzero(counts != table.counts)
+        if wrong.size:
             bag = int(wrong[0])
             raise ValueError(
                 f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
@@ -374,9 +367,8 @@ def make_curated_bags(
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.
-    n_bins : int, optional
-        Quantile bins of a numeric column; by default the cube root of n_samples, between 2 and 16.
-    bin_edges : mapping from column name to increasing floats, optional
+    n_bins, bin_edges
+        As in `CuratedBagGAMClassifier`.
     random_state : None, int or RandomState
         Not None: simulated noise, not valid for release.
     ledger : PrivacyLedger, optional
@@ -429,29 +421,29 @@ def make_curated_bags(
         summarise_labels=partial(_summarise_labels, auto=_is_auto(classes) and n_outputs == 1),
         merge_labels=_merge_labels,
     )
-    found = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
-    rows = _blocks.encode_blocks(tables, columns, _targets(found, epsilon is None))
+    known = _find_classes(classes, seen) if n_outputs == 1 else _label_classes(classes, n_outputs)
+    targets: Callable[[NDArray[Any]], NDArray[Any]] = _labels.number_targets
+    if _labels.are_labels(known):
+        targets = partial(_labels.indicator_targets, strict=epsilon is None)
+    elif known is not None:
+        targets = partial(_labels.class_targets, classes=known, strict=epsilon is None)
+    rows = _blocks.encode_blocks(tables, columns, targets)
     drop = small_bags == "drop"
     membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size), drop=drop)
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
-    sums = _plan_sums(membership, n_outputs, found, _is_auto(classes), label_bounds, asked)
-    known = None if found is None else tuple(found)
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+    sums: ClassSums | NumberSums
+    if known is None:
+        further = (_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()
+        sums = NumberSums.plan(membership, n_outputs, label_bounds, with_squares=True, further=further, **budget)
+    else:
+        given = None if _is_auto(classes) or _labels.are_labels(known) else known
+        sums = ClassSums.plan(membership, *_sums.outputs_of(known), classes=given, **budget)
     if epsilon is None:
         return membership.report(sums.exact(rows), _curated_bags.no_privacy(sums.assumptions), known)
     released, guarantee = _sums.release_sums(
         sums, rows, epsilon=epsilon, delta=delta, random_state=random_state, ledger=ledger, label="make_curated_bags"
     )
     return membership.report(released, guarantee, known)
-
-
-def _plan_sums(
-    membership: Membership, n_outputs: int, found: Any, auto: bool, label_bounds: object, asked: dict[str, Any]
-) -> ClassSums | NumberSums:
-    if found is None:
-        further = (_CLASSES_FROM_LABELS,) if auto else ()
-        return NumberSums.plan(membership, n_outputs, label_bounds, with_squares=True, further=further, **asked)
-    given = None if auto or _labels.are_labels(found) else found
-    return ClassSums.plan(membership, *_sums.outputs_of(found), classes=given, **asked)
 
 
 def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[list[str], Partitions, int]:
@@ -471,29 +463,21 @@ def _read_tables(X: Any, y: Any, read_labels: Callable[[Any], Any]) -> tuple[lis
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
     """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
-    if classes is None:
+    if classes is None or (not isinstance(classes, str) and _labels.are_labels(classes)):
         return _validation.read_numbers
-    if not isinstance(classes, str) and _labels.are_labels(classes):
-        return _validation.read_numbers
-    return partial(read_labels, classes=None if _is_auto(classes) else _validation.check_classes(classes))
+    return partial(_validation.read_labels, classes=None if _is_auto(classes) else _validation.check_classes(classes))
 
 
-def _label_classes(classes: Any, n_outputs: int) -> list[Any] | None:
+def _label_classes(classes: Any, n_outputs: int) -> tuple[Any, ...] | None:
     """Find the classes of several columns of labels, which must be (0, 1)."""
     if classes is None:
         return None
     pairs = classes if not isinstance(classes, str) and _labels.are_labels(classes) else [classes] * n_outputs
-    if len(pairs) != n_outputs or any(one != "auto" and list(one) != [0, 1] for one in pairs):
+    if len(pairs) != n_outputs or any(pair != "auto" and list(pair) != [0, 1] for pair in pairs):
         raise ValueError(
             f"classes must be (0, 1), or None for numbers, for {n_outputs} columns of labels, got {classes!r}."
         )
-    return [(0, 1)] * n_outputs
-
-
-def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    if _labels.are_labels(classes):
-        return partial(_labels.indicator_targets, strict=strict)
-    return _labels.number_targets if classes is None else partial(_labels.class_targets, classes=classes, strict=strict)
+    return ((0, 1),) * n_outputs
 
 
 def _is_auto(classes: object) -> bool:
@@ -509,7 +493,7 @@ def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if kind != "numbers":
         return frozenset((str(kind),)), frozenset(_validation.distinct_labels(labels))
     types = set(map(type, labels.tolist())) if labels.dtype == object else {labels.dtype.type}
-    kinds = {"b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f" for each in types}
+    kinds = {"b" if issubclass(t, bool | np.bool) else "i" if issubclass(t, Integral) else "f" for t in types}
     if "f" in kinds:
         _validation.read_numbers(labels)  # or an error
         return frozenset(kinds), frozenset(labels[:1].tolist())
@@ -517,14 +501,14 @@ def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
 
 
 def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
-    return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
+    return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(labels for _, labels in seen))
 
 
-def _find_classes(classes: object, seen: _LabelSummary) -> list[Any] | None:
+def _find_classes(classes: object, seen: _LabelSummary) -> tuple[Any, ...] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):
-        return _validation.check_classes(classes)
+        return tuple(_validation.check_classes(classes))
     kinds, labels = seen
     _validation.kind_of(labels)  # or an error: one in all blocks
     if "f" in kinds or (kinds == {"i"} and len(labels) > _MOST_CLASSES):
@@ -533,4 +517,4 @@ def _find_classes(classes: object, seen: _LabelSummary) -> list[Any] | None:
         labels = frozenset(map(_validation.by_value, labels))
     if len(labels) < 2:
         raise ValueError("y holds one class only; pass the public classes.")
-    return _validation.together([labels])
+    return tuple(_validation.together([labels]))

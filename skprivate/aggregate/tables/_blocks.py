@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,15 +47,16 @@ def table_blocks(
     """Read the names of the features, and rows in blocks as `Table` of columns."""
     rows = label_column(X, y)
     names, _ = read_columns(rows.empty_block.X, tighten=False)
-    read_named = partial(_read_named, names=names, read=read)
-    return names, read_blocks(rows, read_named, read_labels, [np.zeros(0)] * len(names))
+    return names, read_blocks(
+        rows, partial(_read_named, names=names, read=read), read_labels, [np.zeros(0)] * len(names)
+    )
 
 
 def _read_named(
     X: Any, *, names: list[str], read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]]
 ) -> list[NDArray[Any]]:
-    found, values = read(X)
-    if found != names:
+    block_names, values = read(X)
+    if block_names != names:
         raise ValueError("blocks must all have the columns of the first one, in its order and by the same names.")
     return values
 
@@ -91,7 +93,7 @@ def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArr
         if array.ndim != 2:
             raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
         columns, names = list(array.T), [f"x{j}" for j in range(array.shape[1])]
-    return list(map(str, names)), [_tighten(one) for one in columns] if tighten else columns
+    return list(map(str, names)), [_tighten(column) for column in columns] if tighten else columns
 
 
 def categorical_mask(categorical_features: Any, names: Sequence[str]) -> list[bool]:
@@ -162,7 +164,7 @@ def learn_blocks(
     if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
         mask = list(categorical_mask(categorical_features, names))
     summarise = partial(_summarise_columns, names=names, given=tuple(given), max_cells=max_cells)
-    merge = partial(_merge_parts, max_cells=max_cells)
+    merge = partial(merge_each, merge=partial(_merge_parts, max_cells=max_cells))
     parts, n_rows, labels = rows.gather(
         partial(_summarise_block, summarise=partial(summarise, mask=mask), summarise_labels=summarise_labels),
         partial(_merge_blocks, merge=merge, merge_labels=merge_labels),
@@ -188,7 +190,6 @@ def learn_blocks(
 def learn_column(
     values: NDArray[Any], name: str, *, categorical: bool, n_bins: int, edges: Sequence[float] | None = None
 ) -> Column:
-    """Learn one column in memory."""
     (column,), _, _ = learn_blocks(
         InMemory(Table(range(len(values)), [values], values)),
         [name],
@@ -211,8 +212,14 @@ def encode_blocks(
 def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArray]:
     """Gather the codes of all columns, which are public, in the order of the rows, in the narrowest type."""
     dtypes = [np.min_scalar_type(max(column.n_codes - 1, 0)) for column in columns]
-    codes: list[CodeArray] = rows.gather(partial(_narrow_codes, dtypes=dtypes), _join_codes)
+    narrow, join = partial(_narrow_codes, dtypes=dtypes), partial(merge_each, merge=np.concatenate)
+    codes: list[CodeArray] = rows.gather(narrow, join)
     return codes
+
+
+def merge_each(blocks: list[list[Any]], *, merge: Callable[[Any], Any]) -> list[Any]:
+    """Merge what several blocks have of each column or feature set."""
+    return [merge(parts) for parts in zip(*blocks, strict=True)]
 
 
 def _encode(
@@ -222,11 +229,7 @@ def _encode(
 
 
 def _narrow_codes(block: _sums.Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
-    return [own.astype(dtype) for own, dtype in zip(block.codes, dtypes, strict=True)]
-
-
-def _join_codes(blocks: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return [codes.astype(dtype) for codes, dtype in zip(block.codes, dtypes, strict=True)]
 
 
 def _summarise_block(
@@ -256,31 +259,24 @@ def _summarise_columns(
         floats = values.dtype.kind == "f" or (
             values.dtype == object and any(isinstance(value, float) for value in values)
         )
-        part = _Part(numeric, floats)
+        distinct = sketch = None
         if name in given:
             pass
         elif not numeric if categorical is None else categorical:
-            distinct = values if values.dtype == object else np.unique(values)
-            part = replace(part, values=dict.fromkeys(_columns.plain_values(distinct)))
+            distinct = dict.fromkeys(_columns.plain_values(values if values.dtype == object else np.unique(values)))
         else:
-            part = replace(
-                part, sketch=QuantileSketch.from_numbers(_columns.as_numbers(values, name)).compress(max_cells)
-            )
-        parts.append(part)
+            sketch = QuantileSketch.from_numbers(_columns.as_numbers(values, name)).compress(max_cells)
+        parts.append(_Part(numeric, floats, distinct, sketch))
     return parts
 
 
-def _merge_parts(blocks: list[list[_Part]], *, max_cells: int) -> list[_Part]:
-    return [_merge_column(parts, max_cells) for parts in zip(*blocks, strict=True)]
-
-
-def _merge_column(parts: Sequence[_Part], max_cells: int) -> _Part:
+def _merge_parts(parts: Sequence[_Part], *, max_cells: int) -> _Part:
     values = [part.values for part in parts if part.values is not None]
     sketches = [part.sketch for part in parts if part.sketch is not None]
     return _Part(
         all(part.numeric for part in parts),
         any(part.floats for part in parts),
-        {value: None for one in values for value in one} if values else None,
+        dict.fromkeys(chain.from_iterable(values)) if values else None,
         QuantileSketch.merge(sketches, max_cells) if sketches else None,
     )
 
@@ -297,25 +293,22 @@ def _edges(
 ) -> dict[str, tuple[float, ...]]:
     """Find the edges of columns, with as many passes as the wanted numbers need."""
     edges: dict[str, tuple[float, ...]] = {}
-    sketches = dict(sketches)
-    while sketches:
-        unclear = {}
-        for name, sketch in list(sketches.items()):
-            found = sketch.edges(n_bins)
-            if isinstance(found, tuple):
-                edges[name] = found
-                del sketches[name]
-            else:
-                unclear[name] = found
+    while True:
+        cuts = {name: sketch.edges(n_bins) for name, sketch in sketches.items()}
+        edges |= {name: cut for name, cut in cuts.items() if isinstance(cut, tuple)}
+        unclear = {name: cut for name, cut in cuts.items() if not isinstance(cut, tuple)}
+        sketches = {name: sketches[name] for name in unclear}
         if not unclear:
             break
         within = {names.index(name): sketches[name].intervals(which) for name, which in unclear.items()}
-        form = partial(_sketch_within, names=names, within=within, max_cells=max_cells)
-        finer = rows.gather(form, partial(_merge_sketches, max_cells=max_cells))
-        for (name, which), found in zip(unclear.items(), finer, strict=True):
-            if found.counts.sum() != sketches[name].counts[which].sum():
+        finer = rows.gather(
+            partial(_sketch_within, names=names, within=within, max_cells=max_cells),
+            partial(merge_each, merge=partial(QuantileSketch.merge, max_cells=max_cells)),
+        )
+        for (name, which), sketch in zip(unclear.items(), finer, strict=True):
+            if sketch.counts.sum() != sketches[name].counts[which].sum():
                 raise RuntimeError(OTHER_ROWS)
-            sketches[name] = sketches[name].refine(which, found)
+            sketches[name] = sketches[name].refine(which, sketch)
     return edges
 
 
@@ -326,7 +319,3 @@ def _sketch_within(
         QuantileSketch.from_numbers(_columns.as_numbers(block.X[j], names[j]), interval).compress(max_cells)
         for j, interval in within.items()
     ]
-
-
-def _merge_sketches(blocks: list[list[QuantileSketch]], *, max_cells: int) -> list[QuantileSketch]:
-    return [QuantileSketch.merge(parts, max_cells) for parts in zip(*blocks, strict=True)]

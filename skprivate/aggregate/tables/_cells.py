@@ -74,7 +74,6 @@ class KeyCounts(NamedTuple):
 
 
 def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...]) -> KeyCounts:
-    """Count the value combinations of a feature set."""
     radices = tuple(n_codes[c] for c in columns)
     packed = pack_codes([codes[c] for c in columns], radices)
     span = math.prod(radices)
@@ -87,7 +86,6 @@ def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tupl
 
 
 def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
-    """Add up the counts of blocks."""
     keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
     counts = np.zeros(keys.size, dtype=np.int64)
     np.add.at(counts, place, np.concatenate([part.counts for part in parts]))
@@ -95,7 +93,7 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 
 def make_cells(
-    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1, drop: bool = False
+    occurring: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1, drop: bool = False
 ) -> tuple[CellIndex, IntArray]:
     """Make the cells of a feature set, and count their rows.
 
@@ -103,20 +101,13 @@ def make_cells(
     ``min_size`` rows. There are no cells if all rows would be in it. ``drop`` leaves them out instead.
     """
     radices = tuple(n_codes[c] for c in columns)
-    keep = found.counts >= min_size if drop else _cells_to_keep(found.counts, min_size)
-    n_kept = int(keep.sum())
-    unpacked = _unpack(found.keys, radices)
-    if keep.all():
-        return CellIndex(columns, radices, unpacked), found.counts
-    if n_kept == 0:
-        nothing = np.empty((0, len(columns)), dtype=np.int32)
-        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64)
-    if drop:
-        return CellIndex(columns, radices, unpacked[keep]), found.counts[keep]
+    keys, counts = _unpack(occurring.keys, radices), occurring.counts
+    keep = counts >= min_size if drop else _cells_to_keep(counts, min_size)
+    if drop or keep.all() or not keep.any():
+        return CellIndex(columns, radices, keys[keep]), counts[keep]
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
-    merged = np.append(found.counts[keep], found.counts[~keep].sum())
-    index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
-    return index, merged
+    merged = np.append(counts[keep], counts[~keep].sum())
+    return CellIndex(columns, radices, np.concatenate([keys[keep], rest_key])), merged
 
 
 def resolve_feature_sets(
@@ -138,7 +129,7 @@ def resolve_feature_sets(
         return singles + _widest_pairs(int(feature_sets), len(names), count), False
     if not isinstance(feature_sets, Iterable):
         raise ValueError(f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}.")
-    sets = [_positions(one, names) for one in feature_sets]
+    sets = [_positions(columns, names) for columns in feature_sets]
     if not sets:
         raise ValueError("feature_sets is empty: give at least one set of columns.")
     if len(set(sets)) < len(sets):
@@ -146,8 +137,8 @@ def resolve_feature_sets(
     return sets, True
 
 
-def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
-    members = [one] if isinstance(one, (str, int, np.integer)) else list(one)
+def _positions(columns: Any, names: Sequence[str]) -> tuple[int, ...]:
+    members = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
     positions = []
     for member in members:
         if isinstance(member, (int, np.integer)) and not isinstance(member, bool):
@@ -159,29 +150,29 @@ def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
         else:
             raise ValueError(f"feature_sets names column {member!r}, but X has the columns {list(names)}.")
     if not positions or len(set(positions)) < len(positions):
-        raise ValueError(f"feature_sets must hold sets of distinct columns, got {one!r}.")
+        raise ValueError(f"feature_sets must hold sets of distinct columns, got {columns!r}.")
     return tuple(sorted(positions))
 
 
 def _widest_pairs(
     q: int, n_columns: int, count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
 ) -> list[tuple[int, ...]]:
-    every = list(combinations(range(n_columns), 2))
-    if q < 0 or q > len(every):
-        raise ValueError(f"feature_sets={q} pairs were asked for, but there are {len(every)}.")
-    if not every:
+    pairs = list(combinations(range(n_columns), 2))
+    if q < 0 or q > len(pairs):
+        raise ValueError(f"feature_sets={q} pairs were asked for, but there are {len(pairs)}.")
+    if not pairs:
         return []
     counts = count([(j,) for j in range(n_columns)])
-    shares = [own[own > 0] / max(int(own.sum()), 1) for own in counts]
+    shares = [sizes[sizes > 0] / max(int(sizes.sum()), 1) for sizes in counts]
     entropy = [float(-np.sum(share * np.log(share))) for share in shares]
     limit = math.log(max(int(counts[0].sum()) / 10, 1))
-    width = {pair: entropy[pair[0]] + entropy[pair[1]] for pair in every}
+    width = {pair: entropy[pair[0]] + entropy[pair[1]] for pair in pairs}
 
     def preference(pair: tuple[int, int]) -> tuple[bool, float, tuple[int, int]]:
         fits = width[pair] <= limit
         return (not fits, -width[pair] if fits else width[pair], pair)
 
-    return [*sorted(sorted(every, key=preference)[:q])]
+    return sorted(sorted(pairs, key=preference)[:q])
 
 
 def _is_small(span: int, n_rows: int) -> bool:
@@ -230,7 +221,7 @@ def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
 
 def as_list(value: object) -> Any:
     """Convert tuples, nested ones too, to lists as in JSON."""
-    return [as_list(one) for one in value] if isinstance(value, tuple) else value
+    return list(map(as_list, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +265,6 @@ class BagTable:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
-        """Invert `to_dict`, and check the shapes."""
         name = tuple(str(column) for column in plain["feature_set"])
         counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
         keys = np.asarray(plain["keys"], dtype=np.int32)

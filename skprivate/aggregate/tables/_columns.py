@@ -69,7 +69,6 @@ class QuantileSketch:
 
     @staticmethod
     def merge(parts: Sequence[QuantileSketch], max_cells: int) -> QuantileSketch:
-        """Merge the sketches of several parts."""
         width = max(int(part.widths.max(initial=0)) for part in parts)
         keys = np.concatenate([part.keys for part in parts])
         order = np.argsort(keys, kind="stable")
@@ -78,7 +77,6 @@ class QuantileSketch:
         return QuantileSketch(keys, counts, np.full(keys.size, width, dtype=np.uint8)).compress(max_cells)
 
     def intervals(self, which: NDArray[np.bool_]) -> Interval:
-        """Return first and last keys of some cells."""
         first = self.keys[which]
         return first, first | ((np.uint64(1) << self.widths[which].astype(np.uint64)) - np.uint64(1))
 
@@ -89,7 +87,7 @@ class QuantileSketch:
             for old, new in ((self.keys, finer.keys), (self.counts, finer.counts), (self.widths, finer.widths))
         ]
         order = np.argsort(joined[0], kind="stable")
-        return QuantileSketch(*(one[order] for one in joined))
+        return QuantileSketch(*(array[order] for array in joined))
 
     def edges(self, n_bins: int) -> tuple[float, ...] | NDArray[np.bool_]:
         """Cut the numbers into about ``n_bins`` bins, or mark the cells to refine first.
@@ -126,7 +124,6 @@ class QuantileSketch:
 
 
 def _merge_cells(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyArray, NDArray[np.int64]]:
-    """Merge sorted keys into cells of one width."""
     if keys.size == 0:
         return keys, counts
     coarse = keys & ~((np.uint64(1) << np.uint64(width)) - np.uint64(1))
@@ -158,8 +155,8 @@ class CategoricalColumn:
         return np.fromiter((index.get(value, UNKNOWN) for value in plain), np.int32, len(plain))
 
     def _encode_numbers(self, values: NDArray[Any]) -> CodeArray:
-        known = np.array([c for c in self.categories if c is not None])
-        own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        known = np.array([self.categories[i] for i in codes])
         missing = self.categories.index(None) if None in self.categories else UNKNOWN
         # Integers may be beyond what floats tell apart.
         if values.dtype.kind not in "iu" or known.dtype.kind not in "iu":
@@ -169,11 +166,10 @@ class CategoricalColumn:
         order = np.argsort(known)
         place = np.minimum(np.searchsorted(known[order], values), known.size - 1)
         hit = order[place]
-        codes = np.where(known[hit] == values, own_codes[hit], UNKNOWN)
-        return np.where(np.isnan(values), missing, codes).astype(np.int32)
+        found = np.where(known[hit] == values, codes[hit], UNKNOWN)
+        return np.where(np.isnan(values), missing, found).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Format the value of a code."""
         return "missing" if self.categories[code] is None else str(self.categories[code])
 
 
@@ -198,7 +194,6 @@ class BinnedColumn:
         return np.where(np.isnan(numbers), len(self.edges) + 1, codes).astype(np.int32)
 
     def label_of(self, code: int) -> str:
-        """Format the interval of a code."""
         if code == len(self.edges) + 1:
             return "missing"
         low = f"{self.edges[code - 1]:.4g}" if code else "-inf"
@@ -237,14 +232,14 @@ def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) ->
 
 def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
     """Encode columns with codes learned before, and refuse unknown values."""
-    codes = encode_columns(values, columns)
-    for column, own in zip(columns, codes, strict=True):
-        if np.any(own < 0):
+    all_codes = encode_columns(values, columns)
+    for column, codes in zip(columns, all_codes, strict=True):
+        if np.any(codes < 0):
             raise ValueError(
                 f"column {column.name!r} of X has values that were not among the categories that it was read for at "
-                f"first, in {int(np.sum(own < 0))} rows."
+                f"first, in {int(np.sum(codes < 0))} rows."
             )
-    return codes
+    return all_codes
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:
@@ -255,7 +250,6 @@ def column_to_dict(column: Column) -> dict[str, Any]:
 
 
 def column_from_dict(plain: Mapping[str, Any]) -> Column:
-    """Invert `column_to_dict`."""
     if "edges" in plain:
         return BinnedColumn(plain["name"], tuple(float(edge) for edge in plain["edges"]))
     return CategoricalColumn(plain["name"], tuple(plain["categories"]))

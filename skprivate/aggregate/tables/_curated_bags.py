@@ -60,15 +60,13 @@ def tables_to_frame(
         raise ValueError("to_frame has one column for the noise of all sums, and outputs differ in it: use to_dict().")
     data: dict[str, list[Any]] = {name: [] for name in names}
     for table in tables:
-        rest = table.keys[:, 0] == _columns.UNKNOWN
         data[TABLE] += [_group_tables.join_names(table.feature_set)] * table.n_bags
         for column in used:
+            codes = [_columns.UNKNOWN] * table.n_bags
             if column.name in table.feature_set:
                 codes = table.keys[:, table.feature_set.index(column.name)].tolist()
-                data[column.name] += [None if code == _columns.UNKNOWN else _key(column, code) for code in codes]
-            else:
-                data[column.name] += [None] * table.n_bags
-        data[RARE] += rest.tolist()
+            data[column.name] += [_key(column, code) for code in codes]
+        data[RARE] += (table.keys[:, 0] == _columns.UNKNOWN).tolist()
         data[COUNT] += table.counts.tolist()
         for name, values in zip(sums, table.label_sums.T, strict=True):
             data[name] += values.tolist()
@@ -79,8 +77,8 @@ def tables_to_frame(
     if backend == "pandas":
         # Its integers know no missing value: keys stay what they are.
         keys = {column.name for column in used}
-        arrays = {name: _as_objects(data[name]) if name in keys else np.array(data[name]) for name in names}
-        arrays[TABLE] = _as_objects(data[TABLE])
+        arrays = {name: as_objects(data[name]) if name in keys else np.array(data[name]) for name in names}
+        arrays[TABLE] = as_objects(data[TABLE])
         return nw.from_dict(arrays, backend=backend).to_native()
     return nw.from_dict(data, schema={name: schema[name] for name in names}, backend=backend).to_native()
 
@@ -89,11 +87,14 @@ def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
     """Name the columns of sums in a long frame: one, or one for each of several classes or outputs."""
     if n_outputs == 1:
         return [SUM]
-    return [f"{SUM}_{one}" for one in (range(n_outputs) if classes is None or are_labels(classes) else classes)]
+    suffixes = range(n_outputs) if classes is None or are_labels(classes) else classes
+    return [f"{SUM}_{suffix}" for suffix in suffixes]
 
 
 def _key(column: Column, code: int) -> Any:
     """Represent a code by a value: the category, or the lower edge of the bin."""
+    if code == _columns.UNKNOWN:
+        return None
     if not isinstance(column, BinnedColumn):
         return column.categories[code]
     if code == len(column.edges) + 1:
@@ -114,7 +115,8 @@ def _key_type(column: Column) -> Any:
     )
 
 
-def _as_objects(values: Sequence[Any]) -> Any:
+def as_objects(values: Sequence[Any]) -> Any:
+    """Put values into an array of objects, sequences among them as they are."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -122,22 +124,20 @@ def _as_objects(values: Sequence[Any]) -> Any:
 
 def _noise_of(given: Any, groups: Sequence[GroupTable]) -> list[float]:
     if isinstance(given, str):
-        each = []
+        variances = []
         for group in groups:
             distinct = set(group.frame[given].to_list())
             if len(distinct) != 1:
                 raise ValueError(
                     f"{group.title}: column {given!r} must hold one noise variance per table, got {len(distinct)}."
                 )
-            each.append(distinct.pop())
-    elif np.ndim(given) == 0:
-        each = [given] * len(groups)
+            variances.append(distinct.pop())
     else:
-        each = list(given)
-        if len(each) != len(groups):
-            raise ValueError(f"noise_variance has {len(each)} numbers for {len(groups)} tables.")
+        variances = [given] * len(groups) if np.ndim(given) == 0 else list(given)
+        if len(variances) != len(groups):
+            raise ValueError(f"noise_variance has {len(variances)} numbers for {len(groups)} tables.")
     try:
-        numbers = [float(one) for one in each]
+        numbers = list(map(float, variances))
     except (TypeError, ValueError):
         numbers = [math.nan]
     if not all(0 <= number < math.inf for number in numbers):
@@ -162,13 +162,13 @@ def _sums(group: GroupTable, name: str) -> _losses.FloatArray:
 
 def _check_class_counts(group: GroupTable, values: Mapping[str, _losses.FloatArray], sums: SumColumns) -> None:
     counts = group.counts[:, np.newaxis]
-    found = np.stack([values[name] for name in sums.names], axis=1)
+    by_class = np.stack([values[name] for name in sums.names], axis=1)
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."
-    if np.any(found < 0) or np.any(found > counts) or np.any(found != np.floor(found)):
+    if np.any(by_class < 0) or np.any(by_class > counts) or np.any(by_class != np.floor(by_class)):
         raise ValueError(
             f"{group.title}: {_describe(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
         )
-    if len(sums.names) > 1 and not are_labels(sums.classes) and np.any(found.sum(axis=1) != counts[:, 0]):
+    if len(sums.names) > 1 and not are_labels(sums.classes) and np.any(by_class.sum(axis=1) != counts[:, 0]):
         raise ValueError(f"{group.title}: {_describe(sums.names)} must add up to the group's count. {advice}")
 
 
@@ -187,6 +187,11 @@ def _describe(names: Sequence[str]) -> str:
     return f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
 
 
+def assumptions_of(classes: object) -> tuple[str, ...]:
+    """Select the assumptions of bags of classes, or of numbers, which have none (None)."""
+    return NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS
+
+
 def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:
     """Make the guarantee of a release without noise, which promises nothing."""
     return PrivacyGuarantee(
@@ -199,10 +204,9 @@ def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEORE
     )
 
 
-def stated_guarantee(
-    guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
-) -> PrivacyGuarantee:
+def stated_guarantee(guarantee: PrivacyGuarantee | Mapping[str, Any] | None, classes: object) -> PrivacyGuarantee:
     """Mark a guarantee as stated by the supplier of the tables; None promises nothing."""
+    assumptions = assumptions_of(classes)
     if guarantee is None:
         return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED_ASSUMPTION))
     if isinstance(guarantee, Mapping):
@@ -403,26 +407,26 @@ class CuratedBags(Versioned):
         >>> print(bags.guarantee)
         no privacy for a label
         """
-        found = SumColumns.of(sums, classes)
-        others = [*found.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
+        summed = SumColumns.of(sums, classes)
+        others = [*summed.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
         groups = _group_tables.read_group_tables(tables, count=count, others=others, table=table, rare=rare)
         coded = _group_tables.code_group_tables(groups, columns, bin_edges)
         noise = _noise_of(noise_variance, groups)
-        sums_of = [{name: _sums(group, name) for name in found.names} for group in groups]
-        for group, values, own in zip(groups, sums_of, noise, strict=True):
-            if own == 0.0 and found.classes is not None:
-                _check_class_counts(group, values, found)
-        kept = [np.stack([values[name] for name in found.used], axis=1) for values in sums_of]
+        sums_of = [{name: _sums(group, name) for name in summed.names} for group in groups]
+        for group, values, variance in zip(groups, sums_of, noise, strict=True):
+            if variance == 0.0 and summed.classes is not None:
+                _check_class_counts(group, values, summed)
+        kept = [np.stack([values[name] for name in summed.used], axis=1) for values in sums_of]
         parts = coded.bags(coded.stack(kept), noise)
-        _check_totals(groups, parts, found)
-        promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
+        _check_totals(groups, parts, summed)
+        promise = stated_guarantee(guarantee, summed.classes)
         _refuse_exact_sums(promise, parts)
-        bounds = bounds_of_outputs(label_bounds, len(found.used))
+        bounds = bounds_of_outputs(label_bounds, len(summed.used))
         return cls(
             columns=coded.columns,
             tables=parts,
             n_samples=coded.n_rows,
-            classes=found.classes,
+            classes=summed.classes,
             square_sum=as_floats(square_sum),
             label_bounds=None if bounds is None else as_floats(label_bounds),
             guarantee=promise,
@@ -434,7 +438,7 @@ class CuratedBags(Versioned):
             "columns": [_columns.column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
             "n_samples": self.n_samples,
-            "classes": None if self.classes is None else [as_list(one) for one in self.classes],
+            "classes": None if self.classes is None else list(map(as_list, self.classes)),
             "square_sum": as_list(self.square_sum),
             "label_bounds": as_list(self.label_bounds),
             "guarantee": self.guarantee.to_dict(),
@@ -454,11 +458,7 @@ class CuratedBags(Versioned):
             wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
             raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
         classes, given = plain.get("classes"), plain.get("guarantee")
-        promise = (
-            stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
-            if given is None
-            else PrivacyGuarantee.from_dict(given)
-        )
+        promise = stated_guarantee(None, classes) if given is None else PrivacyGuarantee.from_dict(given)
         tables = tuple(BagTable.from_dict(table) for table in plain["tables"])
         _refuse_exact_sums(promise, tables)
         return cls(
@@ -483,10 +483,10 @@ def as_curated_bags(bags: object) -> CuratedBags:
     if isinstance(bags, Mapping):
         bags = CuratedBags.from_dict(bags)
     if not isinstance(bags, CuratedBags):
-        what = type(bags).__name__
-        if isinstance(bags, Sequence) and bags:
-            what += f" of {type(bags[0]).__name__}"
-        raise TypeError(f"bags must be CuratedBags or its to_dict(), got {what}. {_FROM_FRAMES}")
+        members = f" of {type(bags[0]).__name__}" if isinstance(bags, Sequence) and bags else ""
+        raise TypeError(
+            f"bags must be CuratedBags or its to_dict(), got {type(bags).__name__}{members}. {_FROM_FRAMES}"
+        )
     if not bags.tables:
         raise ValueError("bags holds no tables: give at least one.")
     return bags

@@ -15,7 +15,7 @@ from skprivate._messages import must_be
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
 from skprivate.aggregate import _losses
 from skprivate.aggregate.tables import _blocks, _cells, _columns, _labels
-from skprivate.aggregate.tables._columns import BinnedColumn, CodeArray, Column
+from skprivate.aggregate.tables._columns import CodeArray, Column
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class SumColumns:
     def of(cls, sums: Any, classes: Any) -> SumColumns:
         """Read names and classes from a name, a sequence of names, or {class: name}."""
         if isinstance(sums, Mapping):
-            found = check_classes(sums)
-            if classes is not None and (named := check_classes(classes)) != found:
-                raise ValueError(f"sums has columns for the classes {found}, but classes is {named}.")
-            return cls(tuple(str(sums[c]) for c in found), tuple(found))
+            summed = check_classes(sums)
+            if classes is not None and (named := check_classes(classes)) != summed:
+                raise ValueError(f"sums has columns for the classes {summed}, but classes is {named}.")
+            return cls(tuple(str(sums[c]) for c in summed), tuple(summed))
         names = (sums,) if isinstance(sums, str) else tuple(sums)
         if classes is None:
             return cls(names, None)
@@ -62,15 +62,15 @@ class SumColumns:
 
 def check_sum_classes(classes: Any) -> tuple[Any, ...]:
     """Check class labels, in the order of label sums, or (0, 1) for each of several labels."""
-    found = tuple(classes)
-    if not _labels.are_labels(found):
-        if (order := check_classes(found)) != list(found):
+    classes = tuple(classes)
+    if not _labels.are_labels(classes):
+        if (order := check_classes(classes)) != list(classes):
             advice = "Label sums are in that order, and those of one column count the last class."
-            raise ValueError(must_be("classes", f"in order, {order}", list(found), advice))
+            raise ValueError(must_be("classes", f"in order, {order}", list(classes), advice))
         return tuple(order)
-    if any(list(pair) != [0, 1] for pair in found):
-        raise ValueError(f"classes must be (0, 1) for each of several labels, got {found!r}.")
-    return ((0, 1),) * len(found)
+    if any(list(pair) != [0, 1] for pair in classes):
+        raise ValueError(f"classes must be (0, 1) for each of several labels, got {classes!r}.")
+    return ((0, 1),) * len(classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +103,10 @@ class CodedGroups:
 
     def stack(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Stack the values of all tables' groups in the order of the keys."""
-        return np.concatenate([own[order] for own, order in zip(values, self.orders, strict=True)])
+        return np.concatenate([of_table[order] for of_table, order in zip(values, self.orders, strict=True)])
 
     @property
     def counts(self) -> _cells.IntArray:
-        """Rows of all tables' groups."""
         return self.stack([table.counts for table in self.tables])
 
     def bags(self, sums: _losses.FloatArray, noise_variances: Sequence[float]) -> tuple[_cells.BagTable, ...]:
@@ -135,7 +134,7 @@ def read_group_tables(
     that nothing names are then left out.
     """
     apart = [count, *others, *([rare] if rare else []), *([table] if table else [])]
-    found = []
+    groups = []
     frames = _named_frames(tables)
     unknown = sorted(set(keys or ()) - {name for _, frame in frames for name in frame.columns})
     if unknown or (keys and set(keys) & set(apart)):
@@ -151,16 +150,16 @@ def read_group_tables(
             )
         own = [name for name in frame.columns if name not in apart and (keys is None or name in keys)]
         if table is None:
-            found.append(_read_group_table(title, frame, own, count, rare))
+            groups.append(_read_group_table(title, frame, own, count, rare))
             continue
         for name in dict.fromkeys(frame[table].to_list()):
             columns = _split_names(name, own, f"{title}: column {table!r}")
             part = frame.filter(nw.col(table) == name)
-            found.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
-    if not found:
+            groups.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
+    if not groups:
         raise ValueError("tables holds no table: give at least one GROUP BY table.")
-    _check_together(found)
-    return found
+    _check_together(groups)
+    return groups
 
 
 def code_group_tables(
@@ -171,8 +170,8 @@ def code_group_tables(
     """Encode the keys; by default the values that occur are the categories."""
     names = list(dict.fromkeys(name for table in tables for name in table.feature_set))
     codes: dict[tuple[int, str], CodeArray] = {}
-    coding: dict[str, Column] = {}
     given = _given_columns(columns, names, bin_edges)
+    coding = dict(given or {})
     for name in names:
         places = [j for j, table in enumerate(tables) if name in table.feature_set]
         parts = [tables[j].keys[tables[j].feature_set.index(name)][~tables[j].rest].astype(object) for j in places]
@@ -181,10 +180,9 @@ def code_group_tables(
             edges = (bin_edges or {}).get(name)
             learned = _blocks.learn_column(values, name, categorical=edges is None, n_bins=2, edges=edges)
             coding[name] = learned
-            if not isinstance(learned, BinnedColumn):
-                _check_one_type(name, learned.categories)
-        else:
-            coding[name] = given[name]
+            kinds = {isinstance(value, str) for value in getattr(learned, "categories", ()) if value is not None}
+            if len(kinds) > 1:
+                raise ValueError(f"column {name!r} holds text in some groups and numbers in others: use one type.")
         (part_codes,) = _columns.encode_columns([values], [coding[name]])
         if np.any(part_codes < 0):
             unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
@@ -230,7 +228,6 @@ def whole_numbers(frame: Any, name: str, title: str) -> _cells.IntArray:
 
 
 def flags(frame: Any, name: str, title: str) -> NDArray[np.bool_]:
-    """Read a column of true and false."""
     values = frame[name].to_list()
     if any(not isinstance(value, (bool, np.bool_)) for value in values):
         raise ValueError(f"{title}: column {name!r} must hold true or false in every row.")
@@ -256,31 +253,32 @@ def _split_names(joined: object, known: Sequence[str], where: str) -> list[str]:
 
 
 def _named_frames(tables: object) -> list[tuple[str, Any]]:
-    alone = _frame(tables, "tables", required=False)
-    if alone is not None:
+    if (alone := _frame(tables, "tables")) is not None:
         return [("tables", alone)]
+    titled: list[tuple[str, object]] = [("tables", tables)]
     if isinstance(tables, Mapping):
-        return [(f"tables[{name!r}]", _frame(one, f"tables[{name!r}]")) for name, one in tables.items()]
-    if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes)):
-        return [(f"tables[{j}]", _frame(one, f"tables[{j}]")) for j, one in enumerate(tables)]
-    _frame(tables, "tables")
-    raise AssertionError
+        titled = [(f"tables[{name!r}]", table) for name, table in tables.items()]
+    elif isinstance(tables, Iterable) and not isinstance(tables, (str, bytes)):
+        titled = [(f"tables[{j}]", table) for j, table in enumerate(tables)]
+    frames = []
+    for title, table in titled:
+        frame = _frame(table, title)
+        if frame is None:
+            raise TypeError(
+                f"{title} must be a pandas, polars or pyarrow table with one row per group, got {type(table).__name__}."
+            )
+        frames.append((title, frame))
+    return frames
 
 
-def _frame(one: object, title: str, *, required: bool = True) -> Any:
-    if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
-        one = one.reset_index()  # the keys of groupby(...).agg(...)
-    if type(one).__name__ == "RecordBatchReader" and hasattr(one, "read_all"):  # of pyarrow, DuckDB's .arrow()
-        one = one.read_all()
-    refuse_elsewhere(one, title)
-    frame = nw.from_native(one, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return frame
-    if required:
-        raise TypeError(
-            f"{title} must be a pandas, polars or pyarrow table with one row per group, got {type(one).__name__}."
-        )
-    return None
+def _frame(table: object, title: str) -> Any:
+    if nw.dependencies.is_pandas_dataframe(table) and any(name is not None for name in table.index.names):
+        table = table.reset_index()  # the keys of groupby(...).agg(...)
+    if type(table).__name__ == "RecordBatchReader" and hasattr(table, "read_all"):  # of pyarrow, DuckDB's .arrow()
+        table = table.read_all()
+    refuse_elsewhere(table, title)
+    frame = nw.from_native(table, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def _read_group_table(title: str, frame: Any, keys: Sequence[str], count: str, rare: str | None) -> GroupTable:
@@ -311,7 +309,7 @@ def _check_together(tables: Sequence[GroupTable]) -> None:
             "as a group of its own, and groups that were left out for their size as one more row (rare=)."
         )
     sets = [frozenset(table.feature_set) for table in tables]
-    twice = next((table for table, one in zip(tables, sets, strict=True) if sets.count(one) > 1), None)
+    twice = next((table for table in tables if sets.count(frozenset(table.feature_set)) > 1), None)
     if twice is not None:
         raise ValueError(f"tables holds two tables grouped by {list(twice.feature_set)}: give each once.")
 
@@ -335,15 +333,10 @@ def _given_columns(
     return given
 
 
-def _check_one_type(name: str, categories: tuple[Any, ...]) -> None:
-    if len({isinstance(value, str) for value in categories if value is not None}) > 1:
-        raise ValueError(f"column {name!r} holds text in some groups and numbers in others: use one type.")
-
-
 def _check_distinct(table: GroupTable, keys: CodeArray, order: NDArray[np.intp]) -> None:
-    again = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
-    if again.size:
-        group = int(order[again[0]])
+    repeated = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
+    if repeated.size:
+        group = int(order[repeated[0]])
         listed = ", ".join(
             f"{n}={v[group].item() if isinstance(v[group], np.generic) else v[group]!r}"
             for n, v in zip(table.feature_set, table.keys, strict=True)

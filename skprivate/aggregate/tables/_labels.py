@@ -61,7 +61,6 @@ _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
-    """Refuse an ε or δ outside its range."""
     if epsilon is not None:
         epsilon_number(epsilon)
     if not 0 <= delta < 1:
@@ -91,19 +90,19 @@ def bounds_of_outputs(bounds: Any, n_outputs: int) -> tuple[Bounds, ...] | None:
     if bounds is None or np.ndim(bounds) < 2:
         checked = check_bounds(bounds)
         return None if checked is None else (checked,) * n_outputs
-    each = tuple(check_bounds(one) for one in bounds)
-    if len(each) != n_outputs:
+    pairs = tuple(map(check_bounds, bounds))
+    if len(pairs) != n_outputs:
         raise ValueError(
-            f"label_bounds must be (low, high), or such a pair for each of {n_outputs} outputs, got {len(each)} pairs."
+            f"label_bounds must be (low, high), or such a pair for each of {n_outputs} outputs, got {len(pairs)} pairs."
         )
-    return each  # type: ignore[return-value]
+    return pairs  # type: ignore[return-value]
 
 
 def as_floats(numbers: Any) -> Any:
     """Convert a number, or numbers in a sequence, to a float or a tuple."""
     if numbers is None:
         return None
-    return tuple(as_floats(one) for one in numbers) if np.ndim(numbers) else float(numbers)
+    return tuple(map(as_floats, numbers)) if np.ndim(numbers) else float(numbers)
 
 
 def are_labels(classes: Sequence[Any] | None) -> bool:
@@ -114,8 +113,7 @@ def are_labels(classes: Sequence[Any] | None) -> bool:
 def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
     """Indicate the second class of two, shape (1, n), or every class, shape (n_classes, n)."""
     shown = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
-    indicator: FloatArray = (codes == shown[:, np.newaxis]).astype(np.float64)
-    return indicator
+    return np.asarray(codes == shown[:, np.newaxis], dtype=np.float64)
 
 
 def class_targets(labels: NDArray[Any], *, classes: Sequence[Any], strict: bool) -> FloatArray:
@@ -128,8 +126,9 @@ def warn_of_absent(classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDA
     total, error = float(sizes.sum()), 1.0 + _SIGNIFICANT_ERRORS * math.sqrt(sizes.size * variance)
     if not classes or _SIGNIFICANT_ERRORS * len(classes) * error > total:
         return
-    found = sums.sum(axis=0, dtype=np.float64)
-    counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
+    counts = sums.sum(axis=0, dtype=np.float64).tolist()
+    if len(classes) == 2:
+        counts = [total - counts[0], counts[0]]
     absent = [label for label, count in zip(classes, counts, strict=True) if count <= error]
     if absent:
         privacy.warn_caller(
@@ -141,14 +140,13 @@ def warn_of_absent(classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDA
 
 def number_targets(labels: NDArray[Any]) -> NDArray[Any]:
     """Read finite numbers (n,) or (n, n_outputs) as outputs, shape (n_outputs, n)."""
-    found: NDArray[Any] = np.ascontiguousarray(np.atleast_2d(read_numbers(labels).T))
-    return found
+    return np.ascontiguousarray(np.atleast_2d(read_numbers(labels).T))
 
 
 def indicator_targets(labels: NDArray[Any], *, strict: bool) -> FloatArray:
     """Read an indicator matrix (n, n_outputs) as outputs; what is not 1 counts as 0, or is an error if ``strict``."""
     numbers = number_targets(labels)
-    targets: FloatArray = (numbers == 1).astype(np.float64)
+    targets = np.asarray(numbers == 1, dtype=np.float64)
     if strict and not np.array_equal(targets, numbers):
         raise ValueError("y must hold 0 and 1 only if it has several columns.")
     return targets
@@ -240,7 +238,6 @@ class LabelNoise:
         return replace(self, parameter=self.parameter * factors.get(self.mechanism, math.sqrt(2.0)))
 
     def event(self, size: int) -> PrivacyEvent:
-        """Describe the privacy cost of noise for ``size`` sums."""
         if self.mechanism == "gaussian":
             return GaussianEvent(self.parameter, size)
         if self.mechanism == "discrete_gaussian":
@@ -321,13 +318,13 @@ def range_counts(
     Those of an output with an interval in ``far`` are counted in equal cells of it.
     """
     counts = []
-    for own, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
+    for numbers, bounds in zip(labels.astype(np.float64), far or [None] * len(labels), strict=True):
         if bounds is None:
-            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(own), side="left")
-            place = np.where(own < 0, 0 if nonnegative else -place, place) + _CELLS
+            place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
+            place = np.where(numbers < 0, 0 if nonnegative else -place, place) + _CELLS
         else:
             with np.errstate(over="ignore"):  # a warning would say something about whoever has such a label
-                place = (own - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
+                place = (numbers - bounds[0]) * (_NARROW / (bounds[1] - bounds[0]))
             place = place[(place >= 0) & (place < _NARROW)].astype(np.int64)
         counts.append(np.bincount(place, minlength=RANGE_COUNTS))
     return np.concatenate(counts).astype(np.int64, copy=False)
@@ -351,23 +348,24 @@ def private_label_bounds(
     counts = count(None)
     n_rows = RANGE_COUNTS * int(counts.sum()) // counts.size
     noisy = list(noise.draw(counts, release).reshape(-1, RANGE_COUNTS))
-    one_of_two = noise
     far: list[Bounds | None] = [None] * len(noisy)
+    mean_noise = noise
     # From here on everything but counts is released.
     if twice:
         with unheard():
-            first = [_find_interval(one, noise, n_rows) for one in noisy]
-        far = [one if is_far(one) else None for one in first]
+            intervals = [_find_interval(output, noise, n_rows) for output in noisy]
+        far = [interval if is_far(interval) else None for interval in intervals]
         again = noise.draw(count(far), release).reshape(-1, RANGE_COUNTS)
-        noise = noise.of_mean()
-        noisy = [two if own else (one + two) / 2 for own, one, two in zip(far, noisy, again, strict=True)]
+        mean_noise = noise.of_mean()
+        draws = zip(far, noisy, again, strict=True)
+        noisy = [second if interval else (first + second) / 2 for interval, first, second in draws]
     bounds = [
-        _narrowed(own[:_NARROW], interval, one_of_two, n_rows) if interval else _find_interval(own, noise, n_rows)
-        for own, interval in zip(noisy, far, strict=True)
+        _narrowed(output[:_NARROW], wide, noise, n_rows) if wide else _find_interval(output, mean_noise, n_rows)
+        for output, wide in zip(noisy, far, strict=True)
     ]
-    for interval, found in zip(far, bounds, strict=True):
-        if is_far(found) and (interval is None or interval == found):
-            warn_of_far(found)
+    for wide, interval in zip(far, bounds, strict=True):
+        if is_far(interval) and (wide is None or wide == interval):
+            warn_of_far(interval)
     return [(0.0 if nonnegative else low, high) for low, high in bounds]
 
 
@@ -412,20 +410,20 @@ def warn_of_far(bounds: Bounds) -> None:
 
 def _narrowed(noisy: FloatArray, bounds: Bounds, noise: LabelNoise, n_rows: int) -> Bounds:
     """Span the cells above the noise, and as much beside them as a normal law has where labels are below it."""
-    seen = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
-    if not seen.size:
+    cells = np.flatnonzero(noisy > noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size))
+    if not cells.size:
         return bounds
-    first, last = int(seen[0]), int(seen[-1]) + 1
+    first, last = int(cells[0]), int(cells[-1]) + 1
     error = _SIGNIFICANT_ERRORS / 2 * math.sqrt(noise.variance * (last - first))
     hidden = (n_rows - float(noisy[first:last].sum()) + error) / n_rows
     factor = _NORMAL_SPAN / -ndtri(min(max(hidden, math.erfc(_NORMAL_SPAN / math.sqrt(2.0))), 0.9) / 2)
     middle, half = (first + last) / 2, (last - first) / 2 * factor
     low, high = bounds
     cell = (high - low) / _NARROW
-    found = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))
+    narrow = max(low, low + cell * (middle - half)), min(high, low + cell * (middle + half))
     if last - first == 1 and hidden < _WITHIN:
-        warn_of_far(found)
-    return found
+        warn_of_far(narrow)
+    return narrow
 
 
 def _extend_to_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
@@ -459,16 +457,16 @@ def _guess_largest(sizes: FloatArray, noise: LabelNoise, n_rows: float, caution:
     variance = np.full(sizes.size, 2.0 * noise.variance)
     variance[0] /= 2.0
     sizes = np.clip(sizes, -n_rows, n_rows)
-    known = -_PRIOR_DECAY * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
+    posterior = -_PRIOR_DECAY * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)  # logarithms
     for cell in range(sizes.size):
-        own = slice(max(cell - 2, 0), cell + 1)
-        mean = n_rows / (own.stop - own.start)
-        known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
-    share = np.cumsum(np.exp(known - known.max()))
+        spread = slice(max(cell - 2, 0), cell + 1)
+        mean = n_rows / (spread.stop - spread.start)
+        posterior[cell] += np.sum(mean * (sizes[spread] - mean / 2) / variance[spread])
+    share = np.cumsum(np.exp(posterior - posterior.max()))
     return _largest_label(int(np.searchsorted(share, caution * share[-1])))
 
 
 def _largest_label(cell: int) -> float:
     """Compute the largest label of a cell: 2^(k − 30) for the k-th above zero, −2^(k − 31) for the k-th below."""
-    exponent = int(_EXPONENTS[0]) + cell
-    return math.ldexp(1.0, exponent) if cell >= 0 else -math.ldexp(1.0, int(_EXPONENTS[0]) - cell - 1)
+    first = int(_EXPONENTS[0])
+    return math.ldexp(1.0, first + cell) if cell >= 0 else -math.ldexp(1.0, first - cell - 1)

@@ -25,6 +25,10 @@ from skprivate.partitions import Partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, RandomStateLike, Release
 
 OutputBounds = tuple[Bounds, ...]
+#: From a block to integers of at most 2³⁰, as float64, of shape (n_outputs, n_rows); a function of each row alone.
+Integers = Callable[["Labelled"], FloatArray]
+#: From a block and its integers to sums of other integers over all of its rows.
+Further = Callable[["Labelled", FloatArray], NDArray[np.int64]]
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
 _BITS, _PARTS = 30, 3
 #: Of zeros, in 0 = 0·2ᵉ.
@@ -38,12 +42,12 @@ def exact_number_sums(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Sum numbers (n_bags, n_outputs), clipped to intervals if there are, and all squares of each output."""
     exponent = rows.gather(partial(_exponent, bounds=bounds), max)
-    known = {"bounds": bounds, "exponent": exponent}
-    further = partial(_split_squares, **known) if with_squares else None
-    found = bags.add_up(rows, partial(_split, **known), further)
+    scale = {"bounds": bounds, "exponent": exponent}
+    further = partial(_split_squares, **scale) if with_squares else None
+    totals = bags.add_up(rows, partial(_split, **scale), further)
     size = bags.n_bags * n_outputs * _PARTS
-    sums = _join(found[:size].reshape(bags.n_bags, -1), exponent)
-    return sums, _join(found[size:], 2 * exponent) if with_squares else None
+    sums = _join(totals[:size].reshape(bags.n_bags, -1), exponent)
+    return sums, _join(totals[size:], 2 * exponent) if with_squares else None
 
 
 def _exponent(block: Any, *, bounds: OutputBounds | None) -> int:
@@ -71,9 +75,8 @@ def _integers(numbers: FloatArray) -> FloatArray:
     parts = []
     for _ in range(_PARTS):
         scaled = numbers * (1 << _BITS)
-        whole = np.trunc(scaled)
-        parts.append(whole)
-        numbers = scaled - whole
+        parts.append(np.trunc(scaled))
+        numbers = scaled - parts[-1]
     return np.concatenate(parts)
 
 
@@ -104,14 +107,7 @@ class Labelled(NamedTuple):
 
     @classmethod
     def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
-        """Make a block of these targets."""
         return cls(range(targets.shape[-1]), targets, codes)
-
-
-#: From a block to integers of at most 2³⁰, as float64, of shape (n_outputs, n_rows); a function of each row alone.
-Integers = Callable[[Labelled], FloatArray]
-#: From a block and its integers to sums of other integers over all of its rows.
-Further = Callable[[Labelled, FloatArray], NDArray[np.int64]]
 
 
 def block_sums(
@@ -121,13 +117,12 @@ def block_sums(
     further: Further | None,
 ) -> NDArray[np.int64]:
     """Sum one block: ``members`` gives, for each table, the bag of each of these rows (None: all) and n_bags."""
-    found = integers(block)
-    parts = [
-        np.stack([add_integers(bags, one if rows is None else one[rows], n_bags) for one in found], axis=1)
-        for bags, rows, n_bags in members
-    ]
-    sums = [part.ravel() for part in parts]
-    return np.concatenate(sums if further is None else [*sums, further(block, found)])
+    outputs = integers(block)
+    sums = []
+    for bags, rows, n_bags in members:
+        added = outputs if rows is None else outputs[:, rows]
+        sums.append(np.stack([add_integers(bags, output, n_bags) for output in added], axis=1).ravel())
+    return np.concatenate(sums if further is None else [*sums, further(block, outputs)])
 
 
 def _targets(block: Labelled) -> FloatArray:
@@ -135,8 +130,8 @@ def _targets(block: Labelled) -> FloatArray:
 
 
 def _steps(block: Labelled, *, bounds: OutputBounds) -> FloatArray:
-    """Convert numbers to steps of the interval of their output."""
-    return np.stack([_labels.number_contributions(own, *ends) for own, ends in zip(block.targets, bounds, strict=True)])
+    outputs = zip(block.targets, bounds, strict=True)
+    return np.stack([_labels.number_contributions(numbers, *ends) for numbers, ends in outputs])
 
 
 def _square_steps(_: Labelled, steps: FloatArray) -> NDArray[np.int64]:
@@ -229,11 +224,9 @@ class ClassSums(Mechanism):
         return counts.reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Count indicators without noise."""
         return ReleasedSums(self.integers(rows).astype(np.float64))
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Release noisy counts of indicators."""
         assert self.noise is not None
         sums = self.noise.draw(self.integers(rows), release)
         _labels.warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
@@ -284,47 +277,38 @@ class NumberSums(Mechanism):
         **options: Any,
     ) -> NumberSums:
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
-        noise = finding = None
-        bounds, twice = _labels.bounds_of_outputs(label_bounds, n_outputs), False
+        bounds = _labels.bounds_of_outputs(label_bounds, n_outputs)
+        noise, finding, twice = None, None, False
         if epsilon is not None:
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if bounds is not None else _labels.range_share(n_rows, epsilon)
             twice = bounds is None and _labels.draws_twice(n_rows, epsilon)
             counts = _labels.RANGE_COUNTS * (1 + twice) if bounds is None else 0
-            size = n_outputs * (bags.n_bags + with_squares + counts)
-            # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
-            # one of squares by all steps at most.
-            noise = _labels.plan_label_noise(
-                LabelSensitivity((bags.appearances() + with_squares) * n_outputs, _labels.LABEL_STEPS),
-                size,
+            plan_noise = partial(
+                _labels.plan_label_noise,
+                size=n_outputs * (bags.n_bags + with_squares + counts),
                 epsilon=epsilon,
                 delta=delta,
-                mechanism=mechanism,
-                share=1.0 - finding_share,
             )
+            # In steps of the intervals: the cost does not depend on them. A number moves a sum in each of its bags and
+            # one of squares by all steps at most.
+            moved = LabelSensitivity((bags.appearances() + with_squares) * n_outputs, _labels.LABEL_STEPS)
+            noise = plan_noise(moved, mechanism=mechanism, share=1.0 - finding_share)
             if bounds is None:
                 # Each number of a row may leave one of its output's counts and enter another one.
-                finding = _labels.plan_label_noise(
-                    LabelSensitivity(2 * n_outputs),
-                    size,
-                    epsilon=epsilon,
-                    delta=delta,
-                    mechanism=noise.mechanism,
-                    share=finding_share / (1 + twice),
-                )
+                moved, finding_share = LabelSensitivity(2 * n_outputs), finding_share / (1 + twice)
+                finding = plan_noise(moved, mechanism=noise.mechanism, share=finding_share)
         return cls(bags, n_outputs, bounds, noise, finding, twice, with_squares=with_squares, **options)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = (
-            []
-            if self.finding is None
-            else [(self.finding.event(_labels.RANGE_COUNTS * self.n_outputs), 1 + self.twice)]
-        )
-        return [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1), *found]
+        events = [(self.noise.event(self.n_outputs * (self.bags.n_bags + self.with_squares)), 1)]
+        if self.finding is not None:
+            events.append((self.finding.event(_labels.RANGE_COUNTS * self.n_outputs), 1 + self.twice))
+        return events
 
     @property
     def noise_variance(self) -> float:
@@ -360,23 +344,19 @@ class NumberSums(Mechanism):
         noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release).ravel()
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
         widths = [Fraction(high) - Fraction(low) for low, high in bounds]
-        middle = np.array([float(Fraction(low) + w / 2) for (low, _), w in zip(bounds, widths, strict=True)])
+        middle = np.array([float(Fraction(low) + width / 2) for (low, _), width in zip(bounds, widths, strict=True)])
         step = np.array([float(width / _labels.LABEL_STEPS) for width in widths])
         about = noisy[:size].reshape(shape) * step
         squares = None
         if self.with_squares:
-            half = np.array([float(width / 2) for width in widths])
-            totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / self.bags.n_samples)
-            squares = self._square_sums(noisy[size:] / _labels.LABEL_STEPS, half, middle, totals)
+            # Σy² = Σ(y − middle)² + 2·middle·Σ(y − middle) + (rows)·middle².
+            half, n = np.array([float(width / 2) for width in widths]), self.bags.n_samples
+            totals = about.sum(axis=0) / (float(self.bags.bag_sizes.sum()) / n)
+            around = np.clip(noisy[size:] / _labels.LABEL_STEPS, 1e-3 * n, float(n)) * half**2
+            squares = np.asarray(around + 2 * middle * totals + n * middle**2)
         return self._released(
             about + self.bags.bag_sizes[:, np.newaxis] * middle, bounds, self.noise.variance * step**2, squares
         )
-
-    def _square_sums(self, share: FloatArray, half: FloatArray, middle: FloatArray, total: FloatArray) -> FloatArray:
-        """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
-        n = self.bags.n_samples
-        around = np.clip(share, 1e-3 * n, float(n)) * half**2
-        return np.asarray(around + 2 * middle * total + n * middle**2)
 
     def _released(
         self, sums: FloatArray, bounds: OutputBounds | None, noise: FloatArray, squares: FloatArray | None
