@@ -216,7 +216,7 @@ def test_files_are_short(path):
 
 #: One loop of arithmetic each, which is easier to follow in one piece.
 LONG_LOOPS = {
-    "filtered_mode", "fit_quadratic", "bags_from_sql", "epsilon_lower_bound", "_fusion_path", "fit_halfspaces",
+    "filtered_mode", "fit_quadratic", "bags_from_sql",
     "fit_network", "adaptive_descent", "run",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from numbers import Number
@@ -257,13 +257,20 @@ class Fitted:
         return {**fitted_leaves(self.estimator), "<warnings and prints>": self.wording}
 
 
+@contextmanager
+def listening() -> Iterator[tuple[list[warnings.WarningMessage], StringIO]]:
+    """Record warnings and prints, but no warnings that come whenever anybody's objects or idle workers end."""
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.filterwarnings("ignore", module=r"joblib\.externals\.loky")
+        yield caught, printed
+
+
 def fit_clone(estimator: BaseEstimator, data: CheckData, **parameters: object) -> Fitted:
     """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
-    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
-        warnings.simplefilter("always")
-        # The garbage collector gives these of anybody's objects, whenever it runs.
-        warnings.simplefilter("ignore", ResourceWarning)
+    with listening() as (caught, printed):
         result = estimator.fit(*data.arguments, **data.metadata)
     assert result is estimator, f"{type(estimator).__name__}.fit must return self."
     messages = tuple(item.message for item in caught if isinstance(item.message, Warning))

@@ -59,7 +59,7 @@ FAULTS = [
     (fakes.KeepsStatistic, checks.check_replay, "besides what was drawn"),
     (fakes.PlansFromData, checks.check_replay, "is not the same"),
     (fakes.SumsFloats, checks.check_unit_isolation, "depends on the data of other units"),
-    (fakes.HalvesNoise, checks.check_noise_has_its_price, "below what its events"),
+    (fakes.HalvesNoise, checks.check_noise_scale, "below what its events"),
 ]
 
 
