@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skprivate import utils
-from skprivate.audit.claims._runs import Claim, Inputs
+from skprivate.audit.claims._runs import Claim
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent, accounting
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.utils import LawTape, LawTest, Neighbour, Recording, Replay
+from skprivate.utils import CheckData, LawTape, LawTest, Neighbour, Recording, Replay
 
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
@@ -64,7 +64,7 @@ class ReplayEvidence:
 
 def audit_by_replay(
     run: Callable[..., Any],
-    data: Inputs,
+    data: CheckData,
     recording: Recording,
     neighbours: Sequence[Neighbour],
     claim: Claim,
