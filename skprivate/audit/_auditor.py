@@ -428,15 +428,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError(f"assumption='monotone' needs a scalar T; got {n_features} columns.")
         if self.assumption == "barron" and self.barron_constant is None:
             raise ValueError(
-                "assumption='barron' needs barron_constant: no finite sample bounds it from above. Derive "
-                "it from the "
+                "assumption='barron' needs barron_constant: no finite sample bounds it from above. Derive it from the "
                 "release (gaussian_mixture_barron_constant, barron_constant) or use another assumption."
             )
         if self.assumption == "barron" and self.support is None:
             raise ValueError(
-                "assumption='barron' needs a bounded support: give support=radius or (low, high), with "
-                "truncate=True if "
-                "T can be outside."
+                "assumption='barron' needs a bounded support: give support=radius or (low, high), with truncate=True "
+                "if T can be outside."
             )
 
     def _restrict(self, X, coded):

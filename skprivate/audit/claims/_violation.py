@@ -71,8 +71,8 @@ class ViolationReport:
         ``epsilon`` (per unit of distance under a metric), ``delta``, ``unit``, ``adjacency``, ``metric``.
     pair : Pair or None
         The neighbouring inputs that refute the claim; the strongest that were tested if none do. It has ``first`` and
-        ``second`` (each with ``X``, ``y``, ``metadata``), the ``settings`` of the runs, the ``distance`` under a metric,
-        and prints how it was made.
+        ``second`` (`CheckData`), the ``settings`` of the runs, the ``distance`` under a metric, and prints how it was
+        made.
     p_value : float
         Of the claim for this pair, corrected for all tests of the search. 1.0 if nothing was tested.
     epsilon_lower_bound : float
