@@ -667,12 +667,9 @@ def _directions(a: Array, b: Array, scale: Array, paired: bool) -> list[tuple[st
     move = np.median(b - a, axis=0) if paired else np.median(b, axis=0) - np.median(a, axis=0)
     # By likelihood, and along the move itself.
     moves = {"median": move, "median along": move * scale, "mean": mean, "mean along": mean * scale}
-    found = [(label, weights / np.abs(weights).max()) for label, weights in moves.items() if _is_some(weights)]
+    sizes = {label: float(np.abs(weights).max(initial=0.0)) for label, weights in moves.items()}
+    found = [(label, weights / sizes[label]) for label, weights in moves.items() if 0.0 < sizes[label] < math.inf]
     for rank, k in enumerate(np.argsort(-np.abs(mean), kind="stable")[:4]):
         if mean[k] != 0.0:
             found.append((f"strongest {rank}", np.sign(mean[k]) * np.eye(1, mean.size, int(k))[0]))
     return found
-
-
-def _is_some(weights: Array) -> bool:
-    return 0.0 < float(np.abs(weights).max(initial=0.0)) < math.inf
