@@ -119,16 +119,32 @@ class _Halfspaces(MixtureFit):
 
     def __init__(self, points: Array, s: Array, mass: float, rng: np.random.Generator, max_nodes: int) -> None:
         super().__init__(points, s, mass)
-        self._bound = _Bound(self.points, max_nodes)
-        self._directions = None if self._bound.cheap else _Directions(self.points, rng)
-        self.most_rounds = _MANY_ROUNDS if self._bound.cheap else _MOST_ROUNDS
+        self._max_nodes = max_nodes
+        self._turns = self.points.shape[1] == 2 and len(self.points) <= _MOST_TURNED
+        cheap = self._turns and len(self.points) <= _FEW_TURNED
+        self._line = TurningLine(self.points) if cheap else None
+        self._directions = None if cheap else _Directions(self.points, rng)
+        self.most_rounds = _MANY_ROUNDS if cheap else _MOST_ROUNDS
         self.atoms, self.features = np.empty((0, self.points.shape[1] + 1)), np.empty((len(self.points), 0))
 
     def search(self, r: Array) -> Candidates:
         return _candidates([] if self._directions is None else self._directions.best(r, _AT_ONCE))
 
     def bound(self, r: Array, enough: float, refuted: float) -> Candidates:
-        return _candidates(self._bound.largest(r, enough, refuted))
+        if self._line is None:
+            for nodes in (_FEW_NODES,) if self._turns else (_FEW_NODES, self._max_nodes):
+                best = _halfplanes.largest_halfspace_sum(
+                    self.points, r, enough=enough, refuted=refuted, max_nodes=nodes
+                )
+                if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
+                    return _candidates([best])
+            if not self._turns:
+                return _candidates([best])
+            self._line = TurningLine(self.points)
+        _, upper, directions = self._line.largest(r, _AT_ONCE)
+        offsets = [_halfplanes.best_offset(self.points @ direction, r) for direction in directions]
+        atoms = np.column_stack([directions, [offset for offset, _ in offsets]])
+        return Candidates(atoms, np.array([value for _, value in offsets]), upper)
 
     def enter(self, atoms: Array) -> Array:
         columns = [(self.points @ atom[:-1] >= atom[-1]).astype(float) for atom in atoms]
@@ -177,32 +193,3 @@ def fit_halfspaces(
         loss=loss,
         lower_bound=min(found.lower_bound, loss),
     )
-
-
-class _Bound:
-    """Upper bounds on what any half-space holds, as cheap as the question allows."""
-
-    def __init__(self, points: Array, max_nodes: int) -> None:
-        self._points, self._max_nodes = points, max_nodes
-        self._plane = points.shape[1] == 2 and len(points) <= _MOST_TURNED
-        self.cheap = self._plane and len(points) <= _FEW_TURNED
-        self._line = TurningLine(points) if self.cheap else None
-
-    def largest(self, r: Array, enough: float, refuted: float) -> list[HalfspaceSum]:
-        """Good half-spaces, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
-        if self._line is None:
-            for nodes in (_FEW_NODES,) if self._plane else (_FEW_NODES, self._max_nodes):
-                best = _halfplanes.largest_halfspace_sum(
-                    self._points, r, enough=enough, refuted=refuted, max_nodes=nodes
-                )
-                if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
-                    return [best]
-            if not self._plane:
-                return [best]
-            self._line = TurningLine(self._points)
-        _, upper, directions = self._line.largest(r, _AT_ONCE)
-        return [
-            HalfspaceSum(value, upper, direction, offset)
-            for direction in directions
-            for offset, value in [_halfplanes.best_offset(self._points @ direction, r)]
-        ]
