@@ -216,7 +216,7 @@ def test_files_are_short(path):
 
 #: One loop of arithmetic each, which is easier to follow in one piece.
 LONG_LOOPS = {
-    "epsilon_lower_bound", "_fusion_path", "fit_halfspaces", "adaptive_descent", "run",
+    "adaptive_descent", "run",
 }  # fmt: skip
 
 

@@ -18,11 +18,6 @@ from skprivate._validation import refuse_elsewhere, validate_data
 from skprivate.audit import _intervals
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
 from skprivate.audit.certificates import _certificates, _concentration
-from skprivate.audit.certificates._concentration import (
-    accuracy_upper_bound,
-    advantage_upper_bound,
-    mutual_information_upper_bound,
-)
 from skprivate.privacy import in_one_order, public_generator
 
 #: Entries of a report that are attributes, too.
@@ -428,15 +423,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError(f"assumption='monotone' needs a scalar T; got {n_features} columns.")
         if self.assumption == "barron" and self.barron_constant is None:
             raise ValueError(
-                "assumption='barron' needs barron_constant: no finite sample bounds it from above. Derive "
-                "it from the "
+                "assumption='barron' needs barron_constant: no finite sample bounds it from above. Derive it from the "
                 "release (gaussian_mixture_barron_constant, barron_constant) or use another assumption."
             )
         if self.assumption == "barron" and self.support is None:
             raise ValueError(
-                "assumption='barron' needs a bounded support: give support=radius or (low, high), with "
-                "truncate=True if "
-                "T can be outside."
+                "assumption='barron' needs a bounded support: give support=radius or (low, high), with truncate=True "
+                "if T can be outside."
             )
 
     def _restrict(self, X, coded):
@@ -490,7 +483,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         else:
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)
-        mse_bound = loss_bound if self.loss == "squared" else _concentration.mse_from_entropy(loss_bound)
         return AuditReport(
             loss=self.loss,
             n=outcome.n,
@@ -499,11 +491,17 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             empirical_loss=outcome.empirical_loss,
             loss_lower_bound=lowest,
             empirical_accuracy=float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean()),
-            accuracy_upper_bound=accuracy_upper_bound(lowest, self.loss),
-            advantage_upper_bound=advantage_upper_bound(mse_bound, *prior),
-            mutual_information_upper_bound=mutual_information_upper_bound(loss_bound, *prior, loss=self.loss),
+            accuracy_upper_bound=_concentration.accuracy_upper_bound(lowest, self.loss),
+            advantage_upper_bound=_concentration.advantage_upper_bound(self._squared(loss_bound), *prior),
+            mutual_information_upper_bound=_concentration.mutual_information_upper_bound(
+                loss_bound, *prior, loss=self.loss
+            ),
             caveats=outcome.caveats,
         )
+
+    def _squared(self, bound):
+        """Bound the squared loss by a bound on the audited one."""
+        return bound if self.loss == "squared" else _concentration.mse_from_entropy(bound)
 
     def _store(self, outcomes, reports, points, coded):
         """Keep the report of two values; of several, what holds for each of them and for guessing among them."""
@@ -511,12 +509,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         report, outcome = reports[worst], outcomes[worst]
         self._adversaries = [each.adversary for each in outcomes]
         if len(reports) > 1:
-            squared = [
-                each.loss_lower_bound
-                if self.loss == "squared"
-                else _concentration.mse_from_entropy(each.loss_lower_bound)
-                for each in reports
-            ]
+            squared = [self._squared(each.loss_lower_bound) for each in reports]
             report = replace(
                 report,
                 confidence=float(self.confidence),

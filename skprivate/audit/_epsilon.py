@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ _MAX_EPSILON = 50.0
 Counts = npt.NDArray[np.integer[Any]]
 #: Memberships that are less likely than this were not drawn with the stated probability.
 _IMPOSSIBLE = 1e-9
+_TRADE_OFFS = ("approximate", "gaussian")
 _METHODS = ("clopper-pearson", "one-run", "one-run-fdp")
 
 
@@ -213,39 +213,68 @@ def _clopper_pearson_bound(
 # -- one run --------------------
 
 
-def _one_run_bound(
-    scores: Array,
-    member: Mask,
-    guesses: tuple[int, int],
-    delta: float,
-    alpha: float,
-    method: str,
-    trade_off: str,
-    p_member: float = 0.5,
-) -> float:
-    n_in, n_out = guesses
-    m, total = scores.size, n_in + n_out
-    # Stable order: ties are broken by position, which must say nothing about membership.
-    order = np.argsort(scores, kind="stable")
-    right = int(member[order[m - n_in :]].sum()) if n_in else 0
-    right += int((~member[order[:n_out]]).sum())
-    if p_member != 0.5:
-        return _largest_refuted(lambda e: _unfair_p_value(e, p_member, guesses, right) < alpha)
-    if method == "one-run":
-        return _largest_refuted(lambda e: _one_run_p_value(e, delta, m, total, right) < alpha)
-    test = partial(_fdp_is_refuted, delta=delta, trade_off=trade_off, m=m, guesses=total, correct=right, alpha=alpha)
-    return _largest_refuted(test)
+class _OneRun(NamedTuple):
+    """The claim, and how records became members of the one run."""
+
+    delta: float
+    method: str
+    trade_off: str
+    p_member: float
+
+    def bound(self, scores: Array, member: Mask, guesses: tuple[int, int], alpha: float) -> float:
+        """Bound ε for numbers of guesses that were fixed beforehand."""
+        (n_in, n_out), m, total = guesses, scores.size, sum(guesses)
+        # Stable order: ties are broken by position, which must say nothing about membership.
+        order = np.argsort(scores, kind="stable")
+        right = int(member[order[m - n_in :]].sum()) if n_in else 0
+        right += int((~member[order[:n_out]]).sum())
+
+        def refuted(epsilon: float) -> bool:
+            if self.p_member != 0.5:
+                return _unfair_p_value(epsilon, self.p_member, guesses, right) < alpha
+            if self.method == "one-run":
+                return _one_run_p_value(epsilon, self.delta, m, total, right) < alpha
+            return _fdp_is_refuted(
+                epsilon, self.delta, self.trade_off, m=m, guesses=n_in + n_out, correct=right, alpha=alpha
+            )
+
+        return _largest_refuted(refuted)
+
+    def best_bound(
+        self,
+        scores: Array,
+        member: Mask,
+        guesses: tuple[int, int] | None,
+        calibration: tuple[Array, Mask] | None,
+        alpha: float,
+        rng: np.random.Generator,
+    ) -> float:
+        """Bound ε by the guesses that are given, chosen on other data, or listed and paid for."""
+        # Members may be next to each other in the data: the order must not separate equal scores.
+        order = rng.permutation(scores.size)
+        scores, member, claim, m = scores[order], member[order], self, scores.size
+        if self.p_member != 0.5 and (self.delta > 0.0 or self.method == "one-run-fdp" or calibration is not None):
+            kept = _fair_part(member, self.p_member, rng)
+            scores, member, claim = scores[kept], member[kept], self._replace(p_member=0.5)
+            if scores.size < 2:
+                return 0.0
+            if guesses is not None:
+                guesses = _guesses_from_shares((guesses[0] / m, guesses[1] / m), scores.size)
+        if guesses is None and calibration is not None:
+            guesses = _guesses_from_shares(_choose_guesses(*calibration, alpha)[:2], scores.size)
+        listed = [guesses] if guesses is not None else _default_guesses(scores.size, claim.p_member)
+        return max(claim.bound(scores, member, each, alpha / len(listed)) for each in listed)
 
 
-def _default_guesses(m: int, p_member: float = 0.5) -> list[tuple[int, int]]:
+def _default_guesses(m: int, p_member: float) -> list[tuple[int, int]]:
     """List numbers of guesses: all records, half of them, a quarter …, of both kinds as often as they are."""
-    ways = []
+    found = []
     size = m // 2
     while size >= max(10, m // 64):
         n_in = round(2 * size * p_member)
-        ways.append((n_in, 2 * size - n_in))
+        found.append((n_in, 2 * size - n_in))
         size //= 2
-    return ways or [(m // 2, m // 2)]
+    return found or [(m // 2, m // 2)]
 
 
 def _choose_guesses(scores: Array, member: Mask, alpha: float) -> tuple[float, float, float]:
@@ -371,10 +400,11 @@ def epsilon_lower_bound(
             "method must be stated: 'clopper-pearson' if each score comes from an independent run of its own, "
             "'one-run' or 'one-run-fdp' if all come from one run whose members were drawn at random; got None."
         )
-    _check_option("method", method, _METHODS)
+    for name, option, allowed in (("method", method, _METHODS), ("trade_off", trade_off, _TRADE_OFFS)):
+        if option not in allowed:
+            raise ValueError(f"{name} must be one of {allowed}; got {option!r}.")
     if not 0.0 < p_member < 1.0:
         raise ValueError(f"p_member must be in (0, 1); got {p_member!r}.")
-    _check_option("trade_off", trade_off, ("approximate", "gaussian"))
     if calibration is not None:
         calibration = _check_pair(*calibration, "calibration scores", "calibration membership")
     alpha = 1.0 - confidence
@@ -393,24 +423,8 @@ def epsilon_lower_bound(
     _check_coins(member, p_member)
     if n_guesses is not None:
         n_guesses = _check_guesses(n_guesses, scores.size)
-    # Members may be next to each other in the data: the order must not separate equal scores.
-    order = rng.permutation(scores.size)
-    scores, member = scores[order], member[order]
-    if p_member != 0.5 and (delta > 0.0 or method == "one-run-fdp" or calibration is not None):
-        kept, m = _fair_part(member, p_member, rng), scores.size
-        scores, member, p_member = scores[kept], member[kept], 0.5
-        if scores.size < 2:
-            return 0.0
-        if n_guesses is not None:
-            n_guesses = _guesses_from_shares((n_guesses[0] / m, n_guesses[1] / m), scores.size)
-    bound = partial(_one_run_bound, delta=delta, method=method, trade_off=trade_off, p_member=p_member)
-    if n_guesses is not None:
-        return bound(scores, member, n_guesses, alpha=alpha)
-    if calibration is not None:
-        shares = _choose_guesses(*calibration, alpha)[:2]
-        return bound(scores, member, _guesses_from_shares(shares, scores.size), alpha=alpha)
-    ways = _default_guesses(scores.size, p_member)
-    return max(bound(scores, member, way, alpha=alpha / len(ways)) for way in ways)
+    run = _OneRun(delta, method, trade_off, p_member)
+    return run.best_bound(scores, member, n_guesses, calibration, alpha, rng)
 
 
 def _check_coins(member: Mask, p_member: float) -> None:
@@ -438,11 +452,6 @@ def _check_pair(scores: npt.ArrayLike, membership: npt.ArrayLike, first: str, se
     if member.all() or not member.any():
         raise ValueError(f"{second} must hold both members and non-members.")
     return values, member
-
-
-def _check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
 
 
 def _check_guesses(n_guesses: int | tuple[int, int], m: int) -> tuple[int, int]:

@@ -191,8 +191,8 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         str(step.role),
         epsilon=paid.epsilon if paid else step.stated("epsilon"),
         delta=paid.delta if paid else step.stated("delta"),
-        copies=step.place.copies,
-        times=step.place.times if step.place.copies is None else "",
+        copies=step.place.copies.number,
+        times=step.place.copies.times if step.place.copies.number is None else "",
         conditions=conditions,
         within=step.within,
     )

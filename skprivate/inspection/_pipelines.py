@@ -201,7 +201,7 @@ def fitted_before(model: BaseEstimator, place: Place, walk: Walk) -> Iterator[St
     Otherwise it was fitted on public rows, or it is a leak that nothing in it shows: an assumption says so.
     """
     # Rows on which it was fitted did not come this way; if it randomises rows while it transforms, they do.
-    here = replace(place, fitted=True, paid=True, demands=(), copies=1, accounted=False)
+    here = replace(place, fitted=True, paid=True, demands=(), copies=replace(place.copies, number=1), accounted=False)
     here = here.with_rows(released=False, target=False, adaptive="", results=())
     found = list(walk(model, here))
     if any(step.role is Role.PRIVATE for step in found):

@@ -135,7 +135,7 @@ def _check_quotable(model: BaseEstimator, unit: PrivacyUnit) -> list[Any]:
         problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
     if problems:
         raise _guarantee_of.no_guarantee(
-            f"estimator must not look at private rows unprotected, got {type(model).__name__}: its price would tell of "
+            f"estimator must not look at private rows unprotected, got {type(model).__name__}: its cost would tell of "
             "them.",
             problems,
         )

@@ -111,6 +111,19 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """How many copies of a step are fitted; None if only the data tell, by ``times``."""
+
+    number: int | None = 1
+    times: str = "one for each label or target"
+
+    def of_each(self, number: int | None, times: str) -> Copies:
+        """Count the copies of a part that each of these fits so many times."""
+        known = None if number is None or self.number is None else number * self.number
+        return Copies(known, times or self.times)
+
+
+@dataclass(frozen=True)
 class Place:
     """A place in a model during a walk: names on the way, the rows that arrive, and how often a step is fitted."""
 
@@ -121,9 +134,7 @@ class Place:
     #: The step was fitted before, apart from the composite.
     paid: bool = False
     demands: tuple[Demand, ...] = ()
-    #: How many copies are fitted; None if only the data tell, by ``times``.
-    copies: int | None = 1
-    times: str = "one for each label or target"
+    copies: Copies = Copies()
     #: The pipeline whose budget covers this step: its parameters, where they are not None, else those of its last step.
     payer: Any = None
     #: The step only chooses columns.
@@ -134,13 +145,13 @@ class Place:
     seen: dict[int, Visit] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
-        self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: object
+        self, part: str, *, copies: int | None = 1, times: str = "", demands: tuple[Demand, ...] = (), **changes: object
     ) -> Place:
-        """Go to a part of the composite."""
+        """Go to a part of the composite, which fits so many copies of it; None if only the data tell, by ``times``."""
         return replace(
             self,
             path=f"{self.path}, {part}" if self.path else part,
-            copies=None if copies is None or self.copies is None else copies * self.copies,
+            copies=self.copies.of_each(copies, times),
             demands=self.demands + demands,
             accounted=True,
             **changes,
@@ -165,7 +176,7 @@ def check_widths(steps: Iterable[Step]) -> None:
         before = step.place.rows.adaptive or "".join([one.path for one in step.results if not one.place.paid][:1])
         if step.role is Role.PRIVATE and before:
             raise ValueError(
-                f"estimator must have a price that is known beforehand, got {step.path} behind {before}, "
+                f"estimator must have a cost that is known beforehand, got {step.path} behind {before}, "
                 "which may decide by what it releases how many columns it hands on, and so what is drawn behind it "
                 "(where labels are protected, all features decide that). "
                 "Put a step there whose number of columns is public (bins with encode='ordinal', splines, quantiles, "

@@ -208,7 +208,7 @@ class CandidateCosts:
         """Count the releases of each private step of a candidate; one each, unless a trial shows others."""
         if number not in self._counts:
             steps = private_steps(self.candidates[number].estimator)
-            if all(step.place.copies == 1 for step in steps):
+            if all(step.place.copies.number == 1 for step in steps):
                 self._counts[number] = (1,) * len(steps)
             else:
                 self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
@@ -219,7 +219,7 @@ class CandidateCosts:
         try:
             model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
             (step, *others) = private_steps(model)
-            if others or step.place.copies != 1 or step.place.demands:
+            if others or step.place.copies.number != 1 or step.place.demands:
                 return self._fit_whole(model)
             return self._fit_until_charged(model, step.model)
         except Exception as error:

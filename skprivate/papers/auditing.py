@@ -124,8 +124,7 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
     if n < 4.0 * numerator:
         raise ValueError(
             f"Theorem 3 needs n >= 4(2d + ln(1/(1 - confidence))) = {4.0 * numerator:.1f} observations for "
-            f"d = {n_values} "
-            f"values; got n = {n}. Use certificate='convex', which needs no minimum."
+            f"d = {n_values} values, got n = {n}. FiniteAdversaryAuditor needs no minimum."
         )
     return audit.binary_entropy(math.sqrt(numerator / n))
 
@@ -215,8 +214,7 @@ def barron_constant(function: Callable[[Array], npt.ArrayLike], low: float, high
     largest = float(np.abs(derivative).max(initial=0.0))
     if largest > 0.0 and max(abs(derivative[0]), abs(derivative[-1])) > 1e-3 * largest:
         raise ValueError(
-            f"The function still changes at the ends of [{low}, {high}]: widen the interval, or extend the "
-            "function so "
+            f"The function still changes at the ends of [{low}, {high}]: widen the interval, or extend the function so "
             "that it becomes constant."
         )
     return float(np.abs(np.fft.fft(derivative)).sum() / n_points)

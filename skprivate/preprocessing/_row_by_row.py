@@ -86,6 +86,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     the same numbers for the same call. Each row gets a copy of the estimator, with the same seeds, and NumPy's global
     generator in the same state. Parts whose ``random_state`` is None get a seed of their own. Functions that draw from
     the global generator itself see what other threads draw from it meanwhile; other ``RowByRow`` wait for one another.
+    So a function that waits for a fitted ``RowByRow`` in another thread waits for ever: call it in the same thread.
     What functions and classes of your own keep elsewhere is not in a copy: `guarantee_of` states as an assumption that
     they keep nothing. So a private step behind it has the same guarantee for the original rows. Warnings of the
     estimator are not shown.

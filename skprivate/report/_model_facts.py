@@ -39,7 +39,7 @@ _DOES = {
 }
 _LIMITS, _NO_LIMITS = "limits", "number, limits not declared"
 _LISTED, _BY_TYPE = "list of values", "values that the type declares"
-_FOUND = "category, values not declared"
+_FOUND, _LEFT_OUT = "category, values not declared", "left out"
 #: Units that are less than a person, and what that means to one.
 _NOT_PEOPLE = {
     **dict.fromkeys(
@@ -135,7 +135,7 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
         for name, part, _ in model.transformers_:
             if isinstance(part, str):
                 places = model._transformer_to_input_indices[name]
-                word = "left out" if part == "drop" else "taken as it is"
+                word = _LEFT_OUT if part == "drop" else "taken as it is"
                 yield from ((names[place], word, ()) for place in places)
         return
     if not hasattr(model, "get_params"):
@@ -147,7 +147,10 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
     if count is None:
         return
     names = columns_of(step, steps) or _names(model)
-    if kind == "PublicCalendar":
+    if kind == "PrivateTableSynthesizer":
+        columns = {column.position: column for column in model._schema.columns}
+        yield from ((name, *_declared_of_a_column(columns.get(place))) for place, name in enumerate(names))
+    elif kind == "PublicCalendar":
         yield from ((name, "date", ()) for name in names)
     elif kind == "PrivateOneHotEncoder":
         yield from ((name, _FOUND, ()) for name in names)
@@ -163,6 +166,19 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
             return
         for name, pair in zip(names, pairs or [None] * count, strict=True):
             yield (name, _NO_LIMITS, ()) if pair is None else (name, _LIMITS, [f"{end:g}" for end in pair])
+
+
+def _declared_of_a_column(column: Any) -> tuple[str, Sequence[Any]]:
+    """Name what was declared of a column of a table, and values; None was left out."""
+    if column is None:
+        return _LEFT_OUT, ()
+    if column.found:
+        return _FOUND, ()
+    if column.values is not None:
+        return _BY_TYPE if isinstance(column.dtype, str) else _LISTED, column.values
+    if column.bounds is not None:
+        return _LIMITS, [f"{end:g}" for end in column.bounds]
+    return (_NO_LIMITS if column.kind == "number" else "date"), ()
 
 
 def share_in_words(delta: float, n_units: int) -> str:

@@ -408,4 +408,6 @@ def _read(source: object) -> _Subject:
         if isinstance(value, PrivacyLedger)
     )
     problems = [(paths.get(path, path), why) for path, why in found.problems]
-    return _Subject(found.total, "model", name, parts, list(ledgers), found.steps, problems)
+    return _Subject(
+        found.total, "model", name, parts=parts, ledgers=list(ledgers), steps=found.steps, problems=problems
+    )

@@ -16,7 +16,7 @@ from skprivate import privacy
 from skprivate._sklearn import StrOptions
 from skprivate.privacy import Adjacency, BudgetExceededError, Mechanism, PrivacyUnit, SimulatedNoiseWarning, draws
 from skprivate.utils import _data, _laws
-from skprivate.utils._data import CheckData, MakeData
+from skprivate.utils._data import CheckData, MakeData, default_data
 from skprivate.utils._neighbours import EXTREMES, changes, environments, evenly, random_floats
 from skprivate.utils._replay import NOISE, Neighbour, Recording, Replay, ReplayReport, change, replay
 
@@ -28,10 +28,10 @@ _IMPOSSIBLE = 1e-10
 _AMPLE = {"epsilon": 1e12, "delta": 0.5}
 
 
-def check_replay(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
+def check_replay(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that a fit on neighbours, with the released values frozen, makes the same draws within their sensitivities.
 
-    Kind, shape, sensitivity, price and options of every draw must be equal, its statistic must change by at most its
+    Kind, shape, sensitivity, cost and options of every draw must be equal, its statistic must change by at most its
     sensitivity, in exact arithmetic, and the fitted estimator must be the same. Neighbours are the worst one unit can
     do: subnormal and huge numbers, ties, one row or many. With both adjacencies where the estimator has them.
 
@@ -43,7 +43,7 @@ def check_replay(name: str, estimator: BaseEstimator, *, make_data: MakeData = _
         replay_estimator(variant, make_data=make_data, at_most=_NEIGHBOURS).raise_failures(name)
 
 
-def check_unit_isolation(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
+def check_unit_isolation(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that the share of one unit in a noised sum does not depend on the other units, to the last bit.
 
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
@@ -58,7 +58,7 @@ def check_unit_isolation(name: str, estimator: BaseEstimator, *, make_data: Make
         assert not failures, f"{name}: {failures[0]} (1 of {len(failures)} failures.)"
 
 
-def check_noise_has_its_price(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
+def check_noise_scale(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that the noise of the draws is as wide as their events and sensitivities say.
 
     Draws are repeated, and their results compared with the law that follows from event and sensitivity: they fail if
@@ -70,7 +70,7 @@ def check_noise_has_its_price(name: str, estimator: BaseEstimator, *, make_data:
         assert not failures, f"{name}: {failures[0]}"
 
 
-def private_variants(estimator: BaseEstimator, make_data: MakeData = _data.default_data) -> Iterator[Any]:
+def private_variants(estimator: BaseEstimator, make_data: MakeData = default_data) -> Iterator[Any]:
     """Yield the estimator under each adjacency that it has; nothing if it releases nothing."""
     if not (_data.releases_something(estimator) or _data.releases_in_transform(estimator)):
         return
@@ -103,7 +103,7 @@ def fit_and_release(estimator: BaseEstimator, data: CheckData) -> Any:
 def replay_estimator(
     estimator: BaseEstimator,
     *,
-    make_data: MakeData = _data.default_data,
+    make_data: MakeData = default_data,
     n_rows: int = _ROWS,
     n_units: int = 1,
     at_most: int | None = None,
@@ -141,7 +141,7 @@ def replay_estimator(
 def isolation_failures(
     estimator: BaseEstimator,
     *,
-    make_data: MakeData = _data.default_data,
+    make_data: MakeData = default_data,
     n_rows: int = _ROWS,
     n_units: int = 1,
     at_most: int | None = None,

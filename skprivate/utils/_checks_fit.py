@@ -34,7 +34,7 @@ from skprivate.privacy import (
     noise,
 )
 from skprivate.utils import _data
-from skprivate.utils._data import CheckData, Fitted, MakeData, numbers
+from skprivate.utils._data import CheckData, Fitted, MakeData, default_data, numbers
 
 #: Fits on each of two data sets in `check_no_unnoised_statistic`.
 _FITS = 8
@@ -50,9 +50,7 @@ _SECRET = "Rosalind"
 _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 
 
-def check_no_training_value_kept(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_no_training_value_kept(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that no private number of the training data is in an attribute, pickle, repr, HTML, warning or print.
 
     Every float that the fitted object holds at any depth is compared with every private feature value and
@@ -80,9 +78,7 @@ def check_no_training_value_kept(
         assert not mentions(text, private), f"the {kind} of a fitted {name} shows a private number."
 
 
-def check_no_unnoised_statistic(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_no_unnoised_statistic(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that nothing a fitted estimator holds or prints is a function of the private data without noise.
 
     Eight fits on a data set with fresh noise and a tiny ε, and eight on another one that differs in
@@ -134,9 +130,7 @@ def _all_equal(values: list[Any]) -> np.ndarray:
     return result
 
 
-def check_size_independent_of_rows(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_size_independent_of_rows(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that the pickle of a fitted estimator does not grow with its rows.
 
     Thirty times the rows may add less than three quarters of one number for each row (a released structure
@@ -159,7 +153,7 @@ def check_size_independent_of_rows(
 
 
 def check_events_independent_of_values(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
+    name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data
 ) -> None:
     """Check that the guarantee and its events are the same for all data of the same shape.
 
@@ -219,9 +213,7 @@ def _unit(fitted: Fitted) -> PrivacyUnit:
     return PrivacyUnit.ROW if guarantee is None else guarantee.unit
 
 
-def check_events_within_budget(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_events_within_budget(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that the guarantee is at most the requested budget, and its events compose to no more."""
     if not _data.releases_something(estimator):
         return
@@ -241,7 +233,7 @@ def check_events_within_budget(
         )
 
 
-def check_fresh_noise(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
+def check_fresh_noise(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that secure fits on the same data differ, and that fits with the same seed agree."""
     if not _data.releases_something(estimator):
         return
@@ -262,9 +254,7 @@ def check_fresh_noise(name: str, estimator: BaseEstimator, *, make_data: MakeDat
     assert any(not same(first, released(seed)) for seed in range(1, 21)), f"{name} ignores random_state."
 
 
-def check_simulated_noise_is_marked(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_simulated_noise_is_marked(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that a seeded fit warns once and is not valid for release; a secure fit is, and does not warn."""
     if not _data.releases_something(estimator):
         return
@@ -280,9 +270,7 @@ def check_simulated_noise_is_marked(
         )
 
 
-def check_bad_input_spends_nothing(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_bad_input_spends_nothing(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that NaN, infinity, wrong shapes and bad parameters are refused, by a message that names the parameter.
 
     That refusals spend nothing is the matter of `check_errors_spend_nothing`.
@@ -352,9 +340,7 @@ def _bad_parameters(estimator: BaseEstimator) -> Iterator[tuple[str, Any]]:
             yield key, "no such option"
 
 
-def check_ledger_is_asked_first(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_ledger_is_asked_first(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that a ledger with too little left refuses the whole fit before one bit of noise is drawn.
 
     And a ledger with exactly enough takes it: one closed entry or more, that sum to the guarantee.
@@ -402,7 +388,7 @@ def check_ledger_is_asked_first(
 @contextmanager
 def _no_bits(name: str) -> Iterator[None]:
     def refuse(self: Any, n: int) -> Any:
-        raise AssertionError(f"{name} drew noise before its ledger agreed to the price.")
+        raise AssertionError(f"{name} drew noise before its ledger agreed to the cost.")
 
     with (
         mock.patch.object(noise.SystemBitSource, "bytes", refuse),
@@ -433,9 +419,7 @@ _ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def check_errors_spend_nothing(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_errors_spend_nothing(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that an error in ``fit`` leaves ledger and estimator unchanged, and shows no private entry.
 
     Any value for any parameter, of the steps of composites too, and any data: what is wrong with them is not known
@@ -506,9 +490,7 @@ def _odd_data(estimator: BaseEstimator, data: CheckData) -> Iterator[tuple[str, 
             yield f"{key} number {k}", CheckData(X, y, {**metadata, key: odd}), {}
 
 
-def check_parameters_untouched(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_parameters_untouched(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that ``fit`` leaves every parameter unchanged, by identity and by content."""
     data = make_data(estimator, privacy.public_generator(11), 60)
     seeds = (0, None) if "random_state" in estimator.get_params(deep=False) else (0,)
@@ -525,9 +507,7 @@ def check_parameters_untouched(
         assert joblib.hash(after) == contents, f"fit of {name} changed the contents of a parameter."
 
 
-def check_copies_share_the_ledger(
-    name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data
-) -> None:
+def check_copies_share_the_ledger(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that copies of a fitted estimator are equal, and that clones, copies and workers share one ledger."""
     data = make_data(estimator, privacy.public_generator(12), 60)
     seeded = _noise(estimator, 0)
@@ -555,7 +535,7 @@ def check_copies_share_the_ledger(
         )
 
 
-def check_metadata_is_carried(name: str, estimator: BaseEstimator, *, make_data: MakeData = _data.default_data) -> None:
+def check_metadata_is_carried(name: str, estimator: BaseEstimator, *, make_data: MakeData = default_data) -> None:
     """Check that a pipeline passes per-row arguments of ``fit``, as plain fit parameters and by routing."""
     data = make_data(estimator, privacy.public_generator(13), 60)
     metadata = {key: values for key, values in data.metadata.items() if key in _data.ROW_METADATA}

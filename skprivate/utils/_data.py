@@ -7,7 +7,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from numbers import Number
@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
+from skprivate._sklearn import _num_samples, _safe_indexing
 from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generator
 
 _SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType)
@@ -141,7 +142,7 @@ def close_leaves(first: object, second: object) -> bool:
 
 @dataclass(frozen=True)
 class CheckData:
-    """Arguments of ``fit`` in a check.
+    """Arguments of ``fit``, or of a function, in a check or an audit.
 
     Attributes
     ----------
@@ -150,17 +151,40 @@ class CheckData:
     y : ndarray of shape (n_rows,) or None
         Target, for estimators that take one.
     metadata : dict of str to ndarray of shape (n_rows,)
-        Further per-row arguments of ``fit``.
+        Further arguments; those with one entry a row belong to the rows.
     """
 
-    X: np.ndarray
-    y: np.ndarray | None = None
-    metadata: dict[str, np.ndarray] = field(default_factory=dict)
+    X: Any
+    y: Any = None
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def arguments(self) -> tuple[np.ndarray, ...]:
+    def arguments(self) -> tuple[Any, ...]:
         """Features and target of ``fit``, by position."""
         return (self.X,) if self.y is None else (self.X, self.y)
+
+    def take(self, rows: np.ndarray) -> CheckData:
+        """Take rows in another number or order, with all that belongs to them."""
+        n = _num_samples(self.X)
+        metadata = {k: _safe_indexing(v, rows) if _is_per_row(v, n) else v for k, v in self.metadata.items()}
+        return CheckData(
+            _safe_indexing(self.X, rows), None if self.y is None else _safe_indexing(self.y, rows), metadata
+        )
+
+    def with_rows(self, rows: Any, x: Any = None, y: Any = None) -> CheckData:
+        """Copy the data, and set the features or the targets of some rows."""
+        X, target = self.X, self.y
+        if x is not None:
+            X = X.copy() if hasattr(X, "copy") else np.array(X)
+            (X.iloc if hasattr(X, "iloc") else X)[rows] = x
+        if y is not None and target is not None:
+            target = np.array(target)
+            target[rows] = y
+        return CheckData(X, target, self.metadata)
+
+
+def _is_per_row(value: Any, n: int) -> bool:
+    return value is not None and not isinstance(value, str | dict) and np.ndim(value) >= 1 and len(value) == n
 
 
 MakeData = Callable[[Any, Any, int], CheckData]
@@ -257,13 +281,20 @@ class Fitted:
         return {**fitted_leaves(self.estimator), "<warnings and prints>": self.wording}
 
 
+@contextmanager
+def listening() -> Iterator[tuple[list[warnings.WarningMessage], StringIO]]:
+    """Record warnings and prints, but no warnings that come whenever anybody's objects or idle workers end."""
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.filterwarnings("ignore", module=r"joblib\.externals\.loky")
+        yield caught, printed
+
+
 def fit_clone(estimator: BaseEstimator, data: CheckData, **parameters: object) -> Fitted:
     """Fit a clone with ``parameters`` on ``data``, and record what it warns of and prints."""
     estimator = clone(estimator).set_params(**parameters)
-    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
-        warnings.simplefilter("always")
-        # The garbage collector gives these of anybody's objects, whenever it runs.
-        warnings.simplefilter("ignore", ResourceWarning)
+    with listening() as (caught, printed):
         result = estimator.fit(*data.arguments, **data.metadata)
     assert result is estimator, f"{type(estimator).__name__}.fit must return self."
     messages = tuple(item.message for item in caught if isinstance(item.message, Warning))

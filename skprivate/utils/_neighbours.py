@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,8 @@ from skprivate._validation import check_bounds
 from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils._data import CheckData, private_rows
 
+#: For the arithmetic that computes a distance.
+ROUNDED_UP = 1.0 + 2.0**-40
 _MOST = float(np.finfo(np.float64).max)
 #: Where float64 arithmetic breaks first: zeros of both signs, subnormals, squares that underflow or overflow, sums
 #: that lose their small terms, ties, the ends of the range.
@@ -49,6 +50,13 @@ def random_floats(rng: np.random.Generator, size: object) -> np.ndarray:
     return np.where(np.isfinite(values), values, 0.0)
 
 
+def norm_of(metric: str, gap: np.ndarray) -> float:
+    """Compute the norm of a vector of magnitudes that a metric names; the sum where it names none."""
+    if "linf" in metric:
+        return float(gap.max(initial=0.0))
+    return math.hypot(*gap.tolist()) if "l2" in metric else float(gap.sum())
+
+
 def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> float:
     """Compute kilometres between two places in degrees, rounded up, latitudes clipped to the poles."""
     (a, b), (c, d) = (
@@ -67,9 +75,7 @@ def changes(
     ``bounds`` of the estimator are used where distances are in fractions of them.
     """
     unit, adjacency = guarantee.unit, guarantee.adjacency
-    allowed = np.flatnonzero(private_rows(data, unit))
-    if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:
-        allowed = np.flatnonzero(data.y == np.unique(data.y)[-1])
+    allowed = _private_places(data, unit)
     users = data.metadata.get("user_ids") if unit is PrivacyUnit.USER else None
     for k in range(n_units):
         rows = np.array([rng.choice(allowed)])
@@ -102,9 +108,7 @@ def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> 
 def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: np.random.Generator) -> Iterator[CheckData]:
     """Yield data in which everything private but the rows ``kept`` is another, in the same places."""
     n = len(data.X)
-    others = np.setdiff1d(np.flatnonzero(private_rows(data, unit)), kept)
-    if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:
-        others = np.setdiff1d(np.flatnonzero(data.y == np.unique(data.y)[-1]), kept)
+    others = np.setdiff1d(_private_places(data, unit), kept)
     if others.size == 0:
         return
     order = np.arange(n)
@@ -126,6 +130,12 @@ def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: np.r
 # --- one unit's rows ------------------------------------------------------------------------------------------------
 
 
+def _private_places(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
+    if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:  # the label tells
+        return np.flatnonzero(data.y == np.unique(data.y)[-1])
+    return np.flatnonzero(private_rows(data, unit))
+
+
 def _is_numeric(y: Any) -> bool:
     return y is not None and y.dtype.kind == "f"
 
@@ -135,23 +145,6 @@ def _rows_from(data: CheckData, order: np.ndarray, unit: PrivacyUnit, labels: bo
     X = data.X if unit is PrivacyUnit.LABEL else data.X[order]
     y = data.y if data.y is None or not labels or unit is PrivacyUnit.PRIVATE_ROW else data.y[order]
     return dataclasses.replace(data, X=X, y=y)
-
-
-def _take(data: CheckData, order: np.ndarray) -> CheckData:
-    """Take rows in another number or order, with all that belongs to them."""
-    metadata = {key: values[order] for key, values in data.metadata.items()}
-    return CheckData(data.X[order], None if data.y is None else data.y[order], metadata)
-
-
-def _with_rows(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, X: Any, y: Any) -> CheckData:
-    new_X, new_y = data.X, data.y
-    if X is not None and unit is not PrivacyUnit.LABEL:
-        new_X = data.X.copy()
-        new_X[rows] = X
-    if y is not None and data.y is not None:
-        new_y = data.y.copy()
-        new_y[rows] = y
-    return dataclasses.replace(data, X=new_X, y=new_y)
 
 
 def _rows_values(data: CheckData, rows: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -200,10 +193,10 @@ def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.
         for k, (name, X) in enumerate(_rows_values(data, rows, rng)):
             text, y = labels[k % len(labels)] if labels else ("", None)
             yield Change(
-                f"{who} with {name} {text}".rstrip(), rows, lambda other, X=X, y=y: _with_rows(other, unit, rows, X, y)
+                f"{who} with {name} {text}".rstrip(), rows, lambda other, X=X, y=y: other.with_rows(rows, X, y)
             )
     for text, y in labels:
-        yield Change(f"{who} with {text}", rows, lambda other, y=y: _with_rows(other, unit, rows, None, y))
+        yield Change(f"{who} with {text}", rows, lambda other, y=y: other.with_rows(rows, y=y))
     if unit is PrivacyUnit.USER and "user_ids" in data.metadata:
         yield from _other_rows_of_a_user(data, rows, who)
 
@@ -219,7 +212,7 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
     """Yield one row, two rows, many rows; rows at the end; the same rows in another order; under another name."""
 
     def select(order: Callable[[int], np.ndarray]) -> Callable[[CheckData], CheckData]:
-        return lambda other: _take(other, order(len(other.X)))
+        return lambda other: other.take(order(len(other.X)))
 
     def rename(other: CheckData) -> CheckData:
         ids = _renamed(other.metadata["user_ids"], rows)
@@ -242,10 +235,9 @@ def _additions(
     data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: np.random.Generator, *, first: bool
 ) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
-    removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
-        other, np.setdiff1d(np.arange(len(other.X)), rows)
+    yield Change(
+        f"{who} removed", rows, lambda other: other.take(np.setdiff1d(np.arange(len(other.X)), rows)), moves_rows=True
     )
-    yield Change(f"{who} removed", rows, removed, moves_rows=True)
     if not first:
         return
     none = np.zeros(0, dtype=np.int64)
@@ -257,13 +249,13 @@ def _additions(
             n = len(other.X)
             # What is not given is that of a row of the first data: the same in all environments.
             order = np.append(np.arange(n), np.repeat(single, times))
-            more = _take(other, order)
+            more = other.take(order)
             new = np.arange(n, n + times)
             own_y = data.y[single[0]] if y is None and data.y is not None else y
-            more = _with_rows(more, PrivacyUnit.ROW, new, data.X[single] if X is None else X, own_y)
+            more = more.with_rows(new, data.X[single] if X is None else X, own_y)
             if "user_ids" in more.metadata and unit is PrivacyUnit.USER:
                 more.metadata["user_ids"] = _renamed(more.metadata["user_ids"], new)
-            return _take(more, np.roll(np.arange(n + times), times)) if front else more
+            return more.take(np.roll(np.arange(n + times), times)) if front else more
 
         return apply
 
@@ -281,7 +273,6 @@ def _mixed_moves(
     """Move one row to other categories, in its numbers, or both."""
     listed = {int(column): values for column, values in estimator.categories.items()}
     numeric = [j for j in range(data.X.shape[1]) if j not in listed]
-    ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", str(guarantee.metric))), "l1")
     pairs = check_bounds(getattr(estimator.bounds, "cube", estimator.bounds), numeric) if numeric else ()
     rows = np.array([row])
     for scale in (0.0, 1e-12, 1e-6, 1e-3, 0.1, 1.0):
@@ -296,13 +287,12 @@ def _mixed_moves(
                 if column in (j, "all"):
                     moved[j] = values[int(rng.integers(len(values)))]
                     differs += moved[j] != data.X[row, j]
-            norm = {"l1": gap.sum(), "linf": gap.max(initial=0.0), "l2": math.hypot(*gap)}[ground]
-            norm += estimator.category_weight * differs
+            norm = norm_of(str(guarantee.metric), gap) + estimator.category_weight * differs
             yield Change(
                 f"row {row} moved by {norm:.3g}, {differs} categories with it",
                 rows,
-                lambda other, moved=moved: _with_rows(other, PrivacyUnit.ROW, rows, moved, None),
-                float(norm) * (1 + 2.0**-40) / len(data.X),
+                lambda other, moved=moved: other.with_rows(rows, moved),
+                float(norm) * ROUNDED_UP / len(data.X),
             )
 
 
@@ -317,14 +307,10 @@ def _moves(
     if data.X.dtype.kind != "f":
         for value in np.unique(data.X[:, 0]):
             yield Change(
-                f"state {value!r} at row {row}",
-                rows,
-                lambda other, value=value: _with_rows(other, PrivacyUnit.ROW, rows, value, None),
-                0.0,
+                f"state {value!r} at row {row}", rows, lambda other, value=value: other.with_rows(rows, value), 0.0
             )
         return
     metric = str(guarantee.metric)
-    ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", metric)), "l1")
     width = np.ones(data.X.shape[1])
     if "fractions of the bounds" in metric:
         pairs = check_bounds(getattr(estimator.bounds, "cube", estimator.bounds), width.size) or ()
@@ -338,7 +324,7 @@ def _moves(
             moved = data.X[row] + step
             with np.errstate(over="ignore"):
                 gap = np.abs(moved - data.X[row]) / width
-            norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
+            norm = norm_of(metric, gap)
             if "great-circle" in metric:
                 norm = _great_circle(data.X[row], moved, estimator.coordinates == "latitude-longitude")
             if not math.isfinite(norm):  # in bounds of a few subnormals; nothing is promised at such a distance
@@ -346,6 +332,6 @@ def _moves(
             yield Change(
                 f"row {row} moved by {norm:.3g}",
                 rows,
-                lambda other, moved=moved: _with_rows(other, PrivacyUnit.ROW, rows, moved, None),
-                float(norm) * (1 + 2.0**-40) / share,
+                lambda other, moved=moved: other.with_rows(rows, moved),
+                float(norm) * ROUNDED_UP / share,
             )

@@ -12,14 +12,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from io import StringIO
 from itertools import accumulate
 from typing import Any
 
@@ -27,7 +24,7 @@ import numpy as np
 
 from skprivate.privacy import noise
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.utils._data import equal_leaves, leaves
+from skprivate.utils._data import equal_leaves, leaves, listening
 
 #: Draws that add noise to a sum over units.
 NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
@@ -139,7 +136,7 @@ def _excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, s
         if first.kind == "channel":
             moved, cost = _log_ratio(first, second, coordinates[0])
             share = float(moved / cost) if cost else float(np.inf if moved else 0.0)
-            return share, f"two states differ by {share:.6g} times their price" if moved > cost else None
+            return share, f"two states differ by {share:.6g} times their cost" if moved > cost else None
     allowed = allowed_once = Fraction(first.sensitivity)
     if distance is not None:
         if exact(first.statistic)[1]:
@@ -454,9 +451,7 @@ def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str
 
 
 def _leaves_of(run: Callable[[Any], Any], data: object, tape: object) -> dict[str, Any]:
-    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed, run_tape(tape):
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", ResourceWarning)  # of anybody's objects, when they are collected
+    with listening() as (caught, printed), run_tape(tape):
         result = run(data)
     wording = [f"{item.category.__name__}: {item.message}" for item in caught]
     return {**leaves(result), "<warnings>": "\n".join(wording), "<prints>": printed.getvalue()}

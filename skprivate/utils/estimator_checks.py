@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from skprivate.utils._checks_draws import (
     check_mechanism,
-    check_noise_has_its_price,
+    check_noise_scale,
     check_replay,
     check_unit_isolation,
     isolation_failures,
@@ -56,7 +56,7 @@ __all__ = [
     "check_metadata_is_carried",
     "check_no_training_value_kept",
     "check_no_unnoised_statistic",
-    "check_noise_has_its_price",
+    "check_noise_scale",
     "check_parameters_untouched",
     "check_privacy",
     "check_replay",
@@ -89,7 +89,7 @@ _CHECKS = (
     check_metadata_is_carried,
     check_replay,
     check_unit_isolation,
-    check_noise_has_its_price,
+    check_noise_scale,
 )
 
 

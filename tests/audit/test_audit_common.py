@@ -3,7 +3,6 @@
 import pytest
 from helpers.common_checks import parametrize_variants
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
 from skprivate.audit import FiniteAdversaryAuditor, LiRAAttack, RMIAAttack
 
@@ -19,9 +18,3 @@ INSTANCES = [
 @parametrize_variants(INSTANCES)
 def test_common_checks(estimator, check):
     check(estimator)
-
-
-@pytest.mark.take_turns(9)
-@pytest.mark.parametrize("estimator", INSTANCES, ids=repr)
-def test_column_names_are_checked(estimator):
-    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)

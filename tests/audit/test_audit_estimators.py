@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from skprivate.audit import audit_estimator
 from skprivate.audit.claims._bets import Bets, Claim, claimed_curve, delta_of_group, of_group
 from skprivate.audit.claims._neighbours import group_size, opposite_pairs
-from skprivate.audit.claims._runs import Inputs, Subject, last_digit, layout_of, numbers_of
+from skprivate.audit.claims._runs import Subject, last_digit, layout_of, numbers_of
 from skprivate.privacy import (
     Adjacency,
     BoundedRangeEvent,
@@ -19,6 +19,7 @@ from skprivate.privacy import (
     PureEvent,
     ZeroConcentratedEvent,
 )
+from skprivate.utils import CheckData
 
 #: Multiples of the ε of a claim at which its curve is bet on.
 AT = np.array([0.0, 0.25, 0.5, 1.0])
@@ -216,7 +217,7 @@ def test_groups_are_as_many_units_apart_as_they_say(unit, adjacency):
     params = {"user_ids": users, "private": np.arange(24) < 9}
     if unit == "row":
         del params["user_ids"]
-    data = Inputs(X, y, params)
+    data = CheckData(X, y, params)
     assert group_size(data, unit, 3) == 3 and group_size(data, unit, 100) <= 12
     for one, other in opposite_pairs(data, unit, adjacency, 3):
         if len(one.X) == len(other.X):
@@ -285,12 +286,12 @@ def test_fixed_seeds_do_not_hide_the_noise():
 def test_neighbours_differ_in_one_unit(unit, adjacency):
     X, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 3
     params = {"user_ids": np.repeat(np.arange(4), 3), "private": np.arange(12) < 5, "other": 7}
-    for one, other in opposite_pairs(Inputs(X, y, params), unit, adjacency):
+    for one, other in opposite_pairs(CheckData(X, y, params), unit, adjacency):
         if adjacency == "add-remove" and unit != "label":
             kept = np.isin(np.arange(12), [11] if unit == "row" else [4] if unit == "private row" else [9, 10, 11])
             np.testing.assert_array_equal(one.X, X[~kept])
-            np.testing.assert_array_equal(one.params["user_ids"], params["user_ids"][~kept])
-            one, other = Inputs(X[~kept], y[~kept], {}), other.take(np.flatnonzero(~kept))
+            np.testing.assert_array_equal(one.metadata["user_ids"], params["user_ids"][~kept])
+            one, other = CheckData(X[~kept], y[~kept], {}), other.take(np.flatnonzero(~kept))
             np.testing.assert_array_equal(one.X, other.X)
         else:
             changed = np.flatnonzero((one.X != other.X).any(axis=1) | (one.y != other.y))
@@ -300,15 +301,15 @@ def test_neighbours_differ_in_one_unit(unit, adjacency):
                 assert params["private"][changed].all()
             if unit == "label":
                 np.testing.assert_array_equal(one.X, other.X)
-        assert one.params == {} or one.params["other"] == 7
+        assert one.metadata == {} or one.metadata["other"] == 7
 
 
 def test_units_that_need_help():
     X, y = data()
     with pytest.raises(ValueError, match="private"):
-        opposite_pairs(Inputs(X, y, {}), "private row", "add-remove")
+        opposite_pairs(CheckData(X, y, {}), "private row", "add-remove")
     with pytest.raises(ValueError, match="neighbour"):
-        opposite_pairs(Inputs(X, y, {}), "data set", "metric")
+        opposite_pairs(CheckData(X, y, {}), "data set", "metric")
     for bad in ({"n_runs": 5}, {"confidence": 1.0}, {"distance": 0.0}, {"max_seconds": 0.0}, {"observable": "x"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             black_box(LaplaceSum(), X, y, **bad)
@@ -316,7 +317,7 @@ def test_units_that_need_help():
 
 def test_released_numbers_are_all_that_a_reader_sees():
     X = data()[0]
-    values = Subject(LaplaceSum()).released(Inputs(X), {}, 0, X[:3])
+    values = Subject(LaplaceSum()).released(CheckData(X), {}, 0, X[:3])
     assert set(values) == {"total_", "predict"}
     ragged = [{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}]
     assert layout_of(ragged) == [("a", -1)]
@@ -337,7 +338,7 @@ def test_numbers_inside_released_objects_are_seen():
         (RandomBagClassifier(classes=[0, 1]), "bags_.label_sums"),
         (MetricPrivateSynthesizer(metric="rows", bounds=(0, 1)), "measure_.weights"),
     ):
-        values = Subject(estimator).released(Inputs(X, y if "bags" in name else None), {}, None)
+        values = Subject(estimator).released(CheckData(X, y if "bags" in name else None), {}, None)
         assert name in values, (name, sorted(values))
 
 

@@ -14,9 +14,10 @@ from skprivate import MetricPrivatizer, PPMHalfspaceClassifier
 from skprivate.audit import find_violation
 from skprivate.audit.claims._neighbours import Pair, Surroundings, halves, setting_variants, with_distance
 from skprivate.audit.claims._recipes import Recipes
-from skprivate.audit.claims._runs import Claim, Inputs, Subject, _lattice_step, layout_of, numbers_of, row_features
+from skprivate.audit.claims._runs import Claim, Subject, _lattice_step, layout_of, numbers_of, row_features
 from skprivate.audit.claims._violation import Search, largest_share, separation
 from skprivate.privacy import open_release
+from skprivate.utils import CheckData
 
 GIVEN = ("epsilon", "delta", "unit", "adjacency", "metric")
 
@@ -278,12 +279,12 @@ def test_pairs_differ_in_one_unit(unit, adjacency):
     rng = np.random.default_rng(0)
     labels = np.array([0, 1]) if unit in ("label", "private row") else None
     place = Surroundings(
-        Claim(1.0, 0.0, unit, adjacency), Inputs(None), labels, True, unit == "user", unit == "private row"
+        Claim(1.0, 0.0, unit, adjacency), CheckData(None), labels, True, unit == "user", unit == "private row"
     )
     recipes = Recipes(place, [{}], rng)
     for _ in range(300):
         pair = recipes.pair()
-        if unit == "user" and "user_ids" in pair.first.params:
+        if unit == "user" and "user_ids" in pair.first.metadata:
             one, other = (_by_user(side) for side in (pair.first, pair.second))
             assert sum(one.get(key) != other.get(key) for key in one.keys() | other.keys()) <= 1
             continue
@@ -298,7 +299,7 @@ def test_pairs_differ_in_one_unit(unit, adjacency):
 
 def _by_user(inputs):
     users = {}
-    rows = zip(inputs.params["user_ids"], inputs.X.tolist(), inputs.y.tolist(), strict=True)
+    rows = zip(inputs.metadata["user_ids"], inputs.X.tolist(), inputs.y.tolist(), strict=True)
     for who, x, target in rows:
         users.setdefault(str(type(who)) + str(who), []).append(str((x, target)))
     return {who: sorted(rows) for who, rows in users.items()}
@@ -306,11 +307,11 @@ def _by_user(inputs):
 
 def test_halves_lie_between_and_add_up():
     claim = Claim(1.0, 0.0, "row", "metric", "l2")
-    pair = with_distance(Pair(Inputs(np.zeros((1, 2))), Inputs(np.array([[3.0, 4.0]]))), claim, None)
+    pair = with_distance(Pair(CheckData(np.zeros((1, 2))), CheckData(np.array([[3.0, 4.0]]))), claim, None)
     assert pair.distance == pytest.approx(5.0)
     steps = halves(pair, claim, None)
     assert sum(step.distance for step in steps) == pytest.approx(5.0)
-    whole = Pair(Inputs(np.array([[2**61]])), Inputs(np.array([[2**61 + 1]])))
+    whole = Pair(CheckData(np.array([[2**61]])), CheckData(np.array([[2**61 + 1]])))
     assert halves(whole, claim, None) == []
 
 
@@ -328,7 +329,7 @@ def test_all_that_is_numeric_is_seen():
             self.table = {"a": [1.0, 2.0], "name": "x"}
             self._hidden = 7.0
 
-    found = Subject(lambda X: Result()).released(Inputs(np.zeros((1, 1))), {}, None)
+    found = Subject(lambda X: Result()).released(CheckData(np.zeros((1, 1))), {}, None)
     assert set(found) == {"value.table.a", "value.table.name"}
     runs = [found, {**found, "value.table.a": np.array([1.0])}]
     values = numbers_of(runs, layout_of(runs))
@@ -566,7 +567,7 @@ def test_fits_too_slow_to_be_repeated_are_still_watched():
 def test_pairs_have_the_columns_of_the_rows_they_are_made_of(unit):
     """Given rows have their own number of columns, whatever the recipe says; so has the victim."""
     labels = np.array([0, 1]) if unit in ("label", "private row") else None
-    example = Inputs(np.linspace(0.0, 1.0, 16)[:, None], np.arange(16) % 2)
+    example = CheckData(np.linspace(0.0, 1.0, 16)[:, None], np.arange(16) % 2)
     place = Surroundings(
         Claim(1.0, 0.0, unit, "add-remove"), example, labels, True, unit == "user", unit == "private row"
     )
@@ -701,7 +702,7 @@ class Grounds(BaseEstimator):
 def test_distances_are_those_of_the_settings_of_a_pair():
     example = np.zeros((1, 10))
     search = Search(Subject(Grounds()), dict.fromkeys(GIVEN), None, 0.9, 10.0, None, 0)
-    search.prepare(Inputs(example), None, None, [])
+    search.prepare(CheckData(example), None, None, [])
     assert {"ground": "l1"} in search.settings
     for _ in range(200):
         pair = search._propose()
@@ -725,9 +726,9 @@ class Total(BaseEstimator):
 
 def test_options_that_protect_something_else_are_not_held_to_the_claim():
     search = Search(Subject(Total()), dict.fromkeys(GIVEN), None, 0.9, 10.0, None, 0)
-    search.prepare(Inputs(None), None, [{}, {"adjacency": "add-remove"}], [])
+    search.prepare(CheckData(None), None, [{}, {"adjacency": "add-remove"}], [])
     rows = np.zeros((3, 1))
-    one, other = Inputs(rows), Inputs(rows + 1.0)
+    one, other = CheckData(rows), CheckData(rows + 1.0)
     assert search.look(Pair(one, other, search.settings[0]), 4) is not None
     assert search.look(Pair(one, other, search.settings[1]), 4) is None
 

@@ -14,6 +14,7 @@ from skprivate import (
     MetricPrivateSynthesizer,
     MetricPrivatizer,
     NoGuaranteeError,
+    PrivateTableSynthesizer,
     UserLevelMean,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
@@ -170,6 +171,24 @@ def test_a_report_shows_what_was_declared_at_the_fit():
         ("the target", "list of values", ["0", "1"]),
     ]
     assert "found privately" in " ".join(each["does"] for each in facts["steps"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_report_shows_the_schema_of_a_table():
+    X = pd.DataFrame({"age": [30.0, 40.0] * 50, "ward": ["east", "west"] * 50, "id": range(100)})
+    X["sex"], X["day"], X["note"] = pd.Categorical(["f", "m"] * 50), pd.Timestamp("2026-01-01"), ["a", "b"] * 50
+    schema = {"age": (0, 99), "ward": ["east", "west"], "id": "drop", "note": "category"}
+    model = PrivateTableSynthesizer(schema=schema).fit(X)
+    model.set_params(schema={"age": (5, 6)})
+    facts = valid(privacy_report(model))
+    assert [(each["column"], each["declared"], each["values"]) for each in facts["declared"]] == [
+        ("age", "limits", ["0", "99"]),
+        ("ward", "list of values", ["east", "west"]),
+        ("id", "left out", []),
+        ("sex", "values that the type declares", ["f", "m"]),
+        ("day", "date", []),
+        ("note", "category, values not declared", []),
+    ]
 
 
 def test_a_fit_keeps_its_own_warnings_only(tmp_path):

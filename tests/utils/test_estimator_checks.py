@@ -59,7 +59,7 @@ FAULTS = [
     (fakes.KeepsStatistic, checks.check_replay, "besides what was drawn"),
     (fakes.PlansFromData, checks.check_replay, "is not the same"),
     (fakes.SumsFloats, checks.check_unit_isolation, "depends on the data of other units"),
-    (fakes.HalvesNoise, checks.check_noise_has_its_price, "below what its events"),
+    (fakes.HalvesNoise, checks.check_noise_scale, "below what its events"),
 ]
 
 
@@ -171,13 +171,15 @@ def test_delta_is_taken_off():
 
 
 class Collects(fakes.NoisyMean):
-    """A fit during which somebody's open socket is collected."""
+    """A fit during which somebody's open socket is collected, and an idle worker ends."""
 
     def fit(self, X, y):
         warnings.warn("unclosed <socket>", ResourceWarning, stacklevel=2)
+        executor = "joblib.externals.loky.process_executor"
+        warnings.warn_explicit("A worker stopped", UserWarning, "process_executor.py", 1, module=executor)
         return super().fit(X, y)
 
 
-def test_what_the_garbage_collector_says_is_not_of_the_fit():
+def test_what_collectors_and_workers_say_is_not_of_the_fit():
     data = default_data(Collects(), public_generator(0), 12)
     assert fit_clone(Collects(random_state=0), data).wording == ""

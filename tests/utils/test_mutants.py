@@ -156,4 +156,4 @@ def test_a_faulty_door_is_found_below_each_package(estimator, fault):
 )
 def test_half_the_noise_is_found_below_each_package(estimator):
     with checks.half_noise(), pytest.raises(AssertionError, match="below what its events"):
-        checks.check_noise_has_its_price(type(estimator).__name__, estimator)
+        checks.check_noise_scale(type(estimator).__name__, estimator)

@@ -6,14 +6,11 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.audit.attacks import _membership
-from skprivate.privacy import in_one_order
 
 
 class LiRAAttack(_membership.ReferenceAttack):
@@ -268,23 +265,7 @@ class LossThresholdAttack(_membership.MembershipAttack):
         self.is_fitted_ = True
         return self
 
-    @in_one_order
-    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
-        """Score each record against a fitted target model; larger means more likely a member.
-
-        Parameters
-        ----------
-        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
-            The target, or its class probabilities at these records, columns in the order of the classes.
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        check_is_fitted(self)
-        X, y = self._validate_pool(X, y, reset=False)
+    def _scores(self, model, X, y):
         if _membership.has_classes(model):
             return _membership.true_label_probability(model, X, y)
         return -np.square(_membership.residuals(model, X, y))

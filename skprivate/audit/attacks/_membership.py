@@ -96,9 +96,31 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
     def fit(self, X: Any, y: Any) -> Self:
         """Prepare the attack from a pool of records."""
 
+    @in_one_order
+    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+        """Score each record against a fitted target model.
+
+        Where there are references, records of the pool that ``fit`` saw (the same X and y) are calibrated by those with
+        and without them; any other records by the references as outsiders.
+
+        Parameters
+        ----------
+        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
+            The target, or its class probabilities at these records, columns in the order of the classes.
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Larger means more likely a member.
+        """
+        check_is_fitted(self)
+        return self._scores(model, *self._validate_pool(X, y, reset=False))
+
     @abstractmethod
-    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
-        """Score of each record under ``model``; larger means more likely a member; shape (n,)."""
+    def _scores(self, model, X, y):
+        """Score validated records."""
 
     @in_one_order
     def evaluate(
@@ -209,27 +231,8 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         self._pool = joblib.hash((X, y))
         return self
 
-    @in_one_order
-    def membership_scores(self, model: BaseEstimator, X: Any, y: Any) -> NDArray[np.float64]:
-        """Score each record against a fitted target model.
-
-        Records of the pool that ``fit`` saw (the same X and y) are calibrated by references with and without
-        them; any other records by the references as outsiders.
-
-        Parameters
-        ----------
-        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
-            The target, or its class probabilities at these records, columns in the order of the classes.
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Larger means more likely a member.
-        """
-        check_is_fitted(self)
-        X, y = self._validate_pool(X, y, reset=False)
+    def _scores(self, model, X, y):
+        """Compare records of the pool with references with and without them, any others with all as outsiders."""
         target = self._signal(model, X, y)
         if joblib.hash((X, y)) == self._pool:
             return self._compare(target, self.reference_signals_, self.reference_membership_)

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from skprivate._sklearn import steps
-from skprivate.audit.certificates._halfspaces import certified_loss, corrective, distinct_points
+from skprivate.audit.certificates._conditional_gradient import Candidates, MixtureFit
 
 Array = npt.NDArray[np.float64]
 Complex = npt.NDArray[np.complex128]
@@ -169,15 +168,46 @@ class Correlations:
         found = minimize(falling, frequency, jac=True, method="BFGS", options={"maxiter": 30})
         return found.x if found.x @ found.x > 0.0 else frequency
 
+    def search(self, tried: Array) -> Candidates:
+        """Find frequencies with a large |R|/|ω|, none of them certified."""
+        value, _ = self.sums(tried)
+        reached = np.abs(value) / np.linalg.norm(tried, axis=1)
+        best = [self.refine(tried[k]) for k in np.argsort(reached)[::-1][:_REFINED]]
+        frequencies = np.array([*best, self.longest])
+        value, _ = self.sums(frequencies)
+        return Candidates(frequencies, np.abs(value) / np.linalg.norm(frequencies, axis=1))
 
-def _search(correlations: Correlations, tried: Array) -> tuple[Array, Array]:
-    """Find frequencies with large correlations, none of them certified, and these."""
-    value, _ = correlations.sums(tried)
-    reached = np.abs(value) / np.linalg.norm(tried, axis=1)
-    found = [correlations.refine(tried[k]) for k in np.argsort(reached)[::-1][:_REFINED]]
-    frequencies = np.array([*found, correlations.longest])
-    value, _ = correlations.sums(frequencies)
-    return frequencies, np.abs(value) / np.linalg.norm(frequencies, axis=1)
+
+class _Waves(MixtureFit):
+    """A mixture of waves of a residual; an atom is its frequency, and gets the phase that suits the residual best."""
+
+    name, most_rounds, negligible = "waves", _MOST_ROUNDS, 1.0
+
+    def __init__(self, points: Array, s: Array, constant: float, rng: np.random.Generator, max_boxes: int) -> None:
+        super().__init__(points, s, constant)
+        self._max_boxes, q = max_boxes, points.shape[1]
+        self.centre = self.weight @ self.points
+        self.points = self.points - self.centre
+        scale = math.sqrt(self.weight @ (self.points**2).sum(axis=1) / max(q, 1)) or 1.0
+        self._tried = rng.normal(size=(_SEARCHED, q)) * np.geomspace(0.1, 30.0, _SEARCHED)[:, None] / scale
+        self.frequencies, self.phases = np.empty((0, q)), np.empty(0)
+
+    def search(self, r: Array) -> Candidates:
+        self._correlations = Correlations(self.points, r)
+        return self._correlations.search(self._tried)
+
+    def bound(self, r: Array, enough: float, refuted: float) -> Candidates:
+        best, upper, where = self._correlations.bounded(enough, refuted, self._max_boxes)
+        return Candidates(self._correlations.refine(where)[None], np.array([best]), upper)
+
+    def enter(self, atoms: Array) -> Array:
+        value, _ = self._correlations.sums(atoms)
+        self.frequencies = np.vstack([self.frequencies, atoms])
+        self.phases = np.append(self.phases, -np.angle(value))
+        return _waves(self.points, self.frequencies, self.phases)
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        self.frequencies, self.phases = self.frequencies[kept], self.phases[kept]
 
 
 def fit_barron(
@@ -190,53 +220,23 @@ def fit_barron(
     tol: float = 1e-3,
     max_boxes: int = 100_000,
 ) -> BarronFit:
-    """Fully corrective conditional gradient for the mean squared error over waves of total mass ``constant``."""
-    mean = float(s.mean())
+    """Fit waves of total mass ``constant`` to s, by least squares; the bound holds for labels s = ±1 only."""
     varying = np.flatnonzero((points != points[0]).any(axis=0))  # no box is decided along others
     middle = points[0, varying]
     unit = np.ldexp(1.0, int(np.frexp(np.abs(points[:, varying] - middle).max(initial=0.0))[1]))
-    distinct, inverse, weight, target = distinct_points((points[:, varying] - middle) / unit, s)
-    centre = weight @ distinct
-    distinct, middle, constant, q = distinct - centre, middle + unit * centre, constant * unit, varying.size
-    scale = math.sqrt(weight @ (distinct**2).sum(axis=1) / max(q, 1)) or 1.0
-    tried = rng.normal(size=(_SEARCHED, q)) * np.geomspace(0.1, 30.0, _SEARCHED)[:, None] / scale
-    frequencies, phases, masses = np.empty((0, q)), np.empty(0), np.empty(0)
-    values = np.full(len(distinct), mean)
-    lower, rounds = 0.0, 0
-    with steps("waves", max_waves) as step:
-        while q and constant:
-            r = target - weight * values
-            explained = float(r @ values)
-            at = Correlations(distinct, r)
-            new, reached = _search(at, tried)
-            full = masses.size >= max_waves or rounds == _MOST_ROUNDS - 1
-            if full or 2.0 * (constant * reached.max() - explained) <= tol / 2.0:
-                enough = (explained + tol / 2.0) / constant
-                best, upper, where = at.bounded(enough, math.inf if full else enough, max_boxes)
-                lower = max(lower, certified_loss(constant * upper, target, weight, values)[1])
-                rounds += 1
-                if full or best <= enough:
-                    break
-                new, reached = at.refine(where)[None], np.array([best])
-            keep = 2.0 * (constant * reached - explained) > 0.0
-            value, _ = at.sums(new[keep])
-            frequencies = np.vstack([frequencies, new[keep]])
-            phases = np.append(phases, -np.angle(value))
-            features = _waves(distinct, frequencies, phases)
-            centred = features - weight @ features
-            start = np.append(masses, np.zeros(int(keep.sum())))
-            gram = centred.T @ (weight[:, None] * centred)
-            missed = constant * float(reached.max()) - explained
-            masses = corrective(gram, centred.T @ target, start, constant, max(tol, missed) / 10.0)
-            kept = masses != 0.0
-            frequencies, phases, masses = frequencies[kept], phases[kept], masses[kept]
-            values = mean + centred[:, kept] @ masses
-            step()
-    intercept = mean - float((weight @ _waves(distinct, frequencies, phases)) @ masses)
-    fitted = values[inverse]
-    loss = float((s - fitted) @ (s - fitted) / len(s))
-    lower = min(lower, loss) if q and constant else loss  # of constants alone
-    whole = np.zeros((masses.size, points.shape[1]))
-    whole[:, varying] = frequencies / unit
-    phases = phases - whole[:, varying] @ middle
-    return BarronFit(intercept, masses / unit, whole, phases, fitted, loss, lower)
+    found = _Waves((points[:, varying] - middle) / unit, s, constant * unit, rng, max_boxes)
+    only_constants = not (varying.size and found.radius)
+    if not only_constants:
+        found.run(max_waves, tol)
+    values, loss = found.fitted()
+    frequencies = np.zeros((found.masses.size, points.shape[1]))
+    frequencies[:, varying] = found.frequencies / unit
+    return BarronFit(
+        intercept=found.intercept(_waves(found.points, found.frequencies, found.phases)),
+        masses=found.masses / unit,
+        frequencies=frequencies,
+        phases=found.phases - frequencies[:, varying] @ (middle + unit * found.centre),
+        values=values,
+        loss=loss,
+        lower_bound=loss if only_constants else min(found.lower_bound, loss),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,6 @@ _BOXES, _BOXES_PER_POINT, _WORK, _BOXES_IN_THE_PLANE = 9000, 150, 6e8, 3000
 _FREQUENCIES, _FREQUENCY_WORK = 1000, 2e8
 #: A duality gap from which on a caveat is reported.
 _LOOSE = 0.02
-
-
-class Adversary(Protocol):
-    """A fitted attack: real values in the direction of S = 1, roughly in [−1, 1]."""
-
-    def predict(self, points: Array) -> Array: ...
 
 
 class StepFunction(NamedTuple):
@@ -49,7 +43,7 @@ class LookupTable(NamedTuple):
 
 
 class AuditOutcome(NamedTuple):
-    """The attack, its empirical loss, and what is known about the minimum.
+    """The attack, which predicts real values in the direction of S = 1, roughly in [−1, 1], and its empirical loss.
 
     ``minimum`` is a lower bound on the smallest empirical loss over the class.
     """
@@ -62,18 +56,6 @@ class AuditOutcome(NamedTuple):
     caveats: tuple[str, ...] = ()
 
 
-def _loose_caveat(gap: float, q: int) -> str:
-    return (
-        f"The bound is proven but {gap:.2g} below the attack's loss: the best half-space or wave in {q} dimensions is "
-        "hard to find in general, and boxes bound it only so far. Fewer columns give a tighter bound."
-    )
-
-
-def _log_loss(h: Array, s: Array) -> float:
-    p = np.clip(0.5 * (1.0 + s * h), 1e-12, 1.0)
-    return float(-np.log(p).mean())
-
-
 def _step_function(positions: Array, values: Array) -> StepFunction:
     jumps = np.flatnonzero(np.diff(values) != 0.0)
     edges = 0.5 * (positions[jumps] + positions[jumps + 1])
@@ -82,21 +64,15 @@ def _step_function(positions: Array, values: Array) -> StepFunction:
 
 def _certify_scalar(t: Array, s: Array, *, assumption: str, variation: float, loss: str) -> AuditOutcome:
     """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
-    positions, y, w, _ = _variation.group_ties(t, s)
+    positions, y, w = _variation.group_ties(t, s)
     within = float(1.0 - w @ (y * y))  # part of the squared loss that no function of t can remove
     if assumption == "monotone":
         fits = [isotonic_regression(y, weights=w, increasing=rising).x for rising in (True, False)]
 
-        # The isotonic mean minimises the log loss over monotone functions as well (every Bregman loss shares
-        # it).
+        # The isotonic mean minimises the log loss over monotone functions as well (every Bregman loss shares it).
         def empirical(f: Array) -> float:
-            if loss == "squared":
-                return float(w @ (y - f) ** 2) + within
-            plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                terms = np.where(plus > 0.0, -plus * np.log((1.0 + f) / 2.0), 0.0)
-                terms += np.where(minus > 0.0, -minus * np.log((1.0 - f) / 2.0), 0.0)
-            return max(float(terms.sum()), 0.0)
+            squared = float(w @ (y - f) ** 2) + within
+            return squared if loss == "squared" else max(_variation.log_loss(f, y, w), 0.0)
 
         best = min(fits, key=empirical)
         value = empirical(best)
@@ -131,9 +107,15 @@ def certify_representation(
         other = _halfspaces.fit_halfspaces(points, s, variation, rng, max_nodes=boxes)  # holds all waves
         if assumption != "barron" or other.lower_bound > fit.lower_bound:
             fit = other
-    empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
-    apart = fit.loss - fit.lower_bound
-    caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()
+    empirical, gap = fit.loss, fit.loss - fit.lower_bound
+    caveats: tuple[str, ...] = ()
+    if loss == "log":
+        empirical = float(-np.log(0.5 * (1.0 + s * np.clip(fit.values, -0.999, 0.999))).mean())
+    if gap > _LOOSE:
+        caveats = (
+            f"The bound is proven but {gap:.2g} below the attack's loss: the best half-space or wave in {q} dimensions "
+            "is hard to find in general, and boxes bound it only so far. Fewer columns give a tighter bound.",
+        )
     return AuditOutcome(fit, empirical, fit.lower_bound, n, loss == "log", caveats)
 
 

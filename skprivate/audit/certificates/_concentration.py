@@ -64,13 +64,9 @@ def bernstein_lower_bound(empirical_loss: float, n: int, confidence: float) -> f
 
 def squared_loss_lower_bound(empirical_loss: float, n: int, confidence: float, method: str = "auto") -> float:
     """Compute the requested bound on the minimum mean squared error; ``"auto"`` is the larger of the two."""
-    if method == "hoeffding":
-        return hoeffding_lower_bound(empirical_loss, n, confidence)
-    if method == "bernstein":
-        return bernstein_lower_bound(empirical_loss, n, confidence)
-    return max(
-        hoeffding_lower_bound(empirical_loss, n, confidence), bernstein_lower_bound(empirical_loss, n, confidence)
-    )
+    bounds = {"hoeffding": hoeffding_lower_bound, "bernstein": bernstein_lower_bound}
+    chosen = bounds.values() if method == "auto" else [bounds[method]]
+    return max(bound(empirical_loss, n, confidence) for bound in chosen)
 
 
 def binary_entropy(p: float) -> float:

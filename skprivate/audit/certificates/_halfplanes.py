@@ -272,7 +272,7 @@ class TurningLine:
         return np.maximum(up, down), (sums, up >= down)
 
     def _normal(self, pivot: int, masses: Array, weights: Array, total: float) -> Array:
-        """Normal of the best line through a point: turned past as many others as it wants, and no further."""
+        """Normal of the best line through a point, halfway between the last direction that it passes and the next."""
         block = slice(pivot, pivot + 1)
         _, (sums, up) = self._extents(block, masses, weights[block], total)
         rank = int(np.argmax(sums[0]) if up[0] else np.argmin(sums[0]))
@@ -399,7 +399,7 @@ class _Boxes:
             sums = self._binned_sums
         else:
             early, late, sums = -far, -near, self._sorted_sums
-        # From the top: what may help is passed as early as it can be, what hinders as late.
+        # For the upper bound positive masses count from where they may lie, and negative ones from where they must.
         upper = sums(np.concatenate([early[:, :p], late[:, p:]], axis=1), slice(p, None)).max(axis=1)
         lower = sums(np.concatenate([late[:, :p], early[:, p:]], axis=1), slice(0, p)).min(axis=1)
         upper = np.maximum(np.maximum(upper, -lower), 0.0)

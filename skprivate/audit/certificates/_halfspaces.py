@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._sklearn import steps
 from skprivate.audit.certificates import _halfplanes
+from skprivate.audit.certificates._conditional_gradient import Candidates, MixtureFit
 from skprivate.audit.certificates._halfplanes import HalfspaceSum, TurningLine
 
 Array = npt.NDArray[np.float64]
@@ -31,8 +31,6 @@ Array = npt.NDArray[np.float64]
 _MOST_TURNED = 5000
 #: So few that the turning line is the search as well.
 _FEW_TURNED = 1200
-#: How well the masses are fitted, as a share of what the half-spaces leave unexplained.
-_SHARE = 0.5
 #: Where rows are put that lie further away than all that the fit has seen, which is scaled to lie within 1.
 _FAR = 2.0**500
 #: Half-spaces that enter the fit at a time.
@@ -114,54 +112,52 @@ def _unit(vectors: Array) -> Array:
     return vectors / np.where(length > 0.0, length, 1.0)
 
 
-def _project_l1(v: Array, radius: float) -> Array:
-    """Euclidean projection onto the ball ``Σ|v| ≤ radius``."""
-    magnitude = np.abs(v)
-    if magnitude.sum() <= radius:
-        return v
-    ordered = np.sort(magnitude)[::-1]
-    cumulative = np.cumsum(ordered) - radius
-    count = np.flatnonzero(ordered - cumulative / np.arange(1, v.size + 1) > 0.0)[-1]
-    shrink = cumulative[count] / (count + 1.0)
-    return np.asarray(np.sign(v) * np.maximum(magnitude - shrink, 0.0))
+class _Halfspaces(MixtureFit):
+    """A mixture of half-spaces; an atom is its direction and its offset."""
+
+    name, negligible = "half-spaces", 0.5
+
+    def __init__(self, points: Array, s: Array, mass: float, rng: np.random.Generator, max_nodes: int) -> None:
+        super().__init__(points, s, mass)
+        self._max_nodes = max_nodes
+        self._turns = self.points.shape[1] == 2 and len(self.points) <= _MOST_TURNED
+        cheap = self._turns and len(self.points) <= _FEW_TURNED
+        self._line = TurningLine(self.points) if cheap else None
+        self._directions = None if cheap else _Directions(self.points, rng)
+        self.most_rounds = _MANY_ROUNDS if cheap else _MOST_ROUNDS
+        self.atoms, self.features = np.empty((0, self.points.shape[1] + 1)), np.empty((len(self.points), 0))
+
+    def search(self, r: Array) -> Candidates:
+        return _candidates([] if self._directions is None else self._directions.best(r, _AT_ONCE))
+
+    def bound(self, r: Array, enough: float, refuted: float) -> Candidates:
+        if self._line is None:
+            for nodes in (_FEW_NODES,) if self._turns else (_FEW_NODES, self._max_nodes):
+                best = _halfplanes.largest_halfspace_sum(
+                    self.points, r, enough=enough, refuted=refuted, max_nodes=nodes
+                )
+                if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
+                    return _candidates([best])
+            if not self._turns:
+                return _candidates([best])
+            self._line = TurningLine(self.points)
+        _, upper, directions = self._line.largest(r, _AT_ONCE)
+        offsets = [_halfplanes.best_offset(self.points @ direction, r) for direction in directions]
+        atoms = np.column_stack([directions, [offset for offset, _ in offsets]])
+        return Candidates(atoms, np.array([value for _, value in offsets]), upper)
+
+    def enter(self, atoms: Array) -> Array:
+        columns = [(self.points @ atom[:-1] >= atom[-1]).astype(float) for atom in atoms]
+        self.atoms, self.features = np.vstack([self.atoms, atoms]), np.column_stack([self.features, *columns])
+        return self.features
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        self.atoms, self.features = self.atoms[kept], self.features[:, kept]
 
 
-def distinct_points(points: Array, s: Array) -> tuple[Array, npt.NDArray[np.intp], Array, Array]:
-    """List distinct points, the place of each row, shares of rows, and means of s at a point times its share."""
-    distinct, inverse = np.unique(points, axis=0, return_inverse=True)
-    inverse = inverse.ravel()
-    return distinct, inverse, np.bincount(inverse) / len(s), np.bincount(inverse, weights=s) / len(s)
-
-
-def certified_loss(largest: float, target: Array, weight: Array, values: Array) -> tuple[float, float]:
-    """Find the duality gap of a fit, and a lower bound on the loss of the class.
-
-    ``largest`` bounds what residuals sum to over any function of the class, without its constant.
-    """
-    r = target - weight * values
-    gap = 2.0 * (largest - float(r @ values)) + 4.0 * abs(float(r.sum()))
-    reached = 1.0 - float((2.0 * target - weight * values) @ values)
-    # From x² ≥ 2ux − u² for every residual x, with u in proportion to those of the fit.
-    return gap, max(reached - max(gap, 0.0) / 2.0, 0.0) ** 2 / max(reached, 1e-300)
-
-
-def corrective(gram: Array, target: Array, start: Array, radius: float, tol: float) -> Array:
-    """Minimise ``νᵀGν/2 − targetᵀν`` over the ℓ1 ball by accelerated projected gradient with restarts."""
-    lipschitz = max(float(np.linalg.eigvalsh(gram)[-1]), 1e-12)
-    x = momentum = start
-    t = 1.0
-    for count in range(400):
-        new = _project_l1(momentum - (gram @ momentum - target) / lipschitz, radius)
-        if (momentum - new) @ (new - x) > 0.0:
-            t = 1.0
-        t_new = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
-        momentum = new + (t - 1.0) / t_new * (new - x)
-        x, t = new, t_new
-        if count % 10 == 9:
-            gradient = gram @ x - target
-            if radius * np.abs(gradient).max(initial=0.0) + gradient @ x <= tol:
-                break
-    return x
+def _candidates(found: list[HalfspaceSum]) -> Candidates:
+    atoms = np.array([[*half.direction, half.offset] for half in found])
+    return Candidates(atoms, np.array([half.value for half in found]), found[0].upper if found else math.inf)
 
 
 def fit_halfspaces(
@@ -174,7 +170,7 @@ def fit_halfspaces(
     tol: float = 1e-3,
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
-    """Fully corrective conditional gradient for the mean squared error over half-space mixtures."""
+    """Fit mixtures of half-spaces of a total mass to s = ±1, by least squares."""
     varying = np.flatnonzero((points != points[0]).any(axis=0))
     if 2 <= varying.size < points.shape[1]:
         # A normal along a column that does not vary parts no points, and no box around it is ever decided.
@@ -183,86 +179,17 @@ def fit_halfspaces(
         directions, exponents = (np.zeros((fit.masses.size, points.shape[1])), np.zeros(points.shape[1], np.intp))
         directions[:, varying], exponents[varying] = fit.directions, fit.exponents
         return fit._replace(directions=directions, exponents=exponents)
-    n, q = points.shape
     points, exponents = _halfplanes.power_of_two_scale(points)
-    distinct, inverse, weight, target = distinct_points(points, s)
-    mean = float(s.mean())
-    bound = _Bound(distinct, max_nodes)
-    search = None if bound.cheap else _Directions(distinct, rng)
-    features = np.empty((len(distinct), 0))
-    directions, offsets, masses = np.empty((0, q)), np.empty(0), np.empty(0)
-    values = np.full(len(distinct), mean)
-    lower, rounds = 0.0, 0
-
-    with steps("half-spaces", max_atoms) as step:
-        while True:
-            r = target - weight * values
-            explained = float(r @ values)
-            found = [] if search is None else search.best(r, _AT_ONCE)
-            full = masses.size >= max_atoms or rounds == (_MANY_ROUNDS if bound.cheap else _MOST_ROUNDS) - 1
-            missed = 2.0 * (mass * max((half.value for half in found), default=math.inf) - explained)
-            if full or bound.cheap or missed <= tol / 2.0:
-                enough = (explained + tol / 2.0) / mass if mass else math.inf
-                found = bound.largest(r, enough, math.inf if full else enough)
-                gap, certified = certified_loss(mass * found[0].upper, target, weight, values)
-                lower = max(lower, certified)
-                missed = 2.0 * (mass * max(half.value for half in found) - explained)
-                rounds += 1
-                if full or missed <= tol / 2.0 or gap <= tol:
-                    break
-            new = [half for half in found if 2.0 * (mass * half.value - explained) > 0.0]
-            columns = [(distinct @ half.direction >= half.offset).astype(float) for half in new]
-            features = np.column_stack([features, *columns])
-            directions = np.vstack([directions, *(half.direction for half in new)])
-            offsets = np.append(offsets, [half.offset for half in new])
-            centred = features - weight @ features
-            start = np.append(masses, np.zeros(len(new)))
-            gram = centred.T @ (weight[:, None] * centred)
-            masses = corrective(gram, centred.T @ target, start, mass, max(tol, _SHARE * missed) / 10.0)
-            kept = masses != 0.0
-            features, directions, offsets, masses = (features[:, kept], directions[kept], offsets[kept], masses[kept])
-            values = mean + centred[:, kept] @ masses
-            for _ in new:
-                step()
-    intercept = mean - float((weight @ features) @ masses) if masses.size else mean
-    fitted = values[inverse]
-    loss = float((s - fitted) @ (s - fitted) / n)
+    found = _Halfspaces(points, s, mass, rng, max_nodes)
+    found.run(max_atoms, tol)
+    values, loss = found.fitted()
     return HalfspaceFit(
-        intercept=intercept,
-        masses=masses,
-        directions=directions,
-        offsets=offsets,
+        intercept=found.intercept(found.features),
+        masses=found.masses,
+        directions=found.atoms[:, :-1],
+        offsets=found.atoms[:, -1],
         exponents=exponents,
-        values=fitted,
+        values=values,
         loss=loss,
-        lower_bound=min(lower, loss),
+        lower_bound=min(found.lower_bound, loss),
     )
-
-
-class _Bound:
-    """Upper bounds on what any half-space holds, as cheap as the question allows."""
-
-    def __init__(self, points: Array, max_nodes: int) -> None:
-        self._points, self._max_nodes = points, max_nodes
-        self._plane = points.shape[1] == 2 and len(points) <= _MOST_TURNED
-        self.cheap = self._plane and len(points) <= _FEW_TURNED
-        self._line = TurningLine(points) if self.cheap else None
-
-    def largest(self, r: Array, enough: float, refuted: float) -> list[HalfspaceSum]:
-        """Good half-spaces, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
-        if self._line is None:
-            for nodes in (_FEW_NODES,) if self._plane else (_FEW_NODES, self._max_nodes):
-                best = _halfplanes.largest_halfspace_sum(
-                    self._points, r, enough=enough, refuted=refuted, max_nodes=nodes
-                )
-                if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
-                    return [best]
-            if not self._plane:
-                return [best]
-            self._line = TurningLine(self._points)
-        _, upper, directions = self._line.largest(r, _AT_ONCE)
-        return [
-            HalfspaceSum(value, upper, direction, offset)
-            for direction in directions
-            for offset, value in [_halfplanes.best_offset(self._points @ direction, r)]
-        ]

@@ -30,104 +30,105 @@ class CertifiedFit(NamedTuple):
     lower_bound: float
 
 
-def group_ties(t: Array, s: Array) -> tuple[Array, Array, Array, npt.NDArray[np.intp]]:
-    """Sort by ``t`` and merge equal values."""
+def group_ties(t: Array, s: Array) -> tuple[Array, Array, Array]:
+    """Sort by ``t`` and merge equal values: the values, means of s, and shares of rows."""
     positions, inverse, counts = np.unique(t, return_inverse=True, return_counts=True)
     sums = np.bincount(inverse, weights=s, minlength=positions.size)
-    return positions, sums / counts, counts / t.size, inverse
+    return positions, sums / counts, counts / t.size
 
 
-def _fusion_path(y: Array, w: Array, bound: float) -> Array:
-    """Exact solution of the constrained problem on a short chain by following its fusion path."""
-    n = y.size
-    jumps = np.abs(np.diff(y))
-    variation = float(jumps.sum())
-    if n == 1 or variation <= bound:
-        return y.copy()
-    if bound <= 0.0:
-        return np.full(n, float(w @ y / w.sum()))
-    left = list(range(-1, n - 1))
-    right = list(range(1, n + 1))
-    right[-1] = -1
-    value = y.tolist()
-    weight = w.tolist()
-    born = [0.0] * n  # penalty at which `value` was last brought up to date
-    version = [0] * n
-    last = list(range(n))  # last member of the group that starts here
-    alive = [True] * n
-    slope = [0.0] * n
+class _FusionPath:
+    """Groups of a chain, which only ever merge as the penalty on jumps grows."""
 
-    def sign(a: int, b: int) -> float:
-        """Sign of group b minus group a: the direction of the jump between neighbours."""
-        return 1.0 if value[b] > value[a] else (-1.0 if value[b] < value[a] else 0.0)
+    def __init__(self, y: Array, w: Array) -> None:
+        n = y.size
+        self._value: list[float] = y.tolist()
+        self._weight: list[float] = w.tolist()
+        self._left, self._right = list(range(-1, n - 1)), [*range(1, n), -1]
+        self._last = list(range(n))  # last member of the group that starts here
+        self._since = [0.0] * n  # penalty at which the value was last brought up to date
+        self._version = [0] * n
+        # Of the jump to the right of a group: it never changes before the two meet.
+        self._direction: list[float] = [*np.sign(np.diff(y)).tolist(), 0.0]
+        self._slope = [self._pull(group) for group in range(n)]
+        self._meetings: list[tuple[float, int, int, int, int]] = []
+        for group in range(n):
+            self._schedule(group, 0.0)
 
-    # Directions of jumps never change before the two groups meet, so they are stored once.
-    direction = [0.0] * n  # of the jump to the right of a group
-    for i in range(n - 1):
-        direction[i] = sign(i, i + 1)
+    def _pull(self, group: int) -> float:
+        """Compute d value / d penalty of a group."""
+        left = self._left[group]
+        outwards = self._direction[group] - (self._direction[left] if left >= 0 else 0.0)
+        return outwards / (2.0 * self._weight[group])
 
-    def pull(g: int) -> float:
-        """d value / d penalty of group g."""
-        toward_right = direction[g] if right[g] >= 0 else 0.0
-        toward_left = -direction[left[g]] if left[g] >= 0 else 0.0
-        return float((toward_right + toward_left) / (2.0 * weight[g]))
+    def _at(self, group: int, penalty: float) -> float:
+        return self._value[group] + self._slope[group] * (penalty - self._since[group])
 
-    for i in range(n):
-        slope[i] = pull(i)
-    heap: list[tuple[float, int, int, int, int]] = []
-
-    def schedule(a: int, now: float) -> None:
-        """Queue the meeting of group a with its right neighbour."""
-        b = right[a]
+    def _schedule(self, a: int, now: float) -> None:
+        """Queue the meeting of a group with its right neighbour."""
+        b, direction = self._right[a], self._direction[a]
         if b < 0:
             return
-        gap = (value[b] + slope[b] * (now - born[b])) - (value[a] + slope[a] * (now - born[a]))
-        closing = (slope[a] - slope[b]) * direction[a]
+        gap = self._at(b, now) - self._at(a, now)
+        closing = (self._slope[a] - self._slope[b]) * direction
+        versions = self._version[a], self._version[b]
         if closing > 0.0:
-            heapq.heappush(heap, (now + max(gap * direction[a], 0.0) / closing, a, b, version[a], version[b]))
-        elif direction[a] == 0.0 or gap * direction[a] <= 0.0:
-            heapq.heappush(heap, (now, a, b, version[a], version[b]))
+            heapq.heappush(self._meetings, (now + max(gap * direction, 0.0) / closing, a, b, *versions))
+        elif direction == 0.0 or gap * direction <= 0.0:
+            heapq.heappush(self._meetings, (now, a, b, *versions))
 
-    for i in range(n - 1):
-        schedule(i, 0.0)
-    # d(variation)/d(penalty) = −Σ (pull)² · weight · 2
-    rate = sum(2.0 * slope[i] * slope[i] * weight[i] for i in range(n))
-    now = 0.0
-    while heap:
-        event, a, b, version_a, version_b = heapq.heappop(heap)
-        if not (alive[a] and alive[b]) or version[a] != version_a or version[b] != version_b:
-            continue
-        event = max(event, now)
-        if rate > 0.0 and variation - rate * (event - now) <= bound:
-            break
-        variation -= rate * (event - now)
-        now = event
-        rate -= 2.0 * (slope[a] ** 2 * weight[a] + slope[b] ** 2 * weight[b])
-        met_a = value[a] + slope[a] * (now - born[a])
-        met_b = value[b] + slope[b] * (now - born[b])
-        total = weight[a] + weight[b]
-        value[a] = (weight[a] * met_a + weight[b] * met_b) / total
-        weight[a] = total
-        born[a] = now
-        last[a] = last[b]
-        alive[b] = False
-        version[a] += 1
-        direction[a] = direction[b]
-        right[a] = right[b]
-        if right[b] >= 0:
-            left[right[b]] = a
-        slope[a] = pull(a)
-        rate += 2.0 * slope[a] ** 2 * weight[a]
-        if left[a] >= 0:
-            schedule(left[a], now)
-        schedule(a, now)
-    stop = now + (variation - bound) / rate if rate > 0.0 else now
-    out = np.empty(n)
-    group = 0
-    while group >= 0:
-        out[group : last[group] + 1] = value[group] + slope[group] * (stop - born[group])
-        group = right[group]
-    return out
+    def _merge(self, a: int, b: int, now: float) -> None:
+        """Take a group's right neighbour into it."""
+        met_a, met_b = self._at(a, now), self._at(b, now)
+        total = self._weight[a] + self._weight[b]
+        self._value[a] = (self._weight[a] * met_a + self._weight[b] * met_b) / total
+        self._weight[a], self._since[a], self._last[a] = total, now, self._last[b]
+        self._version[a] += 1
+        self._version[b] += 1
+        self._direction[a], self._right[a] = self._direction[b], self._right[b]
+        if self._right[b] >= 0:
+            self._left[self._right[b]] = a
+        self._slope[a] = self._pull(a)
+        if self._left[a] >= 0:
+            self._schedule(self._left[a], now)
+        self._schedule(a, now)
+
+    def until(self, variation: float, bound: float) -> Array:
+        """Follow the path from this variation until no more than the bound is left."""
+
+        def rate_of(group: int) -> float:
+            return 2.0 * self._slope[group] ** 2 * self._weight[group]
+
+        # −d variation / d penalty
+        rate, now = sum(map(rate_of, range(len(self._value)))), 0.0
+        while self._meetings:
+            event, a, b, *versions = heapq.heappop(self._meetings)
+            if versions != [self._version[a], self._version[b]]:
+                continue
+            event = max(event, now)
+            if rate > 0.0 and variation - rate * (event - now) <= bound:
+                break
+            variation -= rate * (event - now)
+            now = event
+            rate -= rate_of(a) + rate_of(b)
+            self._merge(a, b, now)
+            rate += rate_of(a)
+        stop = now + (variation - bound) / rate if rate > 0.0 else now
+        out, group = np.empty(len(self._value)), 0
+        while group >= 0:
+            out[group : self._last[group] + 1] = self._at(group, stop)
+            group = self._right[group]
+        return out
+
+
+def _fused(y: Array, w: Array, bound: float) -> Array:
+    """Solve the constrained problem on a short chain, exactly."""
+    variation = float(np.abs(np.diff(y)).sum())
+    if variation <= bound:
+        return y.copy()
+    if bound <= 0.0:
+        return np.full(y.size, float(w @ y / w.sum()))
+    return _FusionPath(y, w).until(variation, bound)
 
 
 def _violations(tail: Array, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -173,7 +174,7 @@ def fit_bounded_variation(
         edges = np.append(starts, m)
         block_w = np.diff(cumulative_w[edges])
         block_y = np.diff(cumulative_wy[edges]) / block_w
-        f = np.repeat(_fusion_path(block_y, block_w, bound), np.diff(edges))
+        f = np.repeat(_fused(block_y, block_w, bound), np.diff(edges))
         f += w @ (y - f)  # remove the rounding error of the mean; jumps stay as they are
         residual = w * (y - f)
         loss = float(residual @ (y - f))
@@ -195,6 +196,15 @@ def fit_bounded_variation(
     return best
 
 
+def log_loss(f: Array, y: Array, w: Array) -> float:
+    """Compute the log loss of P(S = 1) = (1 + f)/2 where S has the means y."""
+    plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(plus > 0.0, -plus * np.log((1.0 + f) / 2.0), 0.0)
+        terms += np.where(minus > 0.0, -minus * np.log((1.0 - f) / 2.0), 0.0)
+    return float(terms.sum())
+
+
 def fit_bounded_variation_log(
     y: Array, w: Array, bound: float, *, tol: float = 1e-7, max_newton: int = 100
 ) -> CertifiedFit:
@@ -204,16 +214,9 @@ def fit_bounded_variation_log(
     search. The lower bound is the linearisation at the best iterate, minimised over the class.
     """
     plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
-
-    def loss_of(f: Array) -> float:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(plus > 0.0, -plus * np.log((1.0 + f) / 2.0), 0.0)
-            terms += np.where(minus > 0.0, -minus * np.log((1.0 - f) / 2.0), 0.0)
-        return float(terms.sum())
-
     edge = 1e-9
     f = np.full(y.size, float(np.clip(w @ y, -1.0 + 1e-6, 1.0 - 1e-6)))
-    loss, best_lower = loss_of(f), 0.0
+    loss, best_lower = log_loss(f, y, w), 0.0
     for _ in range(max_newton):
         gradient = minus / (1.0 - f) - plus / (1.0 + f)
         curvature = plus / (1.0 + f) ** 2 + minus / (1.0 - f) ** 2
@@ -228,7 +231,7 @@ def fit_bounded_variation_log(
         step, improved = 1.0, False
         while step > 1e-8:
             trial = f + step * direction
-            trial_loss = loss_of(trial)
+            trial_loss = log_loss(trial, y, w)
             if trial_loss <= loss + 1e-4 * step * decrease:
                 improved = trial_loss < loss
                 f, loss = trial, trial_loss

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from skprivate._messages import at_least, must_be, number, positive
 from skprivate.audit.claims import _bets, _neighbours, _replay
-from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
+from skprivate.audit.claims._runs import Claim, Runs, Subject
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, RandomStateLike, public_generator
 from skprivate.utils import CheckData, Neighbour, Recording, Replay, changes, evenly
 
@@ -254,7 +254,7 @@ def audit_estimator(
     _check_options(method, observable, distance)
     _check_numbers(n_neighbours, n_runs, max_seconds, confidence)
     rng = public_generator(random_state)
-    data = Inputs(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
+    data = CheckData(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
     subject, seed = Subject(estimator, observable, simulate), int(rng.integers(2**31 - 1))
     run = partial(subject.everything, settings={}, seed=seed)
     recording = _recorded(subject, run, data, method)
@@ -310,7 +310,7 @@ def _check_numbers(n_neighbours: object, n_runs: object, seconds: Any, confidenc
         number("confidence", confidence, "a number in (0, 1)", lambda value: 0 < value < 1)
 
 
-def _recorded(subject: Subject, run: Any, data: Inputs, method: str) -> Recording | None:
+def _recorded(subject: Subject, run: Any, data: CheckData, method: str) -> Recording | None:
     """Record a fit for the replay; None for the black box."""
     if method == "black-box" or (method == "auto" and subject.statistic is not None):
         return None
@@ -365,7 +365,7 @@ def _relation(claim: Claim, stated: PrivacyGuarantee | None) -> PrivacyGuarantee
     return PrivacyGuarantee(claim.epsilon, claim.delta, unit, adjacency, metric=metric)
 
 
-def _given(neighbours: Any, data: Inputs, claim: Claim, distance: float | None) -> list[Neighbour]:
+def _given(neighbours: Any, data: CheckData, claim: Claim, distance: float | None) -> list[Neighbour]:
     """Read the neighbours that were given."""
     if (claim.adjacency == "metric" and neighbours is not None) != (distance is not None):
         allowed = "given with neighbours under adjacency 'metric', and nowhere else"
@@ -378,25 +378,24 @@ def _given(neighbours: Any, data: Inputs, claim: Claim, distance: float | None) 
         raise ValueError(must_be("neighbours", "at least one pair (X, y)", neighbours))
     found = []
     for k, item in enumerate(every):
-        X, y, params = item if len(item) == 3 else (*item, data.params)
-        inputs = Inputs(_array(X), None if y is None else np.asarray(y), params)
+        X, y, params = item if len(item) == 3 else (*item, data.metadata)
+        inputs = CheckData(_array(X), None if y is None else np.asarray(y), params)
         found.append(Neighbour(f"neighbour {k}", inputs, distance))
     return found
 
 
 def _built(
-    estimator: BaseEstimator, data: Inputs, relation: PrivacyGuarantee, n_neighbours: int, rng: np.random.Generator
+    estimator: BaseEstimator, data: CheckData, relation: PrivacyGuarantee, n_neighbours: int, rng: np.random.Generator
 ) -> list[Neighbour]:
     """Change single units of numeric data as the guarantee allows, worst cases first."""
     if not isinstance(data.X, np.ndarray):
         raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))
-    source = CheckData(data.X, data.y, data.params)
-    made = [(step, step.apply(source)) for step in evenly(changes(estimator, source, relation, rng, 1), n_neighbours)]
-    return [Neighbour(step.name, Inputs(at.X, at.y, at.metadata), step.distance) for step, at in made]
+    steps = evenly(changes(estimator, data, relation, rng, 1), n_neighbours)
+    return [Neighbour(step.name, step.apply(data), step.distance) for step in steps]
 
 
 def _audit_by_bets(
-    runs: Runs, data: Inputs, given: list[Neighbour], claim: Claim, level: float, rng: np.random.Generator
+    runs: Runs, data: CheckData, given: list[Neighbour], claim: Claim, level: float, rng: np.random.Generator
 ) -> tuple[float, float, BlackBoxEvidence]:
     """Bet on the pair that seems to show most: the lower bound on ε, the p-value, the evidence."""
     groups = {1: [(data, other.data) for other in given]}

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
 from skprivate._sklearn import _num_samples, _safe_indexing
-from skprivate.audit.claims._runs import Claim, Inputs
+from skprivate.audit.claims._runs import Claim
 from skprivate.privacy import encode_identifiers
-from skprivate.utils import EXTREMES
+from skprivate.utils import EXTREMES, ROUNDED_UP, CheckData, norm_of
 
 # --- pairs from given data -----------------------------------------------------------------------------------------
 
@@ -44,11 +44,11 @@ def _extreme_rows(X: Any) -> list[tuple[Any, Any]]:
     return [(high, low)] + [(far, opposite)] * ((far.tobytes(), opposite.tobytes()) not in same)
 
 
-def _units(data: Inputs, unit: str) -> list[Any]:
+def _units(data: CheckData, unit: str) -> list[Any]:
     """List the rows of each unit, in the order of the data."""
     n = _num_samples(data.X)
     if unit == "private row":
-        private = data.params.get("private")
+        private = data.metadata.get("private")
         if private is None:
             raise ValueError(
                 "The unit is a private row: pass fit_params={'private': mask} so that a private row can change, or "
@@ -58,20 +58,20 @@ def _units(data: Inputs, unit: str) -> list[Any]:
         if rows.size == 0:
             raise ValueError("fit_params['private'] marks no private row: there is nothing to audit.")
         return [[row] for row in rows]
-    if unit == "user" and data.params.get("user_ids") is not None:
-        codes = np.asarray(encode_identifiers(data.params["user_ids"], n)[0])
+    if unit == "user" and data.metadata.get("user_ids") is not None:
+        codes = np.asarray(encode_identifiers(data.metadata["user_ids"], n)[0])
         return [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if unit in ("row", "user", "label"):
         return [[row] for row in range(n)]
     raise ValueError(f"For unit {unit!r} pass neighbours= explicitly (and distance=, for a metric guarantee).")
 
 
-def group_size(data: Inputs, unit: str, wanted: int) -> int:
+def group_size(data: CheckData, unit: str, wanted: int) -> int:
     """Limit a group to half of the units there are."""
     return max(1, min(wanted, len(_units(data, unit)) // 2))
 
 
-def opposite_pairs(data: Inputs, unit: str, adjacency: str, n_units: int = 1) -> list[tuple[Inputs, Inputs]]:
+def opposite_pairs(data: CheckData, unit: str, adjacency: str, n_units: int = 1) -> list[tuple[CheckData, CheckData]]:
     """Build pairs of inputs that differ in n units, which all change alike.
 
     Under add-remove the first input lacks the units, else they have opposite values.
@@ -102,7 +102,7 @@ def opposite_pairs(data: Inputs, unit: str, adjacency: str, n_units: int = 1) ->
     return pairs
 
 
-def probes_of(data: Inputs) -> Any:
+def probes_of(data: CheckData) -> Any:
     """Choose rows at which predictions are looked at."""
     n = _num_samples(data.X)
     return data.take(np.unique(np.clip([0, 1, 2, n // 2, n - 3, n - 2, n - 1], 0, n - 1))).X
@@ -115,8 +115,8 @@ def probes_of(data: Inputs) -> Any:
 class Pair:
     """Two inputs that differ in one unit, the public settings of their runs, and how they were made."""
 
-    first: Inputs
-    second: Inputs
+    first: CheckData
+    second: CheckData
     settings: dict[str, Any] = field(default_factory=dict)
     distance: float | None = None
     made: str = "as given"
@@ -133,7 +133,7 @@ class Surroundings:
     """
 
     claim: Claim
-    example: Inputs
+    example: CheckData
     labels: Any
     has_target: bool
     has_users: bool
@@ -200,13 +200,6 @@ def names_norm(metric: str) -> bool:
     return any(norm in metric for norm in ("l1", "l2", "linf"))
 
 
-def _norm_of(metric: str, difference: Any) -> float:
-    gap = np.abs(np.asarray(difference, dtype=np.float64)).ravel()
-    if "linf" in metric:
-        return float(gap.max(initial=0.0))
-    return float(math.hypot(*gap)) if "l2" in metric else float(gap.sum())
-
-
 def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: np.random.Generator) -> Pair:
     """Move one row, alone or among others; the distance is yet to be measured.
 
@@ -225,7 +218,7 @@ def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, r
         move = int(2 ** int(rng.integers(0, 30)))
         moved = start.copy()
         moved[0, int(rng.integers(d))] += move
-        return Pair(Inputs(start), Inputs(moved), settings, 0.0, f"start {start.ravel()[0]}, move {move}")
+        return Pair(CheckData(start), CheckData(moved), settings, 0.0, f"start {start.ravel()[0]}, move {move}")
     width = np.ones(d) if box is None else box[1] - box[0]
     base = np.zeros(d) if box is None else box[0]
     share = {"corner": np.zeros(d), "centre": np.full(d, 0.5)}.get(kind, rng.random(d))
@@ -240,7 +233,7 @@ def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, r
     moved = X.copy()
     moved[0] = end if box is None else np.clip(end, *box)
     made = f"rows {n}, columns {d}, start {kind}, move {how}, size {step * size:.4g}"
-    return Pair(Inputs(X), Inputs(moved), settings, 0.0, made)
+    return Pair(CheckData(X), CheckData(moved), settings, 0.0, made)
 
 
 def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
@@ -254,7 +247,7 @@ def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
     box = box_of(pair.settings.get("bounds"), gap.shape[1])
     if "fractions of the bounds" in claim.metric and box is not None:
         gap = gap / (box[1] - box[0])
-    rho = _norm_of(claim.metric, gap) * (1.0 + 2.0**-40)
+    rho = norm_of(claim.metric, np.abs(np.asarray(gap, dtype=np.float64)).ravel()) * ROUNDED_UP
     return replace(pair, distance=rho / (len(gap) if claim.unit == "data set" else 1))
 
 
@@ -266,7 +259,7 @@ def halves(pair: Pair, claim: Claim, distance: object) -> list[Pair]:
     middle = a + (b - a) // 2 if a.dtype.kind in "iu" else a + (b - a) / 2.0
     if np.array_equal(middle, a) or np.array_equal(middle, b):
         return []
-    between = Inputs(middle, pair.first.y, pair.first.params)
+    between = replace(pair.first, X=middle)
     steps = (replace(pair, second=between), replace(pair, first=between))
     return [with_distance(step, claim, distance) for step in steps]
 
@@ -275,12 +268,12 @@ def read_pairs(pairs: Iterable[Any]) -> list[Pair]:
     """Read the caller's pairs of inputs, some of them with a distance."""
     found = []
     for item in pairs:
-        if len(item) not in (2, 3) or not all(isinstance(side, tuple | Inputs) for side in item[:2]):
+        if len(item) not in (2, 3) or not all(isinstance(side, tuple | CheckData) for side in item[:2]):
             raise ValueError(
                 "pairs must hold two tuples (X, y, params) each, under a metric followed by their distance, got "
                 f"{[type(part).__name__ for part in item]}."
             )
-        one, other = (side if isinstance(side, Inputs) else Inputs(*side) for side in item[:2])
+        one, other = (side if isinstance(side, CheckData) else CheckData(*side) for side in item[:2])
         found.append(Pair(one, other, {}, item[2] if len(item) == 3 else None, "given by the caller"))
     return found
 

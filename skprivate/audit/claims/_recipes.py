@@ -5,11 +5,11 @@ Nothing here depends on an estimator: what it does not accept is refused, and no
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from skprivate.audit.claims import _runs
 from skprivate.audit.claims._neighbours import Pair, Surroundings, box_of, random_size
 from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils import EXTREMES, CheckData, changes
@@ -104,7 +104,7 @@ class Recipes:
         n = len(example.X) if recipe["n"] is None else recipe["n"]
         if recipe["rows"] == "given" and place.make_data is not None:
             X, y = (*place.make_data(self.rng, max(n, 4)), None)[:2]
-            example = _runs.Inputs(np.asarray(X), None if y is None else np.asarray(y))
+            example = CheckData(np.asarray(X), None if y is None else np.asarray(y))
         given = recipe["rows"] == "given" and example.X is not None
         d = recipe["columns"]
         if given or d is None:
@@ -162,13 +162,13 @@ class Recipes:
         share = np.broadcast_to(self.rng.random(shape) if share is None else share, shape)
         return np.clip(low * (1.0 - share) + high * share, low, high)
 
-    def _within(self, data: CheckData, settings: dict[str, Any]) -> _runs.Inputs:
+    def _within(self, data: CheckData, settings: dict[str, Any]) -> CheckData:
         """Clip a changed target to its bounds, which are public."""
         box = _label_box(settings)
         y = data.y
         if box is not None and y is not None and y.dtype.kind == "f" and self.place.labels is None:
             y = np.clip(y, *box)
-        return _runs.Inputs(data.X, y, data.metadata)
+        return replace(data, y=y)
 
 
 def _label_box(settings: dict[str, Any]) -> tuple[float, float] | None:

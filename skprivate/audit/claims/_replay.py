@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skprivate import utils
-from skprivate.audit.claims._runs import Claim, Inputs
+from skprivate.audit.claims._runs import Claim
 from skprivate.privacy import GaussianEvent, PrivacyEvent, PrivacyGuarantee, ZeroConcentratedEvent, accounting
 from skprivate.privacy.draws import Draw, run_tape
-from skprivate.utils import LawTape, LawTest, Neighbour, Recording, Replay
+from skprivate.utils import CheckData, LawTape, LawTest, Neighbour, Recording, Replay
 
 #: Relative rounding of a composed ε.
 _ROUNDING = 1e-9
@@ -64,7 +64,7 @@ class ReplayEvidence:
 
 def audit_by_replay(
     run: Callable[..., Any],
-    data: Inputs,
+    data: CheckData,
     recording: Recording,
     neighbours: Sequence[Neighbour],
     claim: Claim,
@@ -81,9 +81,9 @@ def audit_by_replay(
     what this fit states; the claim is about it if it is its ``own``. ``secure`` draws again from the operating system's
     entropy.
     """
-    failures = []
+    failures, most = [], claim.epsilon * (1 + _ROUNDING)
     # The guarantee of a fit on other data need not cover what this fit states; what its draws attain counts.
-    if own and stated is not None and _exceeds(stated, claim):
+    if own and stated is not None and stated.delta <= claim.delta and stated.epsilon > most:
         failures.append(f"the fit itself states epsilon {stated.epsilon:.4g}, but {claim.epsilon:.4g} is claimed")
     # What counts as paid is what this fit charged.
     charged = claim.events if stated is None else stated.events
@@ -93,7 +93,7 @@ def audit_by_replay(
         pair = pair_loss(recording.draws, again.draws, recording.outputs, other.distance, claim.delta)
         found = list(pair.complaints)
         found += again.faults() if again.failure or not found else []
-        if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
+        if pair.epsilon > most:
             found.append(f"its draws together attain epsilon {pair.epsilon:.4g}, above the {claim.epsilon:.4g} claimed")
         unpaid = Counter(pair.differing) - Counter(dict(charged))
         if charged and unpaid:
@@ -117,10 +117,6 @@ def audit_by_replay(
         failures=tuple(failures),
     )
     return max((pair.epsilon for pair in pairs), default=0.0), p_value, evidence
-
-
-def _exceeds(stated: PrivacyGuarantee, claim: Claim) -> bool:
-    return stated.delta <= claim.delta and stated.epsilon > claim.epsilon * (1 + _ROUNDING)
 
 
 def _unpaid_kinds(draws: Sequence[Draw], paid: set[PrivacyEvent]) -> list[str]:

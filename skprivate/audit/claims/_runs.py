@@ -20,9 +20,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
-from skprivate._sklearn import _num_samples, _safe_indexing
 from skprivate.privacy import GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
-from skprivate.utils import fitted_leaves
+from skprivate.utils import CheckData, fitted_leaves
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -33,40 +32,6 @@ _MOST_NUMBERS = 20_000
 _LARGEST = 1e250
 #: Parts of a release up to this size also show their last binary digits.
 _FEW = 8
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Arguments of ``fit``, or of a function."""
-
-    X: Any
-    y: Any = None
-    params: dict[str, Any] = field(default_factory=dict)
-
-    def take(self, rows: object) -> Inputs:
-        """Restrict the input to some rows."""
-        n = _num_samples(self.X)
-        params = {k: _safe_indexing(v, rows) if _is_per_row(v, n) else v for k, v in self.params.items()}
-        y = None if self.y is None else _safe_indexing(self.y, rows)
-        return Inputs(_safe_indexing(self.X, rows), y, params)
-
-    def with_rows(self, rows: Any, x: Any = None, y: Any = None) -> Inputs:
-        """Copy the input and set the features or the targets of some rows."""
-        X, target = self.X, self.y
-        if x is not None:
-            X = X.copy() if hasattr(X, "copy") else np.array(X)
-            if hasattr(X, "iloc"):
-                X.iloc[rows] = x
-            else:
-                X[rows] = x
-        if y is not None:
-            target = np.array(target)
-            target[rows] = y
-        return Inputs(X, target, self.params)
-
-
-def _is_per_row(value: Any, n: int) -> bool:
-    return value is not None and not isinstance(value, str | dict) and np.ndim(value) >= 1 and len(value) == n
 
 
 @dataclass(frozen=True)
@@ -118,17 +83,15 @@ class Subject:
         transforms = getattr(subject, "releases_in", "fit") == "transform"
         self.row_wise = transforms or bool(getattr(subject, "_releases_in_transform", False))
 
-    def run(self, inputs: Inputs, settings: dict[str, Any], seed: int | None) -> Any:
+    def run(self, inputs: CheckData, settings: dict[str, Any], seed: int | None) -> Any:
         """Fit a copy with the seed and without a ledger, or call the function."""
         with warnings.catch_warnings(), np.errstate(all="ignore"), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")  # the same warning a thousand times
             if not self.is_estimator:
                 seeds = {"random_state": seed} if self.seeded else {}
-                data = (inputs.X,) if inputs.y is None else (inputs.X, inputs.y)
-                return self.subject(*data, **inputs.params, **settings, **seeds)
+                return self.subject(*inputs.arguments, **inputs.metadata, **settings, **seeds)
             model = self._configured(settings, seed)
-            data = (inputs.X,) if inputs.y is None else (inputs.X, inputs.y)
-            fitted = model.fit(*data, **inputs.params)
+            fitted = model.fit(*inputs.arguments, **inputs.metadata)
             return model if fitted is None else fitted
 
     def _configured(self, settings: dict[str, Any], seed: int | None) -> Any:
@@ -145,14 +108,14 @@ class Subject:
         ledgers = {name: None for name in names if name.rpartition("__")[2] == "ledger"}
         return model.set_params(**seeds, **ledgers)
 
-    def everything(self, inputs: Inputs, settings: dict[str, Any], seed: int | None) -> Any:
+    def everything(self, inputs: CheckData, settings: dict[str, Any], seed: int | None) -> Any:
         """Collect all that one run leaves behind, rows that it randomises included."""
         result = self.run(inputs, settings, seed)
         state = fitted_leaves(result) if hasattr(result, "get_params") else result
         return [state, result.transform(inputs.X)] if self.row_wise else state
 
     def released(
-        self, inputs: Inputs, settings: dict[str, Any], seed: int | None, probes: Any = None
+        self, inputs: CheckData, settings: dict[str, Any], seed: int | None, probes: Any = None
     ) -> dict[str, Array]:
         """Collect all numbers that one run releases, by name; predictions at ``probes`` among them."""
         model = self.run(inputs, settings, seed)
@@ -176,13 +139,13 @@ class Subject:
     def many_rows(self, row: Any, n: int, settings: dict[str, Any], seed: int | None) -> Array:
         """Randomise one row n times, independently: shape (n, n_features)."""
         # Fitting such an estimator reads no rows; one that was fitted may refuse another seed.
-        model = self.run(Inputs(np.repeat(row, 2, axis=0)), settings, seed)
+        model = self.run(CheckData(np.repeat(row, 2, axis=0)), settings, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         return _finite((out if out.dtype.kind in "fiub" else _codes(out)).reshape(n, -1))
 
-    def guarantee(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any], seed: int = 0) -> Any:
+    def guarantee(self, inputs: CheckData, settings: dict[str, Any], given: dict[str, Any], seed: int = 0) -> Any:
         """Run once for the stated guarantee, unless the claim is given; None if there is none."""
         needed = ("epsilon", "delta", "unit", "adjacency") if self.is_estimator else ("epsilon",)
         if None not in [given[name] for name in needed]:
@@ -208,7 +171,7 @@ class Subject:
         events = () if numbers else getattr(guarantee, "events", ())
         return Claim(epsilon, float(first("delta", 0.0)), str(first("unit", "row")), adjacency, metric, events)
 
-    def claim_of_a_run(self, candidates: Iterable[Inputs], settings: dict[str, Any], given: dict[str, Any]) -> Claim:
+    def claim_of_a_run(self, candidates: Iterable[CheckData], settings: dict[str, Any], given: dict[str, Any]) -> Claim:
         """Read the claim, from the first run that is accepted where it is not given in full."""
         error: Exception | None = None
         guarantee: Any = None
@@ -226,7 +189,7 @@ class Subject:
             "accepts."
         ) from error
 
-    def kind_of_target(self, example: Inputs) -> tuple[Any, bool]:
+    def kind_of_target(self, example: CheckData) -> tuple[Any, bool]:
         """Find the classes (None for numbers), and whether there is a target."""
         classes = self.parameters.get("classes")
         if example.y is not None:
@@ -269,7 +232,7 @@ class Runs:
     def seed(self) -> int | None:
         return int(self.rng.integers(2**31 - 1)) if self.subject.simulate else None
 
-    def sampler(self, first: Inputs, second: Inputs, settings: dict[str, Any], probes: object = None) -> Any:
+    def sampler(self, first: CheckData, second: CheckData, settings: dict[str, Any], probes: object = None) -> Any:
         """Make a function from private bits to the numbers that runs on the first or second input release."""
         pair = (first, second)
         if self.subject.row_wise and self.subject.statistic is None and len(first.X) == len(second.X) == 1:
@@ -289,7 +252,7 @@ class Runs:
 
         return sample
 
-    def _rows(self, pair: tuple[Inputs, Inputs], settings: dict[str, Any], sides: Mask) -> Array:
+    def _rows(self, pair: tuple[CheckData, CheckData], settings: dict[str, Any], sides: Mask) -> Array:
         self.made += len(sides)
         out: Array | None = None
         for side, inputs in enumerate(pair):
@@ -302,7 +265,7 @@ class Runs:
         return row_features(out, pair[0].X, pair[1].X)
 
 
-def plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
+def plain_inputs(example: CheckData, labels: Any, has_target: bool) -> Iterator[CheckData]:
     """Yield the example, or artificial data of a few shapes that most subjects take."""
     if example.X is not None:
         yield example
@@ -311,7 +274,7 @@ def plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inp
         y = np.arange(n) % 5 / 5.0 if has_target else None
         if has_target and labels is not None:
             y = np.asarray(labels)[np.arange(n) % len(labels)]
-        yield Inputs((np.arange(n * d) % 17).reshape(n, d) / 17.0, y, dict(example.params))
+        yield CheckData((np.arange(n * d) % 17).reshape(n, d) / 17.0, y, dict(example.metadata))
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------

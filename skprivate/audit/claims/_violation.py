@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator
 from skprivate._messages import must_be
 from skprivate.audit.claims import _bets, _neighbours, _recipes, _runs
 from skprivate.audit.claims._neighbours import Pair, Surroundings
-from skprivate.audit.claims._runs import Claim, Inputs, Runs, Subject
+from skprivate.audit.claims._runs import Claim, Runs, Subject
 from skprivate.privacy import RandomStateLike, public_generator
-from skprivate.utils import Recording, Replay, excess
+from skprivate.utils import CheckData, Recording, Replay, excess
 
 Array = npt.NDArray[np.float64]
 #: Seeds of the first look at a pair, and of the second.
@@ -71,8 +71,8 @@ class ViolationReport:
         ``epsilon`` (per unit of distance under a metric), ``delta``, ``unit``, ``adjacency``, ``metric``.
     pair : Pair or None
         The neighbouring inputs that refute the claim; the strongest that were tested if none do. It has ``first`` and
-        ``second`` (each with ``X``, ``y``, ``params``), the ``settings`` of the runs, the ``distance`` under a metric,
-        and prints how it was made.
+        ``second`` (`CheckData`), the ``settings`` of the runs, the ``distance`` under a metric, and prints how it was
+        made.
     p_value : float
         Of the claim for this pair, corrected for all tests of the search. 1.0 if nothing was tested.
     epsilon_lower_bound : float
@@ -273,7 +273,9 @@ def find_violation(
     if not max_seconds > 0.0:
         raise ValueError(must_be("max_seconds", "positive", max_seconds))
     given = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency, "metric": metric}
-    example = Inputs(None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {}))
+    example = CheckData(
+        None if X is None else np.asarray(X), None if y is None else np.asarray(y), dict(fit_params or {})
+    )
     target = Subject(estimator, statistic, simulate)
     search = Search(
         subject=target,
@@ -324,12 +326,12 @@ class Search:
 
     # --- what is searched ----------------------------------------------------------------------------------------
 
-    def prepare(self, example: Inputs, make_data: object, settings: Any, own: list[Pair]) -> None:
+    def prepare(self, example: CheckData, make_data: object, settings: Any, own: list[Pair]) -> None:
         """Read the claim and the settings, and choose how pairs are built."""
         if settings is not None:
             self.settings = [dict(settings)] if isinstance(settings, dict) else [dict(s) for s in settings]
         labels, has_target = self.subject.kind_of_target(example)
-        users, private = (name in self.subject.accepts or name in example.params for name in ("user_ids", "private"))
+        users, private = (name in self.subject.accepts or name in example.metadata for name in ("user_ids", "private"))
         # Inputs of the caller come first: some subjects take no others.
         candidates = [pair.first for pair in own[:1]] + [*_runs.plain_inputs(example, labels, has_target)]
         claim = self.subject.claim_of_a_run(candidates, self.settings[0], self.given)
@@ -356,7 +358,7 @@ class Search:
             self.settings = [{"bounds": bounds, **each} for each in self.settings]
         self.recipes = None if self.metric else _recipes.Recipes(self.place, self.settings, self.rng)
 
-    def _takes_several_outputs(self, candidates: Iterable[Inputs]) -> bool:
+    def _takes_several_outputs(self, candidates: Iterable[CheckData]) -> bool:
         """Try targets of two columns on plain data: tags say it of some subjects only."""
         for inputs in candidates:
             try:
@@ -488,7 +490,7 @@ class Search:
         runs = Runs(self.subject, self.rng, None, most, seconds)
         sides = pair.first, pair.second
         if self.subject.row_wise:
-            sides = Inputs(pair.first.X[:1]), Inputs(pair.second.X[:1])
+            sides = CheckData(pair.first.X[:1]), CheckData(pair.second.X[:1])
         game = _bets.Game(runs, runs.sampler(*sides, pair.settings), stated, 1, self.rng)
         self.n_tested += 1
         correction = self.n_tested * (self.n_tested + 1)
@@ -590,7 +592,7 @@ class Search:
         shown = self.strongest
         claim = self.place.claim if shown is None else shown.claim
         if shown is not None and self.place.claim.unit == "user" and claim.unit == "row":
-            named = "user_ids" in shown.pair.first.params
+            named = "user_ids" in shown.pair.first.metadata
             claim = replace(claim, unit="user" if named else "row")
         return ViolationReport(
             name=self.subject.name,
@@ -665,12 +667,9 @@ def _directions(a: Array, b: Array, scale: Array, paired: bool) -> list[tuple[st
     move = np.median(b - a, axis=0) if paired else np.median(b, axis=0) - np.median(a, axis=0)
     # By likelihood, and along the move itself.
     moves = {"median": move, "median along": move * scale, "mean": mean, "mean along": mean * scale}
-    found = [(label, weights / np.abs(weights).max()) for label, weights in moves.items() if _is_some(weights)]
+    sizes = {label: float(np.abs(weights).max(initial=0.0)) for label, weights in moves.items()}
+    found = [(label, weights / sizes[label]) for label, weights in moves.items() if 0.0 < sizes[label] < math.inf]
     for rank, k in enumerate(np.argsort(-np.abs(mean), kind="stable")[:4]):
         if mean[k] != 0.0:
             found.append((f"strongest {rank}", np.sign(mean[k]) * np.eye(1, mean.size, int(k))[0]))
     return found
-
-
-def _is_some(weights: Array) -> bool:
-    return 0.0 < float(np.abs(weights).max(initial=0.0)) < math.inf
