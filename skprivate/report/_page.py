@@ -35,6 +35,7 @@ _VERDICTS = {
     LOOK: ("caution", "Look at this before you sign."),
     STOP: ("stop", "Not for release."),
 }
+_SIMULATED = "<p><strong>With secure noise. This noise was simulated, and nothing below holds.</strong></p>"
 _SECRET = ", and the machine's random bits are not known to others"
 _OPEN = '<dd class="open">not answered</dd>'
 
@@ -156,11 +157,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         else f"An attacker who knows all of the data but one {unit} looks at the release and says whether that {unit} "
         "took part, or which of two candidates did."
     )
-    simulated = (
-        "<p><strong>With secure noise. This noise was simulated, and nothing below holds.</strong></p>"
-        if facts["mechanisms"]["noise"] == "simulated"
-        else ""
-    )
+    simulated = _SIMULATED if facts["mechanisms"]["noise"] == "simulated" else ""
     return (
         f"{simulated}<p>It is {kinds[section['definition']]} with ε = {_up(section['epsilon'])} "
         f"and δ = {small(section['delta'])}. "
