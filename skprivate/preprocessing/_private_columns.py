@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -57,8 +58,10 @@ class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for line, text in _SHARED.items():
-            cls.__doc__ = cls.__doc__ and cls.__doc__.replace(line, text)
+        text = inspect.cleandoc(cls.__doc__ or "")  # as Python 3.13 does by itself
+        for line, shared in _SHARED.items():
+            text = text.replace(line, inspect.cleandoc(shared))
+        cls.__doc__ = text or None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
