@@ -26,8 +26,8 @@ from sklearn.base import BaseEstimator, clone
 
 from skprivate import UserLevelMean
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, epsilon_of_rho, open_release, rho_of_epsilon
-from skprivate.privacy.ledger._entries import today
 from skprivate.privacy.ledger._costs import exact, round_down, round_up
+from skprivate.privacy.ledger._entries import today
 
 
 @pytest.fixture(params=["memory", "file"])

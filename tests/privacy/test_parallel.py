@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import skprivate as sp
 from skprivate.model_selection import UserKFold, fit_folds
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release, public_generator
-from skprivate.privacy.ledger._ledger import _handle
 from skprivate.privacy.ledger._costs import NOTHING, Totals
+from skprivate.privacy.ledger._ledger import _handle
 
 REASON = "dealt by a keyed hash of the identifier, which exchanged users keep"
 ADD = {"unit": "user", "adjacency": "add-remove"}
