@@ -22,11 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
-#: Noise level above which a default projection radius shrinks, and the least part of it.
-SHRINK_LEVEL = 0.15
-SHRINK_MOST = 0.25
-#: Noise level below which it grows, as the inverse.
-GROW_LEVEL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +51,7 @@ class Descent(_rules.DescentRules):
             class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
             counts = self.class_weights.run(rows, release)
-            if self.two_classes and self.terms.n_users is not None and level > _rules.UNSETTLED_LEVEL:
+            if self.objective.n_outputs == 1:
                 intercept = self.class_weights.intercept(counts, n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
@@ -98,12 +93,7 @@ class Descent(_rules.DescentRules):
         scale = self.split.select_scale(rows, target_counts, n_users, release)
         if scale is not None:
             radius, scale_missed = RADIUS_FACTOR * scale, False
-        first = radius
-        if self.bounds.shrink:
-            first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
-            # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
-        plan = self.plan(n_users, radius, first, row_norm or 1.0)
+        plan = self.plan(n_users, radius, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
         origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))
@@ -114,10 +104,6 @@ class Descent(_rules.DescentRules):
         start = origin.ravel()
         gradients = problems(objective, rows)
         course = _descent.adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
-        # A radius from the scale of the target should not be met: then features are small against it. Functions of
-        # features vary less than others by design: they converge late, whatever the scales.
-        bound = math.inf if self.bounds.select_scale and not scale_missed else radius
-        drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
         if matrix is not None:
             coef = coef @ matrix.T
@@ -130,19 +116,27 @@ class Descent(_rules.DescentRules):
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return _descent.LinearResult(
-            frame.coefficients(coef, self.objective.fit_intercept).ravel(),
-            n_users,
-            radius,
-            course.clip_radius,
-            level,
-            scale_missed,
-            drift,
-            course.at_bound(radius),
-            frame.target_range(level),
-            class_weights,
-            alpha,
-            frame,
+            coef=frame.coefficients(coef, self.objective.fit_intercept).ravel(),
+            n_users=n_users,
+            radius=radius,
+            clip_radius=course.clip_radius,
+            noise_level=level,
+            alpha=alpha,
+            frame=frame,
+            scale_missed=scale_missed,
+            failure=self._failure(course, radius, scale_missed),
+            class_weights=class_weights,
         )
+
+    def _failure(self, course: _descent.Course, radius: float, scale_missed: bool) -> str:
+        """Say how the descent did not converge; nothing if it did."""
+        # Functions of features vary less than others by design: they converge late, whatever the scales.
+        if any(self.functions):
+            return ""
+        # A radius from the scale of the target should not be met: then features are small against it.
+        drift = course.drift(math.inf if self.bounds.select_scale and not scale_missed else radius)
+        met = course.at_bound(radius) and self.bounds.select_scale
+        return _descent.failure(drift, radius, met) if drift > 1.0 else ""
 
     def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Release) -> FloatArray:
         """Release the mean chances of the classes; returns what gives them their rates.

@@ -31,9 +31,9 @@ from skprivate.user_level.scaling._frame import PREDICTION_RANGE, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Noise of second moments up to which steps are preconditioned, without and with a bound of slopes. A clip by the rule
-#: below beyond which there is hardly any noise: then more steps of the plain descent go on to the minimum.
-QUIET_NOISE, QUIET_NOISE_CLASSES, MOST_WIDE = 0.35, 0.75, 128.0
+#: Noise of second moments up to which steps are preconditioned. A clip by the rule below beyond which there is hardly
+#: any noise: then more steps of the plain descent go on to the minimum.
+MOST_MOMENTS_NOISE, MOST_WIDE = 0.35, 128.0
 #: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the clip's range: in
 #: deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals exaggerate. It ends
 #: farther out where noise is much less.
@@ -139,7 +139,7 @@ class PreconditionedDescent(Mechanism):
     penalty: _rules.Penalty
     given_steps: int | None
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
-    bounds = _rules.Bounds(radius=math.inf, select_scale=False, shrink=False)
+    bounds = _rules.Bounds(radius=math.inf, select_scale=False)
 
     @property
     def size(self) -> int:
@@ -173,8 +173,7 @@ class PreconditionedDescent(Mechanism):
     @property
     def quiet(self) -> bool:
         """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
-        most = QUIET_NOISE_CLASSES if self.classes else QUIET_NOISE
-        return self.moments.noise <= most and self._wide <= MOST_WIDE
+        return self.moments.noise <= MOST_MOMENTS_NOISE and self._wide <= MOST_WIDE
 
     @property
     def n_steps(self) -> int:
@@ -247,12 +246,11 @@ class PreconditionedDescent(Mechanism):
         if self._slope_share:
             coef[-1] -= self._mean_slope(rows, coef, path, deviation, release) / path.hessian(coef)[1]
         return _descent.LinearResult(
-            frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
-            self._n,
-            math.inf,
-            clip,
-            level,
-            target_range=frame.target_range(level),
+            coef=frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
+            n_users=self._n,
+            radius=math.inf,
+            clip_radius=clip,
+            noise_level=level,
             alpha=alpha,
             frame=frame,
         )
