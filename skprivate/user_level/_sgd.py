@@ -184,7 +184,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             terms,
             n_features=objective.n_features,
             centred=objective.fit_intercept,
-            target=isinstance(objective.loss, (_losses.SquaredLoss, _losses.HuberLoss)),
+            target=isinstance(objective.loss, (_losses.SquaredLoss, _losses.HuberLoss, _losses.PinballLoss)),
             several=several,
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),

@@ -532,6 +532,6 @@ class DescentRules(Mechanism):
             most_momentum=self.steps.most_momentum,
             growth=growth if self.clipping.follow_tail else 0.0,
             quiet=self.quiet(n_users),
-            hold_step=self.two_classes,
+            hold_step=self.two_classes or isinstance(self.objective.loss, _losses.PinballLoss),
             intercept=self._intercept_alone,
         )
