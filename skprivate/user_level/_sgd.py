@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate import privacy
 from skprivate._messages import number
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._validation import column_label
+from skprivate._validation import TakesSparse, column_label
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, shown
 from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
@@ -40,7 +40,7 @@ class TooFewUsersWarning(UserWarning):
     """
 
 
-class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
+class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     """Winsorised, user-normalised gradient descent on a linear model."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
