@@ -158,6 +158,12 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     released values. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee
     states that.
 
+    Parameters by who needs them:
+
+    * *you set*: ``epsilon``; ``delta`` and ``ledger`` for a release; ``loss`` with ``quantile`` or ``huber_threshold``;
+    * *sometimes*: ``inference``, ``alpha``, ``weight_cap``, ``adjacency``, ``n_users``; ``random_state`` in simulations;
+    * *experts*: ``solver``, ``aggregation``, ``standardize``, ``radius``, ``max_iter``, ``fit_intercept``.
+
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
     Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to
     twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
