@@ -161,7 +161,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     Parameters by who needs them:
 
     * *you set*: ``epsilon``; ``delta`` and ``ledger`` for a release; ``loss`` with ``quantile`` or ``huber_threshold``;
-    * *sometimes*: ``inference``, ``alpha``, ``weight_cap``, ``adjacency``, ``n_users``; ``random_state`` in simulations;
+    * *sometimes*: ``inference``, ``alpha``, ``weight_cap``, ``adjacency``, ``n_users``;
+      ``random_state`` in simulations;
     * *experts*: ``solver``, ``aggregation``, ``standardize``, ``radius``, ``max_iter``, ``fit_intercept``.
 
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
