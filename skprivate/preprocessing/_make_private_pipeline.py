@@ -29,7 +29,7 @@ from skprivate.preprocessing import (
     _public_numbers,
     _public_scaler,
 )
-from skprivate.privacy import PrivacyLedger
+from skprivate.privacy import PrivacyLedger, warn_caller
 
 _NUMBER, _DATE, _CATEGORY, _DROP = _WORDS = ("number", "date", "category", "drop")
 #: Name, transformer and columns, as ColumnTransformer takes them.
@@ -37,6 +37,11 @@ _Entry: TypeAlias = tuple[str, Any, Any]
 #: Words of the schema by kinds of types.
 _WORD_OF_KIND = {"numbers": _NUMBER, **dict.fromkeys(_validation.TIME_KINDS - {"durations", "times of day"}, _DATE)}
 
+#: Packages of scikit-learn whose transformers learn from rows, but for classes that depend on parameters, or do not.
+_LEARNING = (
+    "sklearn.decomposition", "sklearn.discriminant_analysis", "sklearn.kernel_approximation", "sklearn.preprocessing"
+)  # fmt: skip
+_MAYBE = frozenset(("AdditiveChi2Sampler", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures"))
 #: What to do with columns of other types, by their kinds.
 _ADVICE = {
     "": "Convert first (pandas.to_numeric, pandas.to_datetime), or say what they hold.",
@@ -209,6 +214,18 @@ def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
             "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
         )
     return middle, last, splines
+
+
+def _warn_of_fits(middle: list[tuple[str, Any]]) -> None:
+    """Warn of given steps of scikit-learn that learn from rows, by their classes alone."""
+    for name, step in middle:
+        module, kind = type(step).__module__, type(step).__name__
+        if module.startswith(_LEARNING) and kind not in _MAYBE and get_tags(step).requires_fit:
+            warn_caller(
+                f"step {name!r} ({kind}) learns from private rows without noise, so that no guarantee will hold for "
+                "the whole: skprivate.check_pipeline says why. Scale by public numbers, or leave it to the model.",
+                UserWarning,
+            )
 
 
 def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
@@ -384,6 +401,8 @@ def make_private_pipeline(
     entries, twins = _by_type(numbers, encoder), False
     if schema is not None:
         entries, twins = _by_schema(_read_schema(schema), numbers, encoder, last)
+    if not getattr(last, "_only_labels", False):  # else features are public
+        _warn_of_fits(middle)
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=twins)
     steps = [("columns", table), *middle, ("model", last)]
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)
