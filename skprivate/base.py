@@ -325,6 +325,7 @@ class BestModelMixin(OverBlocks):
             tags.estimator_type = inner.estimator_type
             tags.classifier_tags = copy.copy(inner.classifier_tags)
             tags.regressor_tags = copy.copy(inner.regressor_tags)
+            tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         if tags.classifier_tags is not None:
             tags.classifier_tags.poor_score = True

@@ -120,6 +120,7 @@ _COMMON = {
     "aggregation": st.sampled_from(["robust", "mean"]),
     "feature_norm": st.none() | _POSITIVE,
     "huber_threshold": _POSITIVE,
+    "quantile": st.floats(0.01, 0.99),
     "n_bins": st.integers(2, 40),
     "n_quantiles": st.integers(3, 60),
     "bag_size": st.integers(1, 5),

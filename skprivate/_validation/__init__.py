@@ -3,6 +3,7 @@
 from skprivate._validation._arrays import (
     TEXT_ADVICE,
     WIDEST,
+    TakesSparse,
     check_bounds,
     column_label,
     columns_in_words,

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
 from skprivate._sklearn import in_public_words
@@ -30,8 +32,22 @@ _SHOWN = 5
 Pairs: TypeAlias = tuple[tuple[float, float], ...]
 #: No range is wider, so that its square is a float, too.
 WIDEST = 1e150
+#: Most entries, zeros included, of sparse rows that are made dense: 0.8 GB.
+MOST_DENSE = 10**8
 #: What a parameter of this kind may be.
 SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or of arrays with one number per column"
+
+
+class TakesSparse:
+    """Mixin of estimators whose rows may be sparse: `validate_data` makes them dense.
+
+    No draw, error or warning depends on which entries are stored, or how many: that is private.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator
+        tags.input_tags.sparse = True
+        return tags
 
 
 def is_frame(X: Any) -> bool:
@@ -85,10 +101,13 @@ def validate_data(
     """Validate data as `sklearn.utils.validation.validate_data`, in the same words for all estimators here.
 
     Where numbers are asked for, dates, durations and complex numbers are refused instead of being read as floats.
-    Messages name columns and types, no entry.
+    Messages name columns and types, no entry. Sparse rows are made dense for `TakesSparse`.
     """
     refuse_no_table(X)
-    numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
+    checked = not options.get("skip_check_array", False)
+    if checked and issparse(X) and get_tags(estimator).input_tags.sparse:
+        X = _dense(X)
+    numeric = checked and options.get("dtype", "numeric") is not None
     if numeric:
         _refuse_other_types(X)
     try:
@@ -105,6 +124,19 @@ def validate_data(
     if given and result[1].dtype.kind == "f" and np.isnan(result[1]).any():
         raise ValueError("Input y contains NaN.")
     return result
+
+
+def _dense(X: Any) -> npt.NDArray[Any]:
+    """Make sparse rows dense, if they are not too large: by their shape, which is public."""
+    n_rows, n_columns = X.shape
+    if n_rows * n_columns > MOST_DENSE:
+        raise ValueError(
+            f"X must have at most {MOST_DENSE:g} entries (rows times columns) where it is sparse, because it is made "
+            f"dense, got {n_rows} rows of {n_columns} columns. Choose fewer columns by a public rule (hash words into "
+            "fewer columns, X[:, listed]), or give dense rows in blocks (skprivate.partitions.Blocks); predict in "
+            "parts."
+        )
+    return np.asarray(X.toarray())
 
 
 def learn_columns(estimator: BaseEstimator, empty: object) -> tuple[Any, tuple[Any, ...] | None]:

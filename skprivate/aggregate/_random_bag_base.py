@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
+from skprivate._validation import TakesSparse, validate_data
 from skprivate.aggregate import _bag_losses, _networks
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.random import _bags, _fit
@@ -42,7 +42,7 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
 _LARGEST_CONDITION = 1e13
 
 
-class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
+class BaseRandomBagModel(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     """Model learned from aggregate labels of random bags, linear or a network.
 
     A subclass turns labels into targets, fits, and turns scores into predictions.

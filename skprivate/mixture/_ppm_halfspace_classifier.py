@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import PUBLIC_LABELS, plain, validate_data
+from skprivate._validation import PUBLIC_LABELS, TakesSparse, plain, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.mixture import _calibration, _cuts, _descent, _geometry, _roles, _search, _turns
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
@@ -137,7 +137,7 @@ def _counts_are_asked_for(estimator):
     return True
 
 
-class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
+class PPMHalfspaceClassifier(PrivateEstimatorMixin, TakesSparse, ClassifierMixin, BaseEstimator):
     r"""Private–public mixture (PPM) classifier: public inside an intersection of halfspaces, private outside.
 
     A bank may publish what its reliable customers look like, but not the customers who defaulted. The classifier

@@ -26,10 +26,15 @@ from skprivate.preprocessing import (
     _public_numbers,
     _public_scaler,
 )
-from skprivate.privacy import PrivacyLedger
+from skprivate.privacy import PrivacyLedger, warn_caller
 
 #: Name, transformer and columns, as ColumnTransformer takes them.
 _Entry: TypeAlias = tuple[str, Any, Any]
+#: Packages of scikit-learn whose transformers learn from rows, but for classes that depend on parameters, or do not.
+_LEARNING = (
+    "sklearn.decomposition", "sklearn.discriminant_analysis", "sklearn.kernel_approximation", "sklearn.preprocessing"
+)  # fmt: skip
+_MAYBE = frozenset(("AdditiveChi2Sampler", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures"))
 
 
 def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
@@ -115,6 +120,18 @@ def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
             "make_additive_pipeline(estimator) without columns and bounds, which follow from the schema."
         )
     return middle, last, splines
+
+
+def _warn_of_fits(middle: list[tuple[str, Any]]) -> None:
+    """Warn of given steps of scikit-learn that learn from rows, by their classes alone."""
+    for name, step in middle:
+        module, kind = type(step).__module__, type(step).__name__
+        if module.startswith(_LEARNING) and kind not in _MAYBE and get_tags(step).requires_fit:
+            warn_caller(
+                f"step {name!r} ({kind}) learns from private rows without noise, so that no guarantee will hold for "
+                "the whole: skprivate.check_pipeline says why. Scale by public numbers, or leave it to the model.",
+                UserWarning,
+            )
 
 
 def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
@@ -287,6 +304,8 @@ def make_private_pipeline(
         if all(entry == DROP for entry in known.values()):
             raise ValueError(_validation.NOTHING_LEFT)
         entries, twins = _by_schema(known, numbers, encoder, last)
+    if not getattr(last, "_only_labels", False):  # else features are public
+        _warn_of_fits(middle)
     table = ColumnTransformer(entries, sparse_threshold=0.0, verbose_feature_names_out=twins)
     steps = [("columns", table), *middle, ("model", last)]
     return _private_pipeline.PrivatePipeline(steps, epsilon=epsilon, delta=delta, ledger=ledger)

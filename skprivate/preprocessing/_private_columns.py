@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import check_bounds
+from skprivate._validation import TakesSparse, check_bounds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import numeric_table, public_count, read_columns
 from skprivate.privacy import Adjacency
@@ -41,7 +41,7 @@ _SHARED = {
 }
 
 
-class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+class PrivateColumns(PrivateEstimatorMixin, TakesSparse, TransformerMixin, BaseEstimator):
     """Release constants of every column; a subclass makes the mechanism and stores what it returns."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}

@@ -154,6 +154,14 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     (`skprivate.user_level.CustomLoss`). All fitted attributes are released values, except ``classes_`` where
     ``classes`` is not given. Labels outside ``classes`` are refused.
 
+    Parameters by who needs them:
+
+    * *you set*: ``epsilon`` and ``classes``; ``delta`` and ``ledger`` for a release; ``loss``;
+    * *sometimes*: ``class_weight``, ``inference``, ``alpha``, ``weight_cap``, ``adjacency``, ``n_users``;
+      ``random_state`` in simulations;
+    * *experts*: ``solver``, ``aggregation``, ``standardize``, ``feature_norm``, ``radius``, ``max_iter``,
+      ``fit_intercept``.
+
     Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
     `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 

@@ -87,6 +87,23 @@ class HuberLoss:
         return np.clip(f - y, -self.threshold, self.threshold)
 
 
+class PinballLoss:
+    """φ(f, y) = below·(y − f) where f < y, above·(f − y) beyond: least at the quantile below/(below + above)."""
+
+    def __init__(self, below: float, above: float) -> None:
+        self.below = below
+        self.above = above
+
+    @property
+    def steepest(self) -> float:
+        return max(self.below, self.above)
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        residual = f - y
+        slope = np.where(residual < 0.0, -self.below, self.above)
+        return np.where(np.abs(residual) > 0.0, slope, residual)  # 0 and NaN stay
+
+
 class LogisticLoss:
     """φ(f, y) = ln(1 + exp(−y f)) with y = ±1; for several outputs their sum, one class against the rest."""
 

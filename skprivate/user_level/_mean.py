@@ -10,13 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import TakesSparse
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level import _plan, _problems, _rows, _sgd
 from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
 
 
-class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
+class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     r"""Mean of the users' means, protecting everything a user contributed.
 
     Estimates :math:`\frac1n \sum_u \frac1{m_u} \sum_j x_{uj}` with noise proportional to the users' spread about

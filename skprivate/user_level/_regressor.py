@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from skprivate.privacy import PrivacyLedger
 from skprivate.user_level import _losses, _plan, _problems, _rows, _sgd
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
 
+LossName = Literal["squared_error", "huber", "absolute_error", "quantile"]
+LOSSES = get_args(LossName)
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
 
@@ -42,10 +44,13 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Privacy budget ε of one fit.
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
-    loss : {"squared_error", "huber"} or object, default="squared_error"
-        Loss of a row. An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
+    loss : {"squared_error", "huber", "absolute_error", "quantile"} or object, default="squared_error"
+        Loss of a row; "absolute_error" is for the median, "quantile" for the ``quantile``. An object must implement
+        ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
+    quantile : float in (0, 1), optional
+        Share of the targets that lies below the prediction, for ``loss="quantile"``.
     solver : {"auto", "sgd"}, default="auto"
         "auto" takes 2 to 12 steps in the metric of released second moments where these are quiet, by public numbers:
         each row is its own user, ``aggregation`` is "auto", features are standardised and were not prepared by other
@@ -140,9 +145,20 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     released values. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee
     states that.
 
+    Parameters by who needs them:
+
+    * *you set*: ``epsilon``; ``delta`` and ``ledger`` for a release; ``loss`` with ``quantile`` or ``huber_threshold``;
+    * *sometimes*: ``inference``, ``alpha``, ``weight_cap``, ``adjacency``, ``n_users``;
+      ``random_state`` in simulations;
+    * *experts*: ``solver``, ``aggregation``, ``standardize``, ``radius``, ``max_iter``, ``fit_intercept``.
+
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
     Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to
     twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
+
+    *Quantiles*: rows longer than typical get smaller weights, so that clipping moves no quantile. Those other than the
+    median need about 5 000/ε rows for five features, more where residuals are small against the target; with fewer
+    they lie too far outside.
 
     *Intervals* are for the coefficients of a linear model of the mean; long rows have smaller weights, and none is
     clipped. They hold where errors vary with the features, or are skewed, but not where both: slopes are then those of
@@ -176,8 +192,9 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_sgd.BaseUserLevelSGD._parameter_constraints,
-        "loss": [StrOptions({"squared_error", "huber"}), HasMethods("gradient")],
+        "loss": [StrOptions(set(LOSSES)), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
+        "quantile": [Interval(Real, 0, 1, closed="neither"), None],
         "solver": [StrOptions({"auto", "sgd"})],
     }
 
@@ -186,8 +203,9 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        loss: Literal["squared_error", "huber"] | _losses.CustomLoss = "squared_error",
+        loss: LossName | _losses.CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
+        quantile: float | None = None,
         solver: Literal["auto", "sgd"] = "auto",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
@@ -206,6 +224,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         self.delta = delta
         self.loss = loss
         self.huber_threshold = huber_threshold
+        self.quantile = quantile
         self.solver = solver
         self.aggregation = aggregation
         self.standardize = standardize
@@ -240,6 +259,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         self : UserLevelSGDRegressor
         """
         self._check_inference("squared_error")
+        if self.loss == "quantile" and self.quantile is None:
+            raise ValueError("quantile must be a number in (0, 1) where loss='quantile', got None.")
         checked = _rows.read_rows(self, X, user_ids, _rows.numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
             _losses.check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
@@ -265,12 +286,20 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             self.intercept_ += float((coef[:n_features] - self.coef_) @ self.feature_center_)
         return self
 
+    def _loss(self) -> Any:
+        if self.loss == "huber":
+            return _losses.HuberLoss(self.huber_threshold)
+        if self.loss == "absolute_error":
+            return _losses.PinballLoss(1.0, 1.0)
+        if self.loss == "quantile":
+            assert self.quantile is not None
+            return _losses.PinballLoss(self.quantile, 1.0 - self.quantile)
+        return _losses.SquaredLoss() if self.loss == "squared_error" else self.loss
+
     def _mechanism(
         self, n_features: int, terms: _plan.Terms, record_level: bool
     ) -> _linear.Descent | _preconditioned.PreconditionedDescent:
-        loss: Any = self.loss
-        if isinstance(loss, str):
-            loss = _losses.SquaredLoss() if loss == "squared_error" else _losses.HuberLoss(self.huber_threshold)
+        loss = self._loss()
         objective = _problems.Objective(loss, n_features, 1, self.fit_intercept)
         penalty = _rules.Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
         if record_level:
@@ -282,10 +311,17 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             terms,
             penalty=penalty,
             steps=_rules.StepRules(given=self.max_iter),
-            clipping=_rules.Clipping(select=True, follow_tail=self.aggregation != "robust"),
+            clipping=self._clipping(loss),
             bounds=_rules.Bounds(radius=UNIT_RADIUS, select_scale=True),
             several=not record_level,
         )
+
+    def _clipping(self, loss: Any) -> _rules.Clipping:
+        """Choose the clipping radius: a median of norms would move a quantile, whose slopes are bounded anyway."""
+        if not isinstance(loss, _losses.PinballLoss):
+            return _rules.Clipping(select=True, follow_tail=self.aggregation != "robust")
+        norms = _sgd.CLIP_FACTORS[self.aggregation] * self._typical_norm(self.n_features_in_ + self.fit_intercept)
+        return _rules.Clipping(select=False, radius=loss.steepest * norms)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the target, within ``target_range_``.

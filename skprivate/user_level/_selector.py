@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import unheard
 from skprivate._sklearn import Interval, StrOptions, _fit_context, gather
-from skprivate._validation import read_targets, validate_data
+from skprivate._validation import TakesSparse, read_targets, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
@@ -24,7 +24,7 @@ from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._selection import DifferenceSelection, MeanSelection, VoteSelection
 
 
-class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
+class UserLevelSelector(PrivateEstimatorMixin, TakesSparse, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose among fitted models by private data, with pure differential privacy at user level.
 
     The candidates are models that are public or already paid for, for example one `UserLevelSGDRegressor` per

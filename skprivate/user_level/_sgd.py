@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate import privacy
 from skprivate._messages import number
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._validation import column_label
+from skprivate._validation import TakesSparse, column_label
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, shown
 from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
@@ -40,7 +40,7 @@ class TooFewUsersWarning(UserWarning):
     """
 
 
-class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
+class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     """Winsorised, user-normalised gradient descent on a linear model."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
@@ -184,7 +184,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             terms,
             n_features=objective.n_features,
             centred=objective.fit_intercept,
-            target=isinstance(objective.loss, (_losses.SquaredLoss, _losses.HuberLoss)),
+            target=isinstance(objective.loss, (_losses.SquaredLoss, _losses.HuberLoss, _losses.PinballLoss)),
             several=several,
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),

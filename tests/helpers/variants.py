@@ -100,6 +100,17 @@ def _user_level_regressors():
         loss=("squared_error", "huber", AbsoluteLoss()),
         weight_cap=(1, 3),
     )
+    quantiles = modes(
+        kind,
+        _USER_DATA,
+        fixed={"max_iter": 3, "quantile": 0.1},
+        epsilon=(1.0, 1e4),
+        adjacency=BOTH,
+        aggregation=("robust", "mean"),
+        loss=("quantile", "absolute_error"),
+        alpha=(None, 0.5),
+        radius=(None, 2.0),
+    )
     quiet = modes(
         kind,
         (rows_of_one_user_each, default_data),
@@ -157,7 +168,7 @@ def _user_level_regressors():
         weight_cap=(1, 3),
         fit_intercept=(True, False),
     )
-    return descents + chosen + scaled + searched + loud + known + quiet + inferred
+    return descents + quantiles + chosen + scaled + searched + loud + known + quiet + inferred
 
 
 def _user_level_classifiers():

@@ -25,7 +25,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, PolynomialFeatures
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, PolynomialFeatures, StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from skprivate import (
@@ -119,6 +119,16 @@ def test_the_whole_is_the_budget_where_a_step_needs_no_delta(delta):
     model = make_pipeline(PrivateStandardScaler(random_state=0), UserLevelSGDRegressor(random_state=0))
     found = guarantee_of(make_private_pipeline(model, epsilon=1.0, delta=delta).fit(X, X["age"]))
     assert 0.9 < found.epsilon <= 1.0 and found.delta <= delta
+
+
+def test_a_given_step_that_learns_from_private_rows_is_named():
+    """Where features are public, or the step learns nothing, nothing is said."""
+    schema = {"a": (0, 1)}
+    with pytest.warns(UserWarning, match=r"step 'standardscaler' \(StandardScaler\) learns from private rows"):
+        model = make_private_pipeline(make_pipeline(StandardScaler(), UserLevelSGDRegressor()), schema, epsilon=1.0)
+    assert not check_pipeline(model).could_hold
+    make_private_pipeline(make_pipeline(PolynomialFeatures(), UserLevelSGDRegressor()), schema, epsilon=1.0)
+    make_private_pipeline(make_pipeline(StandardScaler(), RandomBagClassifier()), schema, epsilon=1.0)
 
 
 @SIMULATED

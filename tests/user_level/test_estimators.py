@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -40,6 +41,52 @@ def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, lo
         assert model.intercept_ / scale == pytest.approx(2.0, abs=0.05)
         assert 0.0 < model.privacy_guarantee_.epsilon <= 1.0
         assert model.privacy_guarantee_.unit == "user"
+
+
+def quantile_rows(seed, n=5000):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    return X, 50.0 + 10.0 * (X @ [1.0, -2.0, 0.5, 0.0, 1.0] + rng.normal(size=n))
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_a_share_of_the_targets_is_below_their_quantile(quantile):
+    for seed in range(3):
+        X, y = quantile_rows(seed)
+        model = UserLevelSGDRegressor(loss="quantile", quantile=quantile, random_state=seed).fit(X, y)
+        assert np.mean(y <= model.predict(X)) == pytest.approx(quantile, abs=0.03)
+
+
+def test_absolute_error_is_for_the_median():
+    X, y = quantile_rows(0)
+    fits = [
+        UserLevelSGDRegressor(alpha=0.0, random_state=0, **options).fit(X, y)
+        for options in ({"loss": "absolute_error"}, {"loss": "quantile", "quantile": 0.5})
+    ]
+    # Twice the slopes, clipped at twice the radius.
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-9)
+    assert fits[0].clip_radius_ == 2.0 * fits[1].clip_radius_
+
+
+def test_a_penalty_of_quantiles_has_the_units_of_the_target():
+    X, y = quantile_rows(0)
+    rows, alpha, quantile = np.column_stack([X, np.ones(len(X))]), 0.05, 0.3
+    weights = np.minimum(1.0, math.sqrt(6.0) / np.linalg.norm(rows, axis=1))
+
+    def objective(w):
+        residual = y - rows @ w
+        loss = np.maximum(quantile * residual, (quantile - 1.0) * residual)
+        return (weights * loss).mean() + 0.5 * alpha * np.sum(w[:-1] ** 2)
+
+    best = minimize(objective, np.zeros(6), method="Powell").x
+    model = UserLevelSGDRegressor(1e3, loss="quantile", quantile=quantile, alpha=alpha, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, best[:-1], atol=0.1)
+    assert np.abs(best[:-1]).max() < 15.0  # of 20: the penalty matters
+
+
+def test_a_quantile_has_to_be_named():
+    with pytest.raises(ValueError, match=r"quantile must be a number in \(0, 1\) where loss='quantile', got None"):
+        UserLevelSGDRegressor(loss="quantile").fit(*quantile_rows(0, n=20))
 
 
 @pytest.mark.parametrize(

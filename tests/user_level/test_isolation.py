@@ -20,7 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.user_level import TooFewUsersWarning, UnscaledFeaturesWarning
-from skprivate.user_level._losses import HuberLoss, LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
+from skprivate.user_level._losses import (
+    HuberLoss,
+    LogisticLoss,
+    MultinomialLoss,
+    PinballLoss,
+    SmoothedHingeLoss,
+    SquaredLoss,
+)
 from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups, user_magnitudes
 
 UNIT = 2**30
@@ -44,6 +51,7 @@ class RowwiseSquares:
 LOSSES = {
     "squared": (SquaredLoss(), 1),
     "huber": (HuberLoss(0.7), 1),
+    "pinball": (PinballLoss(0.3, 0.7), 1),
     "logistic": (LogisticLoss(), 1),
     "hinge": (SmoothedHingeLoss(), 1),
     "multinomial": (MultinomialLoss(), 3),

@@ -16,6 +16,7 @@ from skprivate.user_level._losses import (
     HuberLoss,
     LogisticLoss,
     MultinomialLoss,
+    PinballLoss,
     SmoothedHingeLoss,
     SquaredLoss,
     check_custom_loss,
@@ -44,6 +45,8 @@ def smoothed_hinge(margin, width=0.5):
 VALUES = {
     SquaredLoss(): lambda f, y: 0.5 * (f - y) ** 2,
     HuberLoss(0.7): lambda f, y: huber(f - y),
+    PinballLoss(0.3, 0.7): lambda f, y: np.where(f < y, 0.3 * (y - f), 0.7 * (f - y)),
+    PinballLoss(1.0, 1.0): lambda f, y: np.abs(f - y),
     LogisticLoss(): lambda f, y: np.logaddexp(0.0, -y * f),
     SmoothedHingeLoss(): lambda f, y: smoothed_hinge(y * f),
 }

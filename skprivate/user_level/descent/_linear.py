@@ -96,6 +96,8 @@ class Descent(_rules.DescentRules):
         plan = self.plan(n_users, radius, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
+        elif isinstance(objective.loss, _losses.PinballLoss):  # both slopes of a long row shrink alike
+            objective = replace(objective, max_norm=plan.clip_radius / objective.loss.steepest)
         origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))
         if self.objective.fit_intercept:
             origin[:, -1] = intercept
@@ -187,6 +189,8 @@ class Descent(_rules.DescentRules):
         if self.penalty.given:
             # A given penalty is on the coefficients of the original features.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
+            if isinstance(self.objective.loss, _losses.PinballLoss):  # its units are those of the target
+                weights *= frame.target_scale
         elif alpha and self.standardisation is not None and self.standardisation.prepared:
             prepared = np.flatnonzero(self.standardisation.prepared)
             weights[prepared] += (1.0 / _rules.PRIOR - 1.0) * self.penalty.user_ridge / (n_users * alpha)

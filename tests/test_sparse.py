@@ -1,0 +1,78 @@
+"""Sparse rows: dense ones in another form, up to a public size; which entries are stored shows nowhere."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+
+import skprivate as sp
+from skprivate._validation import _arrays
+from skprivate.preprocessing import PrivateStandardScaler, PublicOneHotEncoder
+from skprivate.privacy import PrivacyLedger
+
+rng = np.random.default_rng(0)
+X = rng.binomial(3, 0.1, size=(400, 4)).astype(np.float64)
+Y = (X[:, 0] > 0).astype(int)
+MODELS = [
+    sp.UserLevelSGDRegressor(random_state=0),
+    sp.UserLevelSGDClassifier(classes=[0, 1], random_state=0),
+    sp.UserLevelMean(random_state=0),
+    sp.RandomBagClassifier(classes=[0, 1], random_state=0),
+    sp.PPMHalfspaceClassifier(classes=[0, 1], private_label=1, random_state=0),
+    PrivateStandardScaler(bounds=(0.0, 3.0), random_state=0),
+]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def stored_zeros():
+    """The same rows with every entry stored."""
+    return sparse.csr_array((X.ravel(), np.tile(np.arange(4), 400), np.arange(0, 1601, 4)), shape=X.shape)
+
+
+def shown(model, rows):
+    """What a fit and a prediction show, warnings included."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        model.fit(rows, Y)
+        method = next((name for name in ("predict", "transform") if hasattr(model, name)), None)
+        after = getattr(model, method)(rows) if method else model.mean_
+    return after, [str(warning.message) for warning in heard]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_sparse_rows_are_dense_rows(model):
+    dense, said = shown(model, X)
+    for rows in (sparse.csr_array(X), sparse.coo_matrix(X), stored_zeros()):
+        after, again = shown(model, rows)
+        np.testing.assert_array_equal(after, dense)
+        assert again == said
+
+
+def test_sparse_columns_of_a_step():
+    colours = [["red"], ["blue"], ["red"], ["green"]] * 100
+    coefs = [
+        make_pipeline(
+            PublicOneHotEncoder([["red", "blue", "green"]], sparse_output=sparse_output),
+            sp.UserLevelSGDClassifier(classes=[0, 1], random_state=0),
+        )
+        .fit(colours, Y)[-1]
+        .coef_
+        for sparse_output in (False, True)
+    ]
+    np.testing.assert_array_equal(*coefs)
+
+
+def test_too_many_entries_are_refused_before_anything_is_spent(monkeypatch):
+    monkeypatch.setattr(_arrays, "MOST_DENSE", 1599)
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    messages = []
+    for rows in (sparse.csr_array(X), sparse.csr_array(X.shape), stored_zeros()):
+        with pytest.raises(
+            ValueError, match=r"at most 1599 entries .* got 400 rows of 4 columns. Choose fewer"
+        ) as told:
+            sp.UserLevelSGDRegressor(ledger=ledger).fit(rows, Y)
+        messages.append(str(told.value))
+    assert len(set(messages)) == 1
+    assert ledger.spent == (0.0, 0.0)
