@@ -58,10 +58,9 @@ class PrivateColumns(PrivateEstimatorMixin, TakesSparse, TransformerMixin, BaseE
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        text = inspect.cleandoc(cls.__doc__ or "")  # as Python 3.13 does by itself
-        for line, shared in _SHARED.items():
-            text = text.replace(line, inspect.cleandoc(shared))
-        cls.__doc__ = text or None
+        for line, text in _SHARED.items():
+            if cls.__doc__ and line in cls.__doc__:  # cleaned, as Python 3.13 does by itself
+                cls.__doc__ = inspect.cleandoc(cls.__doc__).replace(line, inspect.cleandoc(text)) + "\n"
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
