@@ -106,7 +106,7 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Source:
-    """What stands after FROM, and the connection that reads it."""
+    """Connection to a database, and the SQL of a table in it."""
 
     connection: Any
     table: str
@@ -120,7 +120,7 @@ class _Source:
         return {str(row[0]): str(row[1]).upper() for row in self.fetch(f"DESCRIBE SELECT * FROM {self.table}")}
 
     def n_rows(self) -> int:
-        """Count the rows, of which there must be one."""
+        """Count the rows, and refuse a table without any."""
         n_rows = int(self.fetch(f"SELECT COUNT(*) FROM {self.table}")[0][0])
         if n_rows == 0:
             raise ValueError("the table has no rows.")
