@@ -27,10 +27,6 @@ from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, P
 #: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
 FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
-#: Numbers of steps with hardly any and with ample budget, and where the number of users is private.
-LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 5, 40, 30
-#: Noise of a single step with several classes: their curvatures p(1 − p) differ more, so that more steps are needed.
-STEP_NOISE_MANY = 0.5**0.5
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
 CLIP = {"auto": None, "robust": _losses.LEAST_CLIP, "mean": 1.0}
 #: The same over ν^−½, with the noise level ν.
@@ -310,14 +306,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             objective,
             terms,
             penalty=penalty,
-            steps=StepRules(
-                given=self.max_iter,
-                least=LEAST_STEPS,
-                most=MOST_STEPS,
-                usual=USUAL_STEPS,
-                noise=_plan.STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
-                first=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
-            ),
+            steps=StepRules(given=self.max_iter, first=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP),
             clipping=Clipping(
                 # The median gradient is that of well classified users, which is too small for others (rare classes).
                 select=False,
@@ -328,7 +317,6 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             bounds=Bounds(
                 radius=LARGEST_MARGIN,
                 select_scale=False,
-                shrink=True,
                 row_norm=self.feature_norm or self._typical_norm(n_features + self.fit_intercept),
             ),
             class_weights=class_weights,

@@ -19,27 +19,10 @@ TAIL_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
-#: Least share of the Gaussian budget spent on finding the neighbourhood of the solution.
-SEARCH_SHARE = 0.1
-#: Part of the steps in this search, and its largest share.
-SEARCH_PART = 0.25
-#: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
-#: than few.
-STEP_NOISE = 0.1**0.5
-#: Assumed number of users where it is private.
-FEW_USERS = 100
-#: Largest momentum of the refinement.
-MOST_MOMENTUM = 0.8
-#: Noise of a step of the search, against a unanimous vote, above which a step of known length is held.
-HELD_NOISE = 0.01
-#: Noise above which a step of known length is shorter, and the least part of it.
-LOUD_NOISE, LEAST_PART = 0.5, 0.5
-#: Largest steps of an intercept, in those of slopes; and its steps at a noise level of 1.
-MOST_INTERCEPT, INTERCEPT_NOISE = 4.0, 0.03
-#: Number of coefficients whose noise sets the search's share.
-FEW_COEF = 5
-#: Loss of momentum per noise level of one step.
-MOMENTUM_LOSS = 2.0
+#: Part of the steps that find the neighbourhood of the solution, and their share of the Gaussian budget.
+SEARCH_PART, SEARCH_SHARE = 0.25, 0.1
+#: Momentum of the others: faster in directions of little curvature, with iterates spread by 1/(1 − β).
+MOMENTUM = 0.6
 #: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
 MOST_WIDENED = 100.0
 #: Factor on multipliers, so that shares rounded in floating point never exceed the budget.
@@ -283,11 +266,8 @@ class DescentPlan:
     first_step: float
     clip_factor: float = 1.0
     clip_radius: float = 0.0
-    most_momentum: float = MOST_MOMENTUM
     growth: float = 0.0
     quiet: bool = False
-    hold_step: bool = False
-    intercept: bool = False
 
     @property
     def search_steps(self) -> int:
@@ -298,73 +278,15 @@ class DescentPlan:
         return self.n_steps - self.search_steps
 
     @property
-    def search_share(self) -> float:
-        """Share of the search, in which a step has at most the noise of a unanimous vote if its part of the steps
-        allows.
-
-        With more noise the search would only walk away from the start. It depends on public numbers alone, and not on
-        the number of coefficients, which an earlier step may have released: the noise is that of a few.
-        """
-        n_users = self.split.terms.n_users
-        if n_users is None:
-            return SEARCH_SHARE
-        quiet = self.search_steps * self.split.level(n_users, FEW_COEF) ** 2
-        return min(SEARCH_PART, max(SEARCH_SHARE, quiet))
-
-    @property
     def search_multiplier(self) -> float:
         """Noise multiplier of one step of the search."""
-        return self.split.multiplier * math.sqrt(self.search_steps / self.search_share) * WIDER
-
-    @property
-    def search_gain(self) -> float:
-        """Factor of the growth and decay of the search's steps.
-
-        The fit forgets the search's noise as fast as curvatures allow: hardly where a class is rare, whose intercept
-        has far to go and lengthens the steps of all. A first step that is about right is held instead, as far as noise
-        is loud.
-        """
-        if not self.hold_step:
-            return 1.0
-        return min(1.0, HELD_NOISE / self._search_noise)
-
-    @property
-    def start_step(self) -> float:
-        """Length of the first step; shorter where its noise is about as large as a unanimous vote and it is held."""
-        if not self.hold_step or not self.search_steps:
-            return self.first_step
-        return self.first_step * min(1.0, max(LEAST_PART, LOUD_NOISE / self._search_noise))
-
-    @property
-    def _search_noise(self) -> float:
-        """Norm of the noise of a step of the search, where a unanimous vote has norm 1."""
-        sensitivity = self.split.terms.sum_sensitivity
-        return sensitivity * self.search_multiplier * math.sqrt(self.n_coef) / self.n_users
-
-    @property
-    def intercept_gain(self) -> float:
-        """Steps of the intercept in those of slopes, which are one over the largest curvature of *all* coefficients.
-
-        A rare class's intercept has far to go, and until it is there slopes follow means of features. Steps of k times
-        that length are stable up to k = d: a row of norm √d with the intercept's √k beside it has squared norm d + k.
-        The noise of the intercept grows by the same factor.
-        """
-        if not self.intercept:
-            return 1.0
-        level = self.split.level(self.n_users, self.n_coef)
-        return max(1.0, min(MOST_INTERCEPT, INTERCEPT_NOISE / level, 0.5 * (self.n_coef - 1)))
+        return self.split.multiplier * math.sqrt(self.search_steps / SEARCH_SHARE) * WIDER
 
     @property
     def refine_multiplier(self) -> float:
         """Noise multiplier of one step of the refinement."""
-        share = self.search_share if self.search_steps else 0.0
+        share = SEARCH_SHARE if self.search_steps else 0.0
         return self.split.multiplier * math.sqrt(self.refine_steps / (1.0 - share)) * WIDER
-
-    @property
-    def momentum(self) -> float:
-        """Momentum of the refinement: faster in directions of little curvature, with iterates spread by 1/(1 − β)."""
-        level = self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
-        return min(self.most_momentum, max(0.0, 1.0 - MOMENTUM_LOSS * level))
 
     @property
     def clip_decides(self) -> bool:

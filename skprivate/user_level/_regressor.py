@@ -19,17 +19,6 @@ from skprivate.privacy import PrivacyLedger
 from skprivate.user_level import _losses, _plan, _problems, _rows, _sgd
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
 
-#: Numbers of steps with hardly any and with ample budget.
-LEAST_STEPS, MOST_STEPS = 20, 50
-#: Noise of a single step where users have several rows each.
-STEP_NOISE_USERS = 0.3**0.5
-#: The same where users have one row each: votes agree less, so that noise is followed sooner. Least number of steps,
-#: and number where the number of users is private.
-LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
-#: Largest momentum there. Where features are correlated or rare, targets depend most on the directions of large
-#: variance, and in the others, which momentum speeds up, gradients are noise. Not beside functions of features, which
-#: vary less by design.
-MOST_MOMENTUM_RECORDS = 0.65
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
 
@@ -60,7 +49,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     solver : {"auto", "sgd"}, default="auto"
         "auto" takes 2 to 12 steps in the metric of released second moments where these are quiet, by public numbers:
         each row is its own user, ``aggregation`` is "auto", features are standardised and were not prepared by other
-        private steps. Otherwise, and with "sgd", it descends on all users in 12 to 50 steps.
+        private steps. Otherwise, and with "sgd", it descends on all users in 10 to 50 steps.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
         differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
@@ -288,21 +277,13 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             quiet = self._plan_preconditioned(objective, terms, penalty)
             if quiet is not None:
                 return quiet
-        momentum = MOST_MOMENTUM_RECORDS if record_level and not any(self._functions) else _plan.MOST_MOMENTUM
         return self._plan_descent(
             objective,
             terms,
             penalty=penalty,
-            steps=_rules.StepRules(
-                given=self.max_iter,
-                least=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
-                most=MOST_STEPS,
-                usual=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
-                noise=_plan.STEP_NOISE if record_level else STEP_NOISE_USERS,
-                most_momentum=momentum,
-            ),
+            steps=_rules.StepRules(given=self.max_iter),
             clipping=_rules.Clipping(select=True, follow_tail=self.aggregation != "robust"),
-            bounds=_rules.Bounds(radius=UNIT_RADIUS, select_scale=True, shrink=True),
+            bounds=_rules.Bounds(radius=UNIT_RADIUS, select_scale=True),
             several=not record_level,
         )
 

@@ -105,7 +105,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     ) -> _linear.Descent:
         """Make the mechanism of a descent; a radius that is given and standardisation override ``bounds``."""
         if self.radius is not None:
-            bounds = replace(bounds, radius=self.radius, select_scale=False, shrink=False)
+            bounds = replace(bounds, radius=self.radius, select_scale=False, given=True)
         terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
             bounds = replace(bounds, select_scale=False)

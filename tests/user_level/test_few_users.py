@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.variant_data import AbsoluteLoss
 from sklearn.datasets import load_diabetes
 from sklearn.metrics import log_loss, roc_auc_score
 
@@ -27,7 +25,7 @@ from skprivate.user_level._losses import (
     noise_penalty,
     noise_ridge,
 )
-from skprivate.user_level._plan import DescentPlan, Terms, split_budget
+from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
 from skprivate.user_level.scaling._standardise import plan_standardisation, select_distance
 
@@ -366,54 +364,7 @@ def test_means_are_removed_where_noise_is_little(n_users, classes, share):
     terms = Terms(0.1, 1e-6, Adjacency.REPLACE_ONE, n_users)
     mechanism = model._mechanism(np.arange(classes), 1 if classes == 2 else classes, terms)
     assert mechanism.means_share == share
-    assert mechanism.plan(n_users, 1.0, 1.0, 1.0).hold_step == (classes == 2)
     assert compose_epsilon(mechanism.events, 1e-6) <= 0.1
-
-
-@pytest.mark.parametrize(
-    ("n_users", "held", "gain", "part"),
-    [
-        (100, True, 0.00592, 0.5),
-        (100, False, 1.0, 1.0),
-        (400, True, 0.015, 0.75),
-        (1000, True, 0.0375, 1.0),
-        (4000, True, 0.15, 1.0),
-        (40_000, True, 1.0, 1.0),
-    ],
-)
-def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain, part):
-    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n_users)
-    split = split_budget(terms, n_numbers=400)
-    plan = DescentPlan(split, n_users, 40, 10, 1.0, 0.1, hold_step=held)
-    assert plan.search_gain == pytest.approx(gain, rel=0.01)
-    assert plan.start_step == pytest.approx(0.1 * part, rel=0.01)
-    assert DescentPlan(split, n_users, 1, 10, 1.0, 0.1, hold_step=held).start_step == 0.1
-
-
-@pytest.mark.parametrize(
-    ("n_users", "d", "gain"), [(1000, 10, 1.0), (7000, 20, 2.844), (40_000, 20, 4.0), (40_000, 5, 2.5)]
-)
-def test_an_intercept_walks_ahead_where_its_noise_is_small(n_users, d, gain):
-    terms = Terms(0.5, 1e-6, Adjacency.REPLACE_ONE, n_users)
-    plan = DescentPlan(split_budget(terms, n_numbers=400), n_users, 40, d + 1, 1.0, 0.1, intercept=True)
-    assert plan.intercept_gain == pytest.approx(gain, rel=0.01)
-    assert replace(plan, intercept=False).intercept_gain == 1.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "alone"),
-    [
-        ({}, True),
-        ({"fit_intercept": False}, False),
-        ({"loss": AbsoluteLoss()}, False),  # whose curvature nobody knows
-        ({"epsilon": 3.0}, False),  # whitened
-    ],
-)
-def test_an_intercept_is_known_where_it_is_a_coordinate_of_its_own(changes, alone):
-    model = UserLevelSGDClassifier(0.3).set_params(**changes)
-    model.n_features_in_ = 20
-    mechanism = model._mechanism(np.arange(2), 1, Terms(model.epsilon, 1e-6, Adjacency.REPLACE_ONE, 10_000))
-    assert mechanism.plan(1e4, 1.0, 1.0, 1.0).intercept == alone
 
 
 def test_weak_effects_on_a_rare_class_are_found_in_noise():

@@ -12,11 +12,9 @@ from skprivate.privacy import open_release
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import tail_factor
-from skprivate.user_level._regressor import MOST_MOMENTUM_RECORDS
 from skprivate.user_level.descent import _descent, _rules
 from skprivate.user_level.descent import _linear as _linear_descent
-from skprivate.user_level.descent._descent import adaptive_descent, average
-from skprivate.user_level.descent._rules import MOST_MOMENTUM
+from skprivate.user_level.descent._descent import adaptive_descent
 from skprivate.user_level.scaling import _frame
 
 FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
@@ -70,8 +68,8 @@ def test_the_rule_is_told_what_was_drawn(seen, kind, weighted, epsilon):
     model.fit(X, y)
     estimate, plan, course, objective = (seen[k] for k in ("estimate", "plan", "course", "objective"))
     steps = len(course.directions)
-    # Steps of the refinement but the first few, each with a noise of its own.
-    assert plan.refine_steps - math.ceil(0.07 * plan.refine_steps) == steps
+    # Steps of the refinement, each with a noise of its own; the first quarter is not averaged.
+    assert plan.refine_steps == steps and len(course.times) == steps - steps // 4
     noise = 2.0 * plan.refine_multiplier / 6000.0
     assert estimate.noise == pytest.approx(course.clip_radius * noise / math.sqrt(steps))
     np.testing.assert_allclose(estimate.times * course.clip_radius, course.times)
@@ -111,12 +109,11 @@ def test_whitening_is_seen(seen):
     assert ways == {False, True}
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.8])
-def test_times_are_the_way_along_a_steady_direction(momentum):
+def test_times_are_the_way_along_a_steady_direction():
     """Users who are all on one side and far off: the iterate has gone as far as its steps add up to."""
     n = 4000
     split = split_budget(Terms(1e4, 1e-6, "replace-one", n), n_numbers=200)
-    plan = DescentPlan(split, float(n), 80, 2, math.inf, 1e-3, most_momentum=momentum)
+    plan = DescentPlan(split, float(n), 80, 2, math.inf, 1e-3)
     problem = MeanProblem(np.full((2, n), 1e6), UserGroups(np.arange(n)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -129,26 +126,10 @@ def test_times_are_the_way_along_a_steady_direction(momentum):
     assert 0.8 < np.linalg.norm(course.coef) / course.times.mean() < 1.02
 
 
-def test_times_are_those_of_the_iterates_that_are_averaged():
-    iterates = np.arange(40.0)[:, None]
-    directions = np.where(iterates < 20, 1.0, 0.0)  # a start that noise does not explain
-    course = average(iterates, directions, 1e-3, 1.0, np.arange(40.0))
-    assert 0 < len(course.times) < 25 and course.times.mean() == course.coef[0]
-
-
 def test_clipping_where_most_are_predicted_exactly():
     # A median of next to nothing: what sampling leaves is at least √.1·20, a normal median of .6745 of that.
     assert tail_factor(0.01, 20.0, 2.0, 0.1) * 0.01 == pytest.approx(2.0 * 0.67449 * math.sqrt(0.1) * 20.0, rel=1e-4)
     assert tail_factor(1.0, 2.44, 3.0, 0.1) == pytest.approx(2.44, rel=0.01)  # normal numbers
-
-
-def test_momentum_of_single_rows():
-    terms = UserLevelSGDRegressor()._terms(1000)
-    model = UserLevelSGDRegressor()
-    assert model._mechanism(4, terms, True).steps.most_momentum == MOST_MOMENTUM_RECORDS < MOST_MOMENTUM
-    assert model._mechanism(4, terms, False).steps.most_momentum == MOST_MOMENTUM
-    model._prepared_features = (None, (0, 0.5), (0, 0.3), (0, 0.2))
-    assert model._mechanism(4, terms, True).steps.most_momentum == MOST_MOMENTUM
 
 
 def test_which_columns_are_said_to_be_functions():

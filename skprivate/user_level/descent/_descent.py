@@ -1,11 +1,11 @@
-"""User-normalised descent that finds clipping radius, step and number of averaged iterates by itself.
+"""User-normalised descent that finds clipping radius and step by itself.
 
 Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
 public. Three things usually tuned by hand are found on the way:
 
 * the step, from correlations of successive *released* directions, which cost nothing (post-processing); * the clipping
 radius C, by one private selection of the median gradient norm after a search with C = 0, if the users are numerous
-enough to decide it; * the solution, as the average of the iterates after the search.
+enough to decide it; * the solution, as the average of the last iterates.
 
 Where noise is small, released directions show the curvature along the way, and steps are quasi-Newton (L-BFGS). Values
 of the objective are not released, but the slopes at both ends of a step show if it went too far.
@@ -53,8 +53,6 @@ SMALL_VOTE = 0.005
 LEAST_STEPS = 10
 #: Part of the projection radius from which a solution counts as at the bound.
 AT_BOUND = 0.9
-#: Starts of the average of the iterates, as parts of all.
-AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
 NOT_CONVERGED = (
     "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
     "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
@@ -76,8 +74,6 @@ _REFINE_GAIN = 0.15
 #: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
 #: that −0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Part of the refinement whose iterates are not averaged.
-_BURN_IN = 0.07
 
 
 @dataclass
@@ -142,9 +138,8 @@ class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
 class Course:
     """Released path of a descent.
 
-    ``directions`` are those of the steps that were averaged, in units of a unanimous vote, with ``noise`` on each
-    entry. ``times`` tells how long the averaged iterates have followed directions: sums of steps, infinite for
-    quasi-Newton ones.
+    ``directions`` are those after the search, in units of a unanimous vote, with ``noise`` on each entry. ``times``
+    tells how long the averaged iterates have followed directions: sums of steps, infinite for quasi-Newton ones.
     """
 
     coef: FloatArray
@@ -186,22 +181,6 @@ class Course:
         return direction - min(float(direction @ outward), 0.0) * outward
 
 
-def average(
-    iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float, times: FloatArray
-) -> Course:
-    """Average the last iterates: as many as have a mean direction that noise explains.
-
-    With much noise these are all of them. The less noise, the more the start counts, and the fewer are averaged.
-    """
-    n_steps, d = directions.shape
-    quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
-    for part in AVERAGE_STARTS:
-        first = int(part * n_steps)
-        if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
-            break
-    return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise, times[first:])
-
-
 def adaptive_descent(
     data: Partitions | _problems.UserProblem,
     plan: _plan.DescentPlan,
@@ -220,16 +199,10 @@ def adaptive_descent(
     iterates: list[FloatArray] = []
     directions: list[FloatArray] = []
     times: list[float] = []
-    time = 0.0
-    step = plan.start_step
-    radius = plan.clip_radius
+    time, step, radius, noise = 0.0, plan.first_step, plan.clip_radius, 0.0
     previous: FloatArray | None = None
-    previous_power = 1.0
     velocity = np.zeros(d)
-    gains = np.ones(d)
-    gains[-1] = plan.intercept_gain
     newton = QuasiNewton(step, 2.0 * plan.radius) if plan.quiet and radius and plan.split.clip_epsilon is None else None
-    burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.split.clip_epsilon is not None:
@@ -244,28 +217,27 @@ def adaptive_descent(
             # solution the penalty is as long as the mean vote: clipped to norm 1 it has the same one, and no step is
             # too long.
             direction = direction + project(penalty(w) / (radius or math.sqrt(d)), 1.0)
+        power, noise = d * noise**2, terms.sum_sensitivity * multiplier / plan.n_users
         if newton is not None:
-            noise = terms.sum_sensitivity * multiplier / plan.n_users
             w = project(newton.step(w, direction, noise), plan.radius)
-        elif previous is not None:
-            correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
-            vote = math.tanh(0.5 * math.sqrt(d) * correlation)
-            if searching:
-                step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * plan.search_gain * vote)
-            else:
-                step *= math.exp(_REFINE_GAIN * vote)
+        else:
+            if previous is not None:
+                correlation = float(direction @ previous) / power - _TARGET_CORRELATION
+                vote = math.tanh(0.5 * math.sqrt(d) * correlation)
+                gain = _REFINE_GAIN if not searching else _SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY
+                step *= math.exp(gain * vote)
+            momentum = 0.0 if searching else _plan.MOMENTUM
+            velocity = momentum * velocity + direction
+            w = project(w - step * velocity, plan.radius)
+            time += step / (1.0 - momentum)
         previous = direction
-        previous_power = d * (terms.sum_sensitivity * multiplier / plan.n_users) ** 2
-        if newton is None:
-            velocity = direction if searching else plan.momentum * velocity + direction
-            w = project(w - step * gains * velocity, plan.radius)
-            time += step / (1.0 if searching else 1.0 - plan.momentum)
-        if t >= burn_in or t == plan.n_steps - 1:
+        if t >= plan.search_steps:
             iterates.append(w)
-            directions.append(previous)
+            directions.append(direction)
             times.append(time if newton is None else math.inf)
-    noise = terms.sum_sensitivity * plan.refine_multiplier / plan.n_users
-    return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
+    # The first quarter of these has still to forget the noise of the search.
+    first = plan.refine_steps // 4
+    return Course(np.mean(iterates[first:], axis=0), radius, np.array(directions), noise, np.array(times[first:]))
 
 
 def norm_counts(problem: _problems.UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:

@@ -22,11 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
-#: Noise level above which a default projection radius shrinks, and the least part of it.
-SHRINK_LEVEL = 0.15
-SHRINK_MOST = 0.25
-#: Noise level below which it grows, as the inverse.
-GROW_LEVEL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +51,7 @@ class Descent(_rules.DescentRules):
             class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
             counts = self.class_weights.run(rows, release)
-            if self.two_classes and self.terms.n_users is not None and level > _rules.UNSETTLED_LEVEL:
+            if self.objective.n_outputs == 1:
                 intercept = self.class_weights.intercept(counts, n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
@@ -98,12 +93,7 @@ class Descent(_rules.DescentRules):
         scale = self.split.select_scale(rows, target_counts, n_users, release)
         if scale is not None:
             radius, scale_missed = RADIUS_FACTOR * scale, False
-        first = radius
-        if self.bounds.shrink:
-            first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
-            # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
-        plan = self.plan(n_users, radius, first, row_norm or 1.0)
+        plan = self.plan(n_users, radius, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
         origin: FloatArray = np.zeros((self.objective.n_outputs, self._n_whitened))

@@ -139,7 +139,7 @@ class PreconditionedDescent(Mechanism):
     penalty: _rules.Penalty
     given_steps: int | None
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
-    bounds = _rules.Bounds(radius=math.inf, select_scale=False, shrink=False)
+    bounds = _rules.Bounds(radius=math.inf, select_scale=False)
 
     @property
     def size(self) -> int:

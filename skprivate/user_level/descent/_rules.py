@@ -21,7 +21,7 @@ from skprivate._validation import plain
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _losses, _plan, _problems, _ranges
-from skprivate.user_level._plan import MOST_MOMENTUM, BudgetSplit, DescentPlan, Terms
+from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms
 from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,9 +31,8 @@ SHARE = 0.03
 #: Wanted noise of a rate, the shares of the budget between which it decides, and noise that leaves nothing of a rate.
 #: Mean chances have half of the share.
 RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE, MOST_RATE_NOISE = 0.006, 0.005, 0.06, 0.06
-#: Noise level from which the intercept of a rare class is far from settled after all steps, and the share of a rare
-#: class.
-UNSETTLED_LEVEL, RARE = 0.006, 0.2
+#: Largest share of a class that is rare.
+RARE = 0.2
 #: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
 #: Largest ratio of class weights.
@@ -48,6 +47,9 @@ LEAST_PART = 1e-6
 ROUNDS = 50
 #: Points and weights of Gauss–Hermite quadrature.
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+#: Fewest and most steps, and the noise of a single one against a unanimous vote. Many steps that only follow the noise
+#: end farther from the solution than few.
+FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 10, 50, 0.1**0.5
 #: First step in units of the projection radius, and its length where that is infinite.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
@@ -306,19 +308,13 @@ class Penalty:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRules:
-    """Number and length of steps: as many as are ``given``, or between ``least`` and ``most`` for a noise of each.
+    """Number and length of steps: as many as are ``given``, or else by their noise.
 
-    ``usual`` is the least number where that of users is private. ``first`` is the length of the first step in units of
-    the projection radius.
+    ``first`` is the length of the first step in units of the projection radius.
     """
 
     given: int | None
-    least: int
-    most: int
-    usual: int
-    noise: float
     first: float = FIRST_STEP
-    most_momentum: float = MOST_MOMENTUM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,13 +338,13 @@ class Clipping:
 class Bounds:
     """Public sizes: the projection ``radius``, which a selected scale of the target may replace, and norms of rows.
 
-    ``shrink`` marks a radius that is a default, not a bound. With a typical ``row_norm`` the clipping radius is
+    A radius that is ``given`` is a bound, which may be met. With a typical ``row_norm`` the clipping radius is
     multiplied by it and the projection radius divided.
     """
 
     radius: float
     select_scale: bool
-    shrink: bool
+    given: bool = False
     row_norm: float | None = None
     row_bound: float = math.inf
 
@@ -375,7 +371,7 @@ class DescentRules(Mechanism):
     def split(self) -> BudgetSplit:
         return _plan.split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.steps.given or self.steps.most) + self._n_whitened**2,
+            n_numbers=self.objective.n_coef * (self.steps.given or MOST_STEPS) + self._n_whitened**2,
             scales=int(self.bounds.select_scale),
             clip=self.clipping.select,
             tail=self.clipping.select and self.clipping.follow_tail and self._tail_matters,
@@ -396,24 +392,14 @@ class DescentRules(Mechanism):
         return self.objective.n_coef
 
     @property
-    def two_classes(self) -> bool:
-        """True if targets are two classes, and either may be rare."""
-        return self.classes and self.objective.n_outputs == 1
-
-    @property
-    def _intercept_alone(self) -> bool:
-        """True if whitening does not mix the intercept of two classes with slopes, and the loss is known."""
-        known = self.penalty.clip_ridge > 0.0
-        return known and self.two_classes and self.objective.fit_intercept and not self.whitening_share
-
-    @property
     def n_steps(self) -> int:
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.steps.given is not None:
             return self.steps.given
-        least = self.steps.usual if self.terms.n_users is None else self.steps.least
-        level = self.split.level(self.terms.n_users or _plan.FEW_USERS, self.objective.n_coef)
-        return int(min(self.steps.most, max(least, round((self.steps.noise / level) ** 2))))
+        if self.terms.n_users is None:
+            return MOST_STEPS
+        level = self.split.level(self.terms.n_users, self.objective.n_coef)
+        return int(min(MOST_STEPS, max(FEWEST_STEPS, round((STEP_NOISE / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
         """Return the clipping radius in units of ``row_norm``."""
@@ -439,7 +425,7 @@ class DescentRules(Mechanism):
     def quiet(self, n_users: float) -> bool:
         """Return True if noise is so small that steps are quasi-Newton once the clipping radius is fixed."""
         # A given radius may be met, and curvatures beyond it are irrelevant.
-        clips = self.bounds.shrink if self.clipping.select else self.clipping.radius > 0.0
+        clips = not self.bounds.given if self.clipping.select else self.clipping.radius > 0.0
         known = clips and not hasattr(self.objective.loss, "gradient")
         return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
 
@@ -476,7 +462,7 @@ class DescentRules(Mechanism):
             return 0.0
         if n_users is None or self.whitening_share:
             return 0.0
-        most = _frame.MOST_LEVEL_TWO if self.two_classes else _frame.MOST_LEVEL
+        most = _frame.MOST_LEVEL_TWO if self.objective.n_outputs == 1 else _frame.MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
         return _frame.MEANS_SHARE if quiet else 0.0
 
@@ -508,30 +494,25 @@ class DescentRules(Mechanism):
             moments = [(GaussianEvent(self.whitening_multiplier, self._n_whitened**2), 1)]
         elif self.means_share:
             moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
-        sums = self.plan(float(self.terms.n_users or 1), self.bounds.radius, self.bounds.radius, 1.0).sums
+        sums = self.plan(float(self.terms.n_users or 1), self.bounds.radius, 1.0).sums
         if self.chances_share:
             sums = [*sums, (GaussianEvent(self.chances_multiplier, self.objective.n_outputs), 1)]
         return [*self.split.other, *moments, *sums]
 
-    def plan(self, n_users: float, radius: float, distance: float, row_norm: float) -> DescentPlan:
-        """Plan the steps for ``n_users`` within ``radius``; the solution is probably not farther than the last argument
-        but one.
-        """
+    def plan(self, n_users: float, radius: float, row_norm: float) -> DescentPlan:
+        """Plan the steps for ``n_users`` within ``radius``."""
         share = self.whitening_share + self.means_share + self.chances_share
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * _plan.WIDER)
         growth = _ranges.quiet_growth(self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART)
         return DescentPlan(
-            left if share else self.split,
-            n_users,
-            self.n_steps,
-            self.objective.n_coef,
-            radius,
-            self.steps.first * distance if math.isfinite(distance) else FIRST_STEP_UNBOUNDED,
-            self.clipping.factor,
-            0.0 if self.clipping.radius == 0.0 else self.clip(n_users) * row_norm,
-            most_momentum=self.steps.most_momentum,
+            split=left if share else self.split,
+            n_users=n_users,
+            n_steps=self.n_steps,
+            n_coef=self.objective.n_coef,
+            radius=radius,
+            first_step=self.steps.first * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
+            clip_factor=self.clipping.factor,
+            clip_radius=0.0 if self.clipping.radius == 0.0 else self.clip(n_users) * row_norm,
             growth=growth if self.clipping.follow_tail else 0.0,
             quiet=self.quiet(n_users),
-            hold_step=self.two_classes,
-            intercept=self._intercept_alone,
         )
