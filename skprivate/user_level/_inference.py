@@ -181,7 +181,7 @@ class Inference:
 
         ``rows`` are those of the caller: clipped features would not be linear in what they predict.
         """
-        if not self.draws or result.frame is None:
+        if not self.draws:
             return None
         frame = result.frame._replace(half_ranges=math.inf)
         rows = rows.map(UserData.in_order).map(partial(_standardise.mapped_rows, frame=frame, target=not self.logistic))

@@ -256,7 +256,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             mechanism = self._mechanism(n_features, terms, user_ids is None)
             result, estimate = self._run(mechanism, rows, n_users, user_ids, inference)
         coef = result.coef
-        self.target_range_ = result.target_range
+        self.target_range_ = result.frame.target_range(result.noise_level)
         self.coef_ = coef[:n_features]
         self._store_intervals(estimate)
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0

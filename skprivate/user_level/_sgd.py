@@ -222,13 +222,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 "public numbers or set radius.",
                 TooFewUsersWarning,
             )
-        if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
-            reason = _descent.AT_RADIUS if result.at_bound and mechanism.bounds.select_scale else _descent.NOT_CONVERGED
-            privacy.warn_caller(
-                reason.format(drift=result.drift, radius=result.radius) + _descent.ADVICE,
-                _descent.UnscaledFeaturesWarning,
-            )
-        if result.frame is not None and result.frame.one_value and result.noise_level <= MAX_NOISE_LEVEL:
+        if result.failure and result.noise_level <= MAX_NOISE_LEVEL:
+            privacy.warn_caller(result.failure, _descent.UnscaledFeaturesWarning)
+        if result.frame.one_value and result.noise_level <= MAX_NOISE_LEVEL:
             names = getattr(self, "feature_names_in_", None)
             named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
             privacy.warn_caller(
@@ -239,8 +235,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha
-        frame = _frame.identity(self.n_features_in_) if result.frame is None else result.frame
-        self._frame = frame
+        self._frame = frame = result.frame
         self.feature_center_, self.feature_scale_ = frame.centres, frame.scales
         self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
         self.radius_ = result.radius
@@ -299,9 +294,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         """
         interval = self.confidence_interval(level).reshape(-1, 2)
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(interval))])
-        shares = self.noise_share_.ravel()
         return CoefSummary(
-            tuple(names), self.coef_.ravel(), interval, shares, level, self.n_users_, self.privacy_guarantee_
+            names=tuple(names),
+            coef=self.coef_.ravel(),
+            interval=interval,
+            noise_share=self.noise_share_.ravel(),
+            level=level,
+            n_users=self.n_users_,
+            guarantee=self.privacy_guarantee_,
         )
 
     def _assumptions(self) -> tuple[str, ...]:

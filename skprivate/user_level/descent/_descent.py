@@ -264,29 +264,32 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: _plan.DescentPlan, r
     return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 
+def failure(drift: float, radius: float, met: bool) -> str:
+    """Write why a descent with this drift did not converge: the bound of its coefficients was ``met``, or else."""
+    return (AT_RADIUS if met else NOT_CONVERGED).format(drift=drift, radius=radius) + ADVICE
+
+
 def project(w: FloatArray, radius: float) -> FloatArray:
     """Return the nearest point of the ball of this radius."""
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearResult:
     """Released result of a linear model.
 
-    ``scale_missed`` is True if users were too few for the scale of the target. ``drift`` is above 1 if the descent did
-    not converge (`Course.drift`). ``class_weights`` are public, or from released counts.
+    ``scale_missed`` is True if users were too few for the scale of the target. ``failure`` says how the descent did not
+    converge, if it did not. ``class_weights`` are public, or from released counts.
     """
 
     coef: FloatArray
     n_users: float
     radius: float
     clip_radius: float
-    noise_level: float = 0.0
+    noise_level: float
+    alpha: float
+    frame: Frame
     scale_missed: bool = False
-    drift: float = 0.0
-    at_bound: bool = False
-    target_range: tuple[float, float] = (-math.inf, math.inf)
+    failure: str = ""
     class_weights: FloatArray | None = None
-    alpha: float = 0.0
-    frame: Frame | None = None

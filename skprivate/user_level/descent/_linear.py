@@ -104,10 +104,6 @@ class Descent(_rules.DescentRules):
         start = origin.ravel()
         gradients = problems(objective, rows)
         course = _descent.adaptive_descent(gradients, plan, release, start=start, penalty=_penalty(objective, start))
-        # A radius from the scale of the target should not be met: then features are small against it. Functions of
-        # features vary less than others by design: they converge late, whatever the scales.
-        bound = math.inf if self.bounds.select_scale and not scale_missed else radius
-        drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
         if matrix is not None:
             coef = coef @ matrix.T
@@ -120,19 +116,27 @@ class Descent(_rules.DescentRules):
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return _descent.LinearResult(
-            frame.coefficients(coef, self.objective.fit_intercept).ravel(),
-            n_users,
-            radius,
-            course.clip_radius,
-            level,
-            scale_missed,
-            drift,
-            course.at_bound(radius),
-            frame.target_range(level),
-            class_weights,
-            alpha,
-            frame,
+            coef=frame.coefficients(coef, self.objective.fit_intercept).ravel(),
+            n_users=n_users,
+            radius=radius,
+            clip_radius=course.clip_radius,
+            noise_level=level,
+            alpha=alpha,
+            frame=frame,
+            scale_missed=scale_missed,
+            failure=self._failure(course, radius, scale_missed),
+            class_weights=class_weights,
         )
+
+    def _failure(self, course: _descent.Course, radius: float, scale_missed: bool) -> str:
+        """Say how the descent did not converge; nothing if it did."""
+        # Functions of features vary less than others by design: they converge late, whatever the scales.
+        if any(self.functions):
+            return ""
+        # A radius from the scale of the target should not be met: then features are small against it.
+        drift = course.drift(math.inf if self.bounds.select_scale and not scale_missed else radius)
+        met = course.at_bound(radius) and self.bounds.select_scale
+        return _descent.failure(drift, radius, met) if drift > 1.0 else ""
 
     def _shifts(self, rows: Partitions, coef: FloatArray, counts: FloatArray, release: Release) -> FloatArray:
         """Release the mean chances of the classes; returns what gives them their rates.

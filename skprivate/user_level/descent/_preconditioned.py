@@ -246,12 +246,11 @@ class PreconditionedDescent(Mechanism):
         if self._slope_share:
             coef[-1] -= self._mean_slope(rows, coef, path, deviation, release) / path.hessian(coef)[1]
         return _descent.LinearResult(
-            frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
-            self._n,
-            math.inf,
-            clip,
-            level,
-            target_range=frame.target_range(level),
+            coef=frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
+            n_users=self._n,
+            radius=math.inf,
+            clip_radius=clip,
+            noise_level=level,
             alpha=alpha,
             frame=frame,
         )

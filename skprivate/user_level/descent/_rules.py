@@ -34,7 +34,7 @@ RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE, MOST_RATE_NOISE = 0.006, 0.005, 0
 #: Largest share of a class that is rare.
 RARE = 0.2
 #: Least count of a class, in standard deviations of its noise.
-_FEWEST = 3.0
+LEAST_COUNT = 3.0
 #: Largest ratio of class weights.
 _MOST = 100.0
 #: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
@@ -42,7 +42,7 @@ _MOST = 100.0
 #: evidence of a part of one coefficient.
 PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
 #: Least part of a coefficient, left by steps and penalty, that is evidence.
-LEAST_PART = 1e-6
+LEAST_EVIDENCE = 1e-6
 #: Iterations towards the likeliest variance.
 ROUNDS = 50
 #: Points and weights of Gauss–Hermite quadrature.
@@ -133,7 +133,7 @@ class ClassCounts:
 
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""
-        return balanced_weights(counts, _FEWEST * self.noise)
+        return balanced_weights(counts, LEAST_COUNT * self.noise)
 
     def intercept(self, counts: FloatArray, n_users: float) -> float:
         """Compute the intercept of a model of two classes without features from released counts; 0 if neither is rare.
@@ -279,7 +279,7 @@ def _errors(squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estima
         spread = loud = estimate.spreads[columns]
         steep = h + penalties * spread
     reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
-    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_PART)
+    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_EVIDENCE)
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
 
 
