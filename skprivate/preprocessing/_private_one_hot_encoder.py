@@ -140,6 +140,11 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
         """Categories, gaps, the rest."""
         return self.max_categories + 2
 
+    @property
+    def _columns_of_categories(self) -> list[int]:
+        """Numbers of neighbouring columns of which exactly one is 1."""
+        return [self._columns_per_feature] * self.n_features_in_
+
     def _mechanism(self, n_units):
         if self.delta == 0:
             advice = "List the values instead, or allow a δ."

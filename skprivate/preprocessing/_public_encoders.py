@@ -205,6 +205,12 @@ class PublicOneHotEncoder(PublicEncoder):
         found = [f"{name}_{value}" for name, values in zip(names, lists, strict=True) for value in values]
         return np.array(found, dtype=object)
 
+    @property
+    def _columns_of_categories(self) -> list[int]:
+        """Numbers of neighbouring columns of which exactly one is 1."""
+        lists = self._categories(self.n_features_in_) if self.handle_unknown == "rest" else []
+        return [len(values) + 1 for values in lists]
+
     def _encoder(self, n_columns):
         extra = self.handle_unknown == "rest"
         encoder = OneHotEncoder(

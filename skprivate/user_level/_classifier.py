@@ -133,7 +133,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         keep their units or seem to be prepared already, if users are enough to tell.
     coef_error_, noise_share_ : ndarray, with ``inference=True``
         Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
-        too few.
+        too few, and for features that noise hides (Notes).
     coef_interval_ : ndarray, with ``inference=True``
         Confidence intervals of level 0.95, as of `confidence_interval`.
     privacy_guarantee_ : PrivacyGuarantee
@@ -162,7 +162,9 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     *Intervals* are for the coefficients of a logistic model, with smaller weights of long rows, none of which is
-    clipped. Users with several rows count as one each. ``inference`` is for two classes without weights.
+    clipped. Users with several rows count as one each. ``inference`` is for two classes without weights. Strong effects
+    need more users: where log odds have deviation 3, five features need some 30 000/ε, and all are NaN with fewer.
+    Categories and collinear features as for `UserLevelSGDRegressor`.
 
     References
     ----------
