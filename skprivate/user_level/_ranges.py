@@ -22,6 +22,12 @@ Counts = tuple[IntArray, IntArray]
 _MOST_BINS = 2.0**62
 #: Largest bound and radius: what is computed from them stays finite.
 _LARGEST = 2.0**1000
+#: Share of a pure budget for a quantile of the users' numbers.
+QUANTILE_SHARE = 0.125
+#: Factor on shares, so that rounded sums of them never exceed the budget.
+WITHIN = 1.0 - 1e-12
+#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
+MOST_TAIL = 0.12
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
 #: Candidates of an upper quantile: every power of 2^¼.
