@@ -128,7 +128,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         norm √(n_features + 1), more where there is hardly any noise, and 2 √n_features where users are too few to scale
         features. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Ends to which features are clipped, in fitting and in predicting: four scales from their centres, more where
+        Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         there is hardly any noise, and less for features that are one value for most rows. Infinite where features
         keep their units or seem to be prepared already, if users are enough to tell.
     coef_error_, noise_share_ : ndarray, with ``inference=True``

@@ -77,7 +77,7 @@ def test_rows_end_at_three_norms_where_the_tail_is_light(n_users):
     assert reach * 0.99 < model.row_bound_ / typical < reach * 1.2
     labels = UserLevelSGDClassifier(1.0, random_state=0).fit(X, y > 0)
     assert labels.row_bound_ == pytest.approx(2.0 * typical)
-    assert np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(8.0)
+    assert np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize("epsilon", [1e4, 1e6])

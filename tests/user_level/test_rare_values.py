@@ -69,7 +69,7 @@ def test_rare_categories_have_their_say():
 
 
 def test_rare_values_in_large_units_are_scaled_beside_prepared_columns():
-    """They kept their units, so that one of them was worth a thousand others: R² was far below 0."""
+    """They kept their units, so that one such value was worth a thousand others."""
     rng = public_generator(4)
     n = 20_000
     X = np.column_stack([rng.normal(size=(n, 3)), np.where(rng.uniform(size=n) < 0.1, rng.exponential(1e3, n), 0.0)])

@@ -42,16 +42,13 @@ CELLS = (8, 24, 24, 24)
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
 #: Candidate deviations in cells; numbers within one cell have the first, and about an edge no more than the second.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Least share of the users who differ from a narrow column's value for these to decide its scale. Fewer, such as codes
-#: of missing places, are clipped to about the mean square of the others, whose differences then count.
-LEAST_BEYOND = 1.0 / 16.0
 #: Half length of the next histogram about a centre: in cells for narrow columns, in scales for the others.
 ZOOM, REFINED_WIDTH = 1.25, 6.0
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
-#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. The target has no
-#: others to be like. Above the last a column's histograms can be taken at their word.
-ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE, PLENTY_OF_SIGNAL = 200.0, 5.0, 100.0, 2000.0
+#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
+#: column's histograms can be taken at their word.
+ENOUGH_SIGNAL, LEAST_SIGNAL, PLENTY_OF_SIGNAL = 200.0, 5.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
 RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
@@ -186,7 +183,7 @@ class Zoom:
         self.halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * self.scales[chosen])
         self.narrow[chosen] = within
         # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
-        least = max(LEAST_BEYOND, 2.0 * math.sqrt(LEAST_EVIDENCE) * histogram.noise)
+        least = 2.0 * math.sqrt(LEAST_EVIDENCE) * histogram.noise
         self.constant[chosen] = within & [histogram.beyond(j) > least for j in chosen.tolist()]
 
     def take_quantiles(self) -> None:
@@ -256,7 +253,8 @@ class ColumnSearch:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
-        least = LEAST_SIGNAL_OF_ONE if self.assume_standard else LEAST_SIGNAL
+        # The target has no others to be like.
+        least = 0.5 * ENOUGH_SIGNAL if self.assume_standard else LEAST_SIGNAL
         return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
 
     def decides_all(self, n_users: float) -> bool:

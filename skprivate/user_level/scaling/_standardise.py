@@ -34,9 +34,6 @@ MOST_BEYOND = 0.35
 PREDICTION_NOISE = 0.3
 #: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
 QUANTILE_ERROR = 1.1
-#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
-#: one cannot dominate. Those of a regression are clipped as predictions are.
-FEATURE_RANGE = 4.0
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
 #: light tail: longer rows add more noise than signal.
 ROW_SHORT = 3.0
@@ -48,8 +45,6 @@ DECAY = 1.0 / 24.0
 SCALES_SHARE = 0.15
 #: Share of the budget for the tail of the target, and the smallest part of the users in it.
 TAIL_SHARE, LEAST_TAIL = 0.08, 0.002
-#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
-_MANY = 2.0**40
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -213,8 +208,8 @@ class Standardisation:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
-        factor = FEATURE_RANGE if self.target is None else frame.prediction_range
-        factor = _frame.row_bound_factor(factor, level)
+        # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
+        factor = _frame.row_bound_factor(frame.prediction_range, level)
         rare = scales == 0.0
         # Second moments need one unit for all columns.
         sizes = scales if self.all_users is None else np.where(rare, units, scales)
@@ -328,10 +323,10 @@ def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: fl
     finer = 2.0 ** (EIGHTHS.bits - OCTAVES.bits)
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
     occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _MANY / EIGHTHS.last) * UNIT_WEIGHT
+    scale = min(2.0 / epsilon, _ranges.MANY / EIGHTHS.last) * UNIT_WEIGHT
     costs = extent_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
+        target=math.ceil(min(n_beyond, _ranges.MANY) * UNIT_WEIGHT),
         penalty=math.ceil(DECAY / finer * scale),
         grid=EIGHTHS,
     )
