@@ -124,12 +124,12 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         norm √(n_features + 1), more where there is hardly any noise, and 2 √n_features where users are too few to scale
         features. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Ends to which features are clipped, in fitting and in predicting: four scales from their centres, more where
+        Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         there is hardly any noise, and less for features that are one value for most rows. Infinite where features
         keep their units or seem to be prepared already, if users are enough to tell.
     coef_error_, noise_share_ : ndarray, with ``inference=True``
         Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
-        too few.
+        too few, and for features that noise hides (Notes).
     coef_interval_ : ndarray, with ``inference=True``
         Confidence intervals of level 0.95, as of `confidence_interval`.
     privacy_guarantee_ : PrivacyGuarantee
@@ -166,7 +166,9 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     *Intervals* are for the coefficients of a logistic model, with smaller weights of long rows, none of which is
-    clipped. Users with several rows count as one each. ``inference`` is for two classes without weights.
+    clipped. Users with several rows count as one each. ``inference`` is for two classes without weights. Strong effects
+    need more users: where log odds have deviation 3, five features need some 30 000/ε, and all are NaN with fewer.
+    Categories and collinear features as for `UserLevelSGDRegressor`.
 
     References
     ----------

@@ -6,6 +6,10 @@ docs/theory/user_level.md.
 
 Rows z have public weights min(1, b/‖z‖, bR/‖z‖²). So most scores have the norm of their slope times b, and one clip
 cuts all slopes alike: what it takes of skewed errors moves the intercept, and no coefficient.
+
+Indicators of all categories add up to 1, as the intercept does: where that is public, one of them is the reference of
+the others and has coefficient 0. Other combinations of features that noise hides keep the coefficient of the descent,
+and those who take part in them have no interval.
 """
 
 from __future__ import annotations
@@ -34,8 +38,9 @@ from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noi
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Shares of the budget (in zCDP): second moments of rows, scale of scores, scores, their derivatives, their squares.
-MOMENTS_SHARE, SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, SQUARES_SHARE = 0.03, 0.01, 0.42, 0.08, 0.04
+#: Shares of the budget (in zCDP): scale of scores, scores, their derivatives, and each of two other matrices: second
+#: moments of rows and squares of scores.
+SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, MATRIX_SHARE = 0.01, 0.42, 0.08, 0.035
 #: Where weights begin to fall (b), and where they fall faster (R), in typical norms of a row.
 NEAR, FAR = 0.8, 2.0
 #: Largest noise of derivatives: of their size by public numbers, and of their least eigenvalue by released ones.
@@ -44,9 +49,7 @@ MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
 MOST_MOVED = 0.25
 #: Least clip in median norms of scores, and the noise over the sampling error at which it would be twice as costly. The
 #: clip grows as the root of what that admits, so that noise and bias vanish together.
-LEAST_CLIP, NOISE_PART = 1.8, 0.5
-#: Deviation over median norm of scores: of rows, whose errors vary, over that of users' means.
-ROW_TAIL = 1.5
+LEAST_CLIP, NOISE_PART = 1.8, 0.6
 
 
 class Point(NamedTuple):
@@ -60,7 +63,10 @@ class Point(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Coefficients, intercept last, the standard errors of all, and the part of noise in the squares of these."""
+    """Coefficients, intercept last, the standard errors of all, and the part of noise in the squares of these.
+
+    Errors are NaN where noise hides a combination of features that holds the coefficient.
+    """
 
     coef: FloatArray
     errors: FloatArray
@@ -127,18 +133,27 @@ def _curvature(slopes: FloatArray, loss: HuberLoss | LogisticLoss) -> FloatArray
 
 @dataclass(frozen=True)
 class Inference:
-    """Newton step from released coefficients with a covariance; ``several`` if users may have several rows."""
+    """Newton step from released coefficients with a covariance; ``several`` if users may have several rows.
+
+    ``categories`` are sets of columns of which exactly one is 1 in every row, and the others 0.
+    """
 
     terms: _plan.Terms
     n_features: int
     fit_intercept: bool
     logistic: bool
     several: bool
+    categories: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def _referred(self) -> tuple[tuple[int, ...], ...]:
+        """Sets whose coefficients are differences from one of them: all but the first where there is no intercept."""
+        return self.categories if self.fit_intercept else self.categories[1:]
 
     @property
     def size(self) -> int:
-        """Number of coefficients."""
-        return self.n_features + self.fit_intercept
+        """Number of coefficients that are estimated."""
+        return self.n_features + self.fit_intercept - len(self._referred)
 
     @property
     def scale_epsilon(self) -> float | None:
@@ -158,11 +173,11 @@ class Inference:
         if not self.draws:
             return ()
         return (
-            (GaussianEvent(self._multiplier(MOMENTS_SHARE), d * d), 1),
+            (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
             *(() if price is None else ((BoundedRangeEvent(price), 1),)),
             (GaussianEvent(self._multiplier(SCORE_SHARE), d), 1),
             (GaussianEvent(self._multiplier(DERIVATIVE_SHARE), d * d), 1),
-            (GaussianEvent(self._multiplier(SQUARES_SHARE), d * d), 1),
+            (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
         )
 
     @property
@@ -184,21 +199,23 @@ class Inference:
         if not self.draws:
             return None
         frame = result.frame._replace(half_ranges=math.inf)
+        coef, kept = self._with_references(result.coef, frame.scales)
         rows = rows.map(UserData.in_order).map(partial(_standardise.mapped_rows, frame=frame, target=not self.logistic))
+        if self._referred:
+            rows = rows.map(partial(_standardise.kept_columns, kept=kept[: self.n_features]))
         matrix, length = whitening(
             rows,
             self.size,
             constant=self.fit_intercept,
-            multiplier=self._multiplier(MOMENTS_SHARE),
+            multiplier=self._multiplier(MATRIX_SHARE),
             n_users=result.n_users,
             terms=self.terms,
             release=release,
         )
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
-        to_caller = _jacobian(frame, self.fit_intercept) @ matrix
-        start = np.asarray(np.linalg.solve(matrix, _in_frame(result.coef, frame, self.fit_intercept)), dtype=np.float64)
+        start = np.linalg.solve(matrix, _in_frame(coef, frame, self.fit_intercept)[kept])
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
-        at = Point(start, loss, NEAR * length, FAR * length, NEAR * length)
+        at = Point(np.asarray(start, dtype=np.float64), loss, NEAR * length, FAR * length, NEAR * length)
         if self.scale_epsilon is not None:
             median = select_median_scale(
                 rows.sum(partial(norm_counts, at=at)),
@@ -213,12 +230,44 @@ class Inference:
         found = self._released(rows.sum(partial(score_sums, at=at)), at, release).solve()
         if found is None or self.shortage(result.n_users) > 1.0:
             return None
-        moved = float(np.linalg.norm(found[0])) * (0.25 if self.logistic else 1.0)
+        moved = float(np.linalg.norm(found.move)) * (0.25 if self.logistic else 1.0)
         if not moved * at.near <= MOST_MOVED * at.clip:
             return None
-        move, covariance, noise = (to_caller @ found[0], *(to_caller @ each @ to_caller.T for each in found[1:]))
-        squares = np.diag(covariance)
-        return Estimate(result.coef + move, np.sqrt(squares), np.diag(noise) / squares)
+        return self._in_units_of_the_caller(found, coef, kept, matrix, frame)
+
+    def _with_references(self, coef: FloatArray, scales: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Give the commonest of each set of categories, by released scales, coefficient 0; predictions stay.
+
+        Returns flags of the other coefficients, too.
+        """
+        coef, kept = coef.copy(), np.ones(len(coef), dtype=bool)
+        constant = [-1] if self.fit_intercept else list(self.categories[0]) if self.categories else []
+        for columns in map(list, self._referred):
+            reference = columns[int(scales[columns].argmax())]
+            kept[reference] = False
+            coef[constant] += coef[reference]
+            coef[columns] -= coef[reference]
+        return coef, kept
+
+    def _in_units_of_the_caller(
+        self, found: Step, coef: FloatArray, kept: npt.NDArray[np.bool_], matrix: FloatArray, frame: Frame
+    ) -> Estimate:
+        """Return the estimate of a step in whitened coordinates from coefficients of the original features."""
+        jacobian = _jacobian(frame, self.fit_intercept)[:, kept]
+        to_caller = jacobian @ matrix
+        noise, squares = (np.square(to_caller @ root).sum(axis=1) for root in (found.noise, found.error))
+        # What a hidden combination may well add: a scale of the target for a scale of a feature, or for a category.
+        usual = np.ones(len(coef))
+        for columns in map(list, self.categories):
+            usual[columns] = frame.scales[columns]
+        hidden_in_frame = np.linalg.qr(matrix @ found.hidden).Q
+        hidden = np.square(jacobian @ hidden_in_frame @ (hidden_in_frame.T * usual[kept])).sum(axis=1)
+        errors = np.sqrt(np.where(hidden <= squares, squares + hidden, np.nan))
+        after = coef + to_caller @ found.move
+        if self.fit_intercept and not self.logistic:
+            # What clipping takes of skewed errors moves the step's intercept: the descent's is kept about the centres.
+            after[-1] = coef[-1] + (coef - after)[: self.n_features] @ frame.centres
+        return Estimate(after, errors, noise / np.where(squares > 0.0, squares, 1.0))
 
     def _multiplier(self, share: float) -> float:
         return self.terms.multiplier / math.sqrt(share) * _plan.WIDER
@@ -226,10 +275,9 @@ class Inference:
     def _clip(self, median: float, n_users: float) -> float:
         """Return the norm to which scores are clipped, from their median norm."""
         noise = self.terms.sum_sensitivity * self._multiplier(SCORE_SHARE) * math.sqrt(self.size / n_users)
-        admitted = NOISE_PART * (1.0 if self.several else ROW_TAIL) / noise
-        return LEAST_CLIP * median * math.sqrt(max(1.0, admitted / LEAST_CLIP))
+        return LEAST_CLIP * median * math.sqrt(max(1.0, NOISE_PART / noise / LEAST_CLIP))
 
-    def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> Step:
+    def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> ScoreSums:
         """Release the three sums, in units of a score."""
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
@@ -237,7 +285,7 @@ class Inference:
         noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
-        for sums, share, unit in zip(matrices, (DERIVATIVE_SHARE, SQUARES_SHARE), (largest, at.clip**2), strict=True):
+        for sums, share, unit in zip(matrices, (DERIVATIVE_SHARE, MATRIX_SHARE), (largest, at.clip**2), strict=True):
             multiplier = self._multiplier(share)
             drawn = release.gaussian(
                 sums, sensitivity=self.terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
@@ -245,35 +293,50 @@ class Inference:
             square = unit * np.asarray(drawn, dtype=np.float64).reshape(d, d)
             noisy.append(0.5 * (square + square.T))
             deviations.append(unit * self.terms.acute_sensitivity * multiplier)
-        return Step((noisy[0], noisy[1], noisy[2]), (deviations[0], deviations[1], deviations[2]))
+        return ScoreSums((noisy[0], noisy[1], noisy[2]), (deviations[0], deviations[1], deviations[2]))
+
+
+class Step(NamedTuple):
+    """A Newton step, roots of the covariances of its error and of the noise in that, and directions without a step."""
+
+    move: FloatArray
+    error: FloatArray
+    noise: FloatArray
+    hidden: FloatArray
 
 
 @dataclass(frozen=True)
-class Step:
+class ScoreSums:
     """Released sums of scores, derivatives and squares, and deviations of their noise (on the diagonal)."""
 
     sums: tuple[FloatArray, FloatArray, FloatArray]
     deviations: tuple[float, float, float]
 
-    def solve(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-        """Return the Newton step −H⁻¹g, its covariance H⁻¹(J + noise)H⁻¹ and the part of noise, or None without H⁻¹.
+    def solve(self) -> Step | None:
+        """Return the Newton step −H⁻¹g with its covariance H⁻¹(J + noise)H⁻¹; None where noise hides all of H.
 
-        Noise of H acts on the step t: for symmetric noise N of variance ν² (half of it off the diagonal) the mean of
-        Nt(Nt)ᵀ is ν²/2·(‖t‖²·1 + ttᵀ).
+        H⁻¹ is that on the eigenvectors whose eigenvalues are clear of the noise. Noise of H acts on the step t: for
+        symmetric noise N of variance ν² (half of it off the diagonal) the mean of Nt(Nt)ᵀ is ν²/2·(‖t‖²·1 + ttᵀ).
         """
         (score, derivative, squares), (of_score, of_derivative, of_squares) = self.sums, self.deviations
         unit = np.eye(len(score))
         curvature, left = shrunk(derivative, of_derivative)
         values, vectors = np.linalg.eigh(curvature)
-        if not values[0] * MOST_RELEASED > left * math.sqrt(2.0 * len(unit)):
+        clear = values * MOST_RELEASED > left * math.sqrt(2.0 * len(unit))
+        if not clear.any():
             return None
-        inverse = (vectors / values) @ vectors.T
+        inverse = (vectors[:, clear] / values[clear]) @ vectors[:, clear].T
         step = -inverse @ score
         squares, floor = shrunk(squares, of_squares)
-        values, vectors = np.linalg.eigh(squares)
-        sampling = (vectors * np.maximum(values, floor)) @ vectors.T
-        noise = of_score**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step))
-        return step, inverse @ (sampling + noise) @ inverse, inverse @ noise @ inverse
+        sampling = _root(squares, floor)
+        noise = _root(of_score**2 * unit + 0.5 * left**2 * (step @ step * unit + np.outer(step, step)), 0.0)
+        return Step(step, inverse @ np.hstack([sampling, noise]), inverse @ noise, vectors[:, ~clear])
+
+
+def _root(matrix: FloatArray, floor: float) -> FloatArray:
+    """Return R with RRᵀ a symmetric matrix whose eigenvalues are raised to a floor."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, floor)))
 
 
 def shrunk(noisy: FloatArray, deviation: float) -> tuple[FloatArray, float]:

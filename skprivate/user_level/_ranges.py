@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 from scipy.stats import chi
 
 from skprivate.privacy import Release
@@ -18,21 +19,23 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Counts = tuple[IntArray, IntArray]
 
-#: Most bins that B/τ may ask for: their numbers are int64.
-_MOST_BINS = 2.0**62
-#: Largest bound and radius: what is computed from them stays finite.
-_LARGEST = 2.0**1000
+#: Share of a pure budget for a quantile of the users' numbers.
+QUANTILE_SHARE = 0.125
+#: Factor on shares, so that rounded sums of them never exceed the budget.
+WITHIN = 1.0 - 1e-12
+#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
+MOST_TAIL = 0.12
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
 #: Candidates of an upper quantile: every power of 2^¼.
 FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 #: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
-#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
-#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
-_FAR, _LARGEST_DISTANCE = 6.0, 8.0
-#: Bound of penalties, so that costs stay far from overflow, however small ε is.
-_MOST_PENALTY = 2.0**40
+#: Octaves above a released scale from which on a larger one is less likely, by e for each, as far as this factor goes
+#: again: a selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
+FAR = 7.0
+#: Bound of penalties and ranks, so that costs stay far from overflow, however small ε is.
+MANY = 2.0**40
 #: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
 _ONSET = 96.0
 #: Largest factor of that level where the tail is heavier than that of normal users.
@@ -42,15 +45,13 @@ MOST_HEAVY = 4.0
 GRADIENT_NOISE_PART = 0.5
 #: Least index of a tail: that of a law which just has no variance.
 LEAST_INDEX = 2.0
-#: Median of the absolute value of a normal number.
-NORMAL_MEDIAN = float(chi.median(1))
 
 
 def n_bins(bound: float, tau: float) -> int:
     """Count the bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
-    if not (0.0 < tau <= _LARGEST and 0.0 < bound <= _LARGEST):
+    if not (0.0 < tau <= 2.0**1000 and 0.0 < bound <= 2.0**1000):  # what is computed from them stays finite
         raise ValueError(f"radius and bound must be positive and at most 2**1000, got {tau!r} and {bound!r}.")
-    if not bound / tau <= _MOST_BINS:
+    if not bound / tau <= 2.0**62:  # numbers of bins are int64
         raise ValueError(f"the bound may be at most 2**62 times the radius, got {bound!r} and {tau!r}.")
     return max(1, math.ceil(bound / tau))
 
@@ -172,8 +173,8 @@ def select_upper_scale(
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
-    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _LARGEST_DISTANCE)
-    costs = costs + np.ceil(octaves * min(2.0 / epsilon, _MOST_PENALTY)).astype(np.int64)
+    octaves = np.clip(np.log2(scales) - math.log2(near) - FAR, 0.0, FAR)
+    costs = costs + np.ceil(octaves * min(2.0 / epsilon, MANY)).astype(np.int64)
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 
@@ -240,8 +241,13 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     if not upper > median > 0.0:
         return min(1.0, growth)
     heavy = heaviness(median, upper, 1, beyond)
-    others = NORMAL_MEDIAN * math.sqrt(beyond) * upper / median
+    others = _median_of_others(upper, beyond) / median
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
+
+
+def _median_of_others(upper: float, beyond: float) -> float:
+    """Return the median of normal numbers whose mean square is the least one with this share beyond ``upper``."""
+    return float(ndtri(0.75)) * math.sqrt(beyond) * upper
 
 
 def balanced_radius(median: float, upper: float, growth: float, level: float, n_features: int, beyond: float) -> float:
@@ -258,7 +264,7 @@ def balanced_radius(median: float, upper: float, growth: float, level: float, n_
     index = max(LEAST_INDEX, math.log(0.5 / share) / math.log(upper / median))
     balanced = upper * math.pow(share / ((index - 1.0) * level), 1.0 / index)
     heavy = heaviness(median, upper, n_features, beyond) * median
-    most = growth * max(heavy, NORMAL_MEDIAN * math.sqrt(share) * upper)
+    most = growth * max(heavy, _median_of_others(upper, share))
     return min(balanced, max(upper, most))
 
 

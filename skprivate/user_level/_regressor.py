@@ -120,7 +120,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         to be prepared already, if users are enough to tell.
     coef_error_, noise_share_ : ndarray, with ``inference=True``
         Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
-        too few.
+        too few, and for features that noise hides (Notes).
     coef_interval_ : ndarray, with ``inference=True``
         Confidence intervals of level 0.95, as of `confidence_interval`.
     privacy_guarantee_ : PrivacyGuarantee
@@ -162,7 +162,11 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
     *Intervals* are for the coefficients of a linear model of the mean; long rows have smaller weights, and none is
     clipped. They hold where errors vary with the features, or are skewed, but not where both: slopes are then those of
-    a mean without the largest errors. Users with several rows count as one each. Of intercepts there are none.
+    a mean without the largest errors. Users with several rows count as one each. Of intercepts there are none. Behind a
+    pipeline that encodes categories, the commonest of each column (by released scales) is the reference: its
+    coefficient is 0, and those of the others are differences from it. NaN, with a warning, where noise hides a
+    combination of features that holds the coefficient: of collinear or very rare features, and of indicators of all
+    categories in an array.
 
     References
     ----------
@@ -276,14 +280,11 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             terms, inference = self._plan_inference(self._terms(n_users), user_ids)
             mechanism = self._mechanism(n_features, terms, user_ids is None)
             result, estimate = self._run(mechanism, rows, n_users, user_ids, inference)
-        coef = result.coef
+        coef = result.coef if estimate is None else estimate.coef
         self.target_range_ = result.frame.target_range(result.noise_level)
         self.coef_ = coef[:n_features]
-        self._store_intervals(estimate)
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
-        if estimate is not None and self.fit_intercept:
-            # What clipping takes of skewed errors moves the step's intercept: the descent's is kept about the centres.
-            self.intercept_ += float((coef[:n_features] - self.coef_) @ self.feature_center_)
+        self._store_intervals(estimate)
         return self
 
     def _loss(self) -> Any:

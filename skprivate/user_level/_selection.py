@@ -30,10 +30,6 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Mean number of evaluations of each candidate under repeated selection.
 REPETITIONS_EACH = 5.0
-#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
-_QUANTILE = 0.125
-#: Factor on the shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
 Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
 
 
@@ -192,17 +188,17 @@ class DifferenceSelection(Mechanism):
     @property
     def _median_epsilon(self) -> float | None:
         if self.n_users is None:
-            return _QUANTILE * self.epsilon
+            return _ranges.QUANTILE_SHARE * self.epsilon
         needed = _ranges.selection_epsilon(self.n_users, len(_ranges.SCALES), monotone=False)
-        return needed if needed <= _QUANTILE * self.epsilon else None
+        return needed if needed <= _ranges.QUANTILE_SHARE * self.epsilon else None
 
     @property
     def _upper_epsilon(self) -> float:
-        return _QUANTILE * self.epsilon
+        return _ranges.QUANTILE_SHARE * self.epsilon
 
     @property
     def _choice_epsilon(self) -> float:
-        return (self.epsilon - (self._median_epsilon or 0.0) - self._upper_epsilon) * _WITHIN
+        return (self.epsilon - (self._median_epsilon or 0.0) - self._upper_epsilon) * _ranges.WITHIN
 
     @property
     def _votes(self) -> VoteSelection:

@@ -51,6 +51,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     #: What is public about each column behind other steps: nothing, its "unit", which is 1, or that it is a function of
     #: a feature (with a deviation). Set by the pipeline for one fit.
     _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
+    #: Sets of its columns of which exactly one is 1 in every row, and the others 0; set in the same way.
+    _categories: tuple[tuple[int, ...], ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: SharedBudget | None = None
 
@@ -87,7 +89,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         if not self.inference:
             return terms, None
         logistic = self.loss == "log_loss"
-        found = Inference(terms, self.n_features_in_, self.fit_intercept, logistic, user_ids is not None)
+        several, categories = user_ids is not None, self._categories
+        found = Inference(terms, self.n_features_in_, self.fit_intercept, logistic, several, categories)
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _plan_descent(
@@ -242,6 +245,13 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         self.clip_radius_ = result.clip_radius
         if inference is not None and estimate is None:
             warn_no_intervals(result.n_users, self.epsilon, inference)
+        if estimate is not None and (lost := np.flatnonzero(np.isnan(estimate.errors[: self.n_features_in_]))).size:
+            named = ", ".join(column_label(j, getattr(self, "feature_names_in_", None)) for j in lost[:5].tolist())
+            privacy.warn_caller(
+                f"{named}: noise hides a combination of features that holds the coefficient, whose interval is NaN. "
+                "Such features are collinear, rare, or indicators of all categories, of which one has to be left out.",
+                TooFewUsersWarning,
+            )
         return result, estimate
 
     def _store_intervals(self, estimate: Estimate | None) -> None:
@@ -249,8 +259,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         if self.inference:
             n_features, shape = self.n_features_in_, self.coef_.shape
             found = estimate or Estimate(*np.full((3, n_features), np.nan))
-            if estimate is not None:
-                self.coef_ = found.coef[:n_features].reshape(shape)
             self.coef_error_ = found.errors[:n_features].reshape(shape)
             self.noise_share_ = found.noise_share[:n_features].reshape(shape)
             self.coef_interval_ = self.confidence_interval()
@@ -266,7 +274,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         Returns
         -------
         interval : ndarray of shape (n_features, 2), or (1, n_features, 2) for classes
-            Lower and upper ends. NaN where users were too few, which a warning of the fit said.
+            Lower and upper ends. NaN where a warning of the fit said so.
 
         Raises
         ------

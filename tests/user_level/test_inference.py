@@ -5,12 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.compose import ColumnTransformer
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import Blocks
+from skprivate.preprocessing import PrivatePipeline, PublicOneHotEncoder
 from skprivate.privacy import Adjacency, PrivacyLedger, public_generator
 from skprivate.user_level import TooFewUsersWarning
-from skprivate.user_level._inference import Inference, Point, Step, _in_frame, _jacobian, score_sums, shrunk
+from skprivate.user_level._inference import Inference, Point, ScoreSums, _in_frame, _jacobian, score_sums, shrunk
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
@@ -149,15 +151,30 @@ def test_a_step_without_noise_is_newtons_with_the_sandwich():
     H = np.cov(rng.normal(size=(4, 30)))
     J = np.cov(rng.normal(size=(4, 30)))
     g = rng.normal(size=4)
-    move, covariance, noise = Step((g, H, J), (0.0, 0.0, 0.0)).solve()
-    np.testing.assert_allclose(move, -np.linalg.solve(H, g))
-    np.testing.assert_allclose(covariance, np.linalg.inv(H) @ J @ np.linalg.inv(H))
-    assert not noise.any()
+    found = ScoreSums((g, H, J), (0.0, 0.0, 0.0)).solve()
+    np.testing.assert_allclose(found.move, -np.linalg.solve(H, g))
+    np.testing.assert_allclose(found.error @ found.error.T, np.linalg.inv(H) @ J @ np.linalg.inv(H))
+    assert not found.noise.any() and found.hidden.shape == (4, 0)
     # Noise of the score alone, and a derivative that is lost in its own.
-    _, louder, noise = Step((g, H, J), (0.5, 0.0, 0.0)).solve()
-    np.testing.assert_allclose(louder - covariance, noise)
-    np.testing.assert_allclose(noise, 0.25 * np.linalg.inv(H) @ np.linalg.inv(H))
-    assert Step((g, H, J), (0.5, 100.0, 0.0)).solve() is None
+    louder = ScoreSums((g, H, J), (0.5, 0.0, 0.0)).solve()
+    np.testing.assert_allclose(louder.noise @ louder.noise.T, 0.25 * np.linalg.inv(H) @ np.linalg.inv(H))
+    np.testing.assert_allclose(
+        louder.error @ louder.error.T, (found.error @ found.error.T) + (louder.noise @ louder.noise.T)
+    )
+    assert ScoreSums((g, H, J), (0.5, 100.0, 0.0)).solve() is None
+
+
+def test_directions_that_noise_hides_take_no_step():
+    """What is left is the step of the others alone, as if the hidden ones were not there."""
+    rng = public_generator(6)
+    H, J = (np.cov(rng.normal(size=(3, 30))) for _ in range(2))
+    g = rng.normal(size=3)
+    turn = np.linalg.qr(rng.normal(size=(4, 4))).Q
+    wide = [turn[:, :3] @ each for each in (g, H @ turn[:, :3].T, J @ turn[:, :3].T)]
+    found = ScoreSums(tuple(wide), (0.0, 1e-6, 0.0)).solve()
+    np.testing.assert_allclose(np.abs(found.hidden.ravel()), np.abs(turn[:, 3]), atol=1e-4)
+    np.testing.assert_allclose(found.move, -turn[:, :3] @ np.linalg.solve(H, g), rtol=1e-4, atol=1e-6)
+    assert np.allclose(found.error.T @ turn[:, 3], 0.0, atol=1e-4)
 
 
 def test_matrices_shrink_towards_the_identity_as_far_as_noise_explains():
@@ -232,6 +249,61 @@ def test_a_fit_within_its_budget(kind, adjacency):
     assert summary.names == ("x0", "x1") and "90 % interval" in str(summary)
     with pytest.raises(ValueError, match="level"):
         model.confidence_interval(95)
+
+
+def with_categories(n=20_000, seed=0):
+    """A column of three categories, the second the commonest, and two numbers; effects against that category."""
+    rng = public_generator(seed)
+    codes, X = rng.choice(3, size=n, p=[0.3, 0.5, 0.2]), rng.normal(size=(n, 2))
+    effects = np.array([0.8, 0.0, -0.6])
+    return codes, X, X @ [0.5, -0.3] + effects[codes] + 2.0, effects
+
+
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_categories_of_a_pipeline_are_differences_from_the_commonest(kind, fit_intercept):
+    codes, X, scores, effects = with_categories()
+    rng, classes = public_generator(1), kind is UserLevelSGDClassifier
+    y = (scores - 2.0 + rng.logistic(size=len(X)) > 0).astype(int) if classes else scores + rng.normal(size=len(X))
+    # Without an intercept the first set of categories keeps coefficients of its own.
+    sets = ((0, 1, 2),) if fit_intercept else ((3, 4), (0, 1, 2))
+    model = kind(
+        1.0, inference=True, fit_intercept=fit_intercept, random_state=0, **({"classes": [0, 1]} if classes else {})
+    )
+    model._categories = sets
+    model._prepared_features = ("unit", "unit", "unit", *(() if fit_intercept else ("unit", "unit")), None, None)
+    halves = np.eye(2)[rng.integers(2, size=len(X))]
+    columns = [np.eye(3)[codes], *([] if fit_intercept else [halves]), X]
+    model.fit(np.column_stack(columns), y)
+    coef, errors = model.coef_.ravel(), model.coef_error_.ravel()
+    assert coef[1] == errors[1] == model.noise_share_.ravel()[1] == 0.0
+    assert np.all(np.abs(coef[:3] - effects) <= 4.5 * errors[:3]) and np.all(errors[[0, 2]] < 0.15)
+    assert np.all(np.abs(coef[-2:] - [0.5, -0.3]) <= 4.5 * errors[-2:]) and np.all(errors < 0.3)
+    if not classes:
+        assert np.square(model.predict(np.column_stack(columns)) - scores).mean() < 0.02
+
+
+def test_a_pipeline_tells_which_columns_are_categories():
+    codes, X, scores, effects = with_categories()
+    table = np.column_stack([codes, X])
+    encode = ColumnTransformer([("of", PublicOneHotEncoder([0, 1, 2]), [0])], remainder="passthrough")
+    model = UserLevelSGDRegressor(1.0, inference=True, random_state=0)
+    with pytest.warns(TooFewUsersWarning, match="noise hides a combination"):  # nobody is in the rest
+        model = PrivatePipeline([("encode", encode), ("model", model)]).fit(table, scores + X[::-1, 0])[-1]
+    assert np.isnan(model.coef_error_).tolist() == [False, False, False, True, False, False]
+    assert np.all(np.abs(model.coef_[:3] - effects) <= 4.5 * model.coef_error_[:3])
+    assert not model._categories
+
+
+def test_indicators_in_an_array_leave_other_coefficients_their_intervals():
+    codes, X, scores, _ = with_categories(50_000)
+    rng = public_generator(2)
+    with pytest.warns(TooFewUsersWarning, match="0, 1, 2: noise hides"):
+        model = UserLevelSGDRegressor(1.0, inference=True, random_state=0).fit(
+            np.column_stack([np.eye(3)[codes], X]), scores + rng.normal(size=len(X))
+        )
+    assert np.isnan(model.coef_interval_[:3]).all()
+    assert np.all(np.abs(model.coef_[3:] - [0.5, -0.3]) <= 4.5 * model.coef_error_[3:])
 
 
 def test_a_step_that_does_not_arrive_has_no_interval():

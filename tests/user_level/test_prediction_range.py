@@ -39,9 +39,9 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     power = np.log(max(excess / 1.1, 1.0)) / np.log(0.35 / share)
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
     assert plan._prediction_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
-    light, noise = max(0.0, 1.0 - (reach - 6.0) / 3.0), min(1.0, plan._level(n_users) / 1e-3)
+    light = max(0.0, 1.0 - (reach - 6.0) / 3.0)
     far = 0.08 / np.sqrt(plan._level(n_users))
-    assert plan._row_bound(reach, n_users) == pytest.approx(max(reach - 3.0 * light * noise, far), rel=1e-9)
+    assert plan._row_bound(reach, n_users) == pytest.approx(max(reach - 3.0 * light, far), rel=1e-9)
     assert replace(plan, tail_epsilon=None)._row_bound(reach, n_users) == max(reach, far), "nobody looked"
 
 
@@ -57,7 +57,7 @@ def test_predictions_of_a_skewed_target_end_beyond_it_by_degrees(law):
         low, high = model.fit(rng.normal(size=(6_000, 3)), law.rvs(6_000, random_state=rng)).target_range_
         ends.append(0.5 * (high - low) / last)
         reaches.append(model._frame.prediction_range)
-    assert min(ends) > 0.8 and max(ends) < 4.0, ends
+    assert min(ends) > 0.7 and max(ends) < 4.0, ends
     assert len(np.unique(reaches)) >= 5, reaches
 
 
@@ -77,7 +77,7 @@ def test_rows_end_at_three_norms_where_the_tail_is_light(n_users):
     assert reach * 0.99 < model.row_bound_ / typical < reach * 1.2
     labels = UserLevelSGDClassifier(1.0, random_state=0).fit(X, y > 0)
     assert labels.row_bound_ == pytest.approx(2.0 * typical)
-    assert np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(8.0)
+    assert np.ptp(labels.feature_range_, axis=0) / labels.feature_scale_ == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize("epsilon", [1e4, 1e6])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from skprivate import UserLevelSGDClassifier
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import InMemory
 from skprivate.privacy import CONTRIBUTION_STEP, Adjacency, public_generator
 from skprivate.user_level._plan import Terms
@@ -66,3 +66,14 @@ def test_rare_categories_have_their_say():
         assert model.feature_scale_[1:].max() < 0.5
         scores.append(roc_auc_score(y, model.decision_function(X)))
     assert np.mean(scores) > 0.8
+
+
+def test_rare_values_in_large_units_are_scaled_beside_prepared_columns():
+    """They kept their units, so that one such value was worth a thousand others."""
+    rng = public_generator(4)
+    n = 20_000
+    X = np.column_stack([rng.normal(size=(n, 3)), np.where(rng.uniform(size=n) < 0.1, rng.exponential(1e3, n), 0.0)])
+    y = X @ [0.6, -0.4, 0.2, 1e-3] + rng.normal(size=n)
+    model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
+    assert 100.0 < model.feature_scale_[3] < 2000.0
+    assert model.score(X, y) > 0.3

@@ -27,50 +27,38 @@ from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Lapla
 from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
+from skprivate.user_level._ranges import QUANTILE_SHARE, WITHIN
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Draws of a mean, and the first of them, whose steps are as long as the clip; part of the budget of the latter.
-DRAWS, TRAVEL = 20, 5
-TRAVEL_SHARE = 0.1
-#: Part of the users beyond the tracked distance.
-BEYOND = 0.4
-#: Length of the sign coordinate during the travel, and at most and at least after.
+DRAWS, TRAVEL, TRAVEL_SHARE = 20, 5, 0.1
+#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
+#: mean is that part of the way from the sum back to the centre.
+CENTRE_DRAWS = (DRAWS + TRAVEL) // 2
+CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
+#: Part of the users beyond the tracked distance, clip in such distances during the travel, and what one dimension adds.
+BEYOND, LEAST_CLIP, ONE_DIMENSION = 0.4, 0.8, 0.4
+#: Factor on steps after the travel, which are one over their number as in an average.
+AVERAGING = 1.2
+#: Length of the sign coordinate: during the travel, and at most and at least after.
 TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
 #: Sufficient noise of the part of users beyond the distance, in one draw with all of the budget.
 SIDE_NOISE = 0.1
-#: Clip in tracked distances during the travel, and what one dimension adds to it.
-LEAST_CLIP, ONE_DIMENSION = 0.8, 0.4
-#: Noise of a step, in units of its clip, above which steps are shortened.
-STEP_NOISE = 0.5
-#: Factor on steps after the travel, which are one over their number as in an average.
-AVERAGING = 1.2
 #: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
 SLOPE = 0.7
-#: Variance of the logarithm of the distance: at first, and added by a step during and after the travel.
-FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
-#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
-#: mean is that part of the way from the sum back to the centre.
-CENTRE_DRAWS = 12
-CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
+#: Variance that a step during and after the travel adds to the logarithm of the distance, which has 1 at first.
+TRAVEL_DRIFT, DRIFT = 0.01, 0.001
 #: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
 #: the centre.
-FEWEST = 32.0
+LEAST_FOR_SUM = 32.0
 #: Part of the shares of selections where the number of users is private, because few users would decide none.
 PRIVATE_SHARES = 0.5
 #: Power of a distance in the exponent of a tail below which the tail may be heavy.
 LIGHT = 1.2
-#: Largest part of the users beyond a selected distance that still shows how their tail goes on.
-MOST_BEYOND = 0.12
-#: Range of public radii and bounds.
-_LEAST, _MOST = 2.0**-900, 2.0**900
 #: Rows and their users.
 UserRows = tuple[FloatArray, UserGroups]
-#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
-_MEDIANS, _QUANTILE = 0.25, 0.125
-#: Factor on shares, so that rounded sums of them never exceed the budget.
-_WITHIN = 1.0 - 1e-12
 
 
 def least_clip(n_features: int) -> float:
@@ -79,7 +67,7 @@ def least_clip(n_features: int) -> float:
 
 
 def draw_side(noise: float) -> float:
-    """Return the length of the sign coordinate: as short as the noise of all draws together allows."""
+    """Return the length of the sign coordinate after the travel: as short as the noise of all draws together allows."""
     return min(MOST_SIDE, max(LEAST_SIDE, noise / SIDE_NOISE))
 
 
@@ -129,7 +117,7 @@ class TrackedQuantile:
     """Tracked quantile: logarithm of a distance that a part of the users exceed, by a Kalman filter of one number."""
 
     distance: float
-    variance: float = FIRST_VARIANCE
+    variance: float = 1.0
 
     def observe(self, excess: float, noise: float, drift: float) -> None:
         """Update by one step; ``excess`` is the observed part beyond less its target."""
@@ -180,9 +168,11 @@ class TrackedCentre:
             return None
         if not self.uses_side:
             return 0.0
-        if self.n_steps < TRAVEL:
-            return TRAVEL_SIDE
-        return draw_side(self.terms.sum_sensitivity * self.multiplier / self.n_users)
+        return (
+            TRAVEL_SIDE
+            if self.n_steps < TRAVEL
+            else draw_side(self.terms.sum_sensitivity * self.multiplier / self.n_users)
+        )
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Sum the users' contributions at the centre, exactly."""
@@ -194,7 +184,7 @@ class TrackedCentre:
         side = self.side or 0.0
         if self.near is not None and side > 0.0:
             unit = (1.0 - BEYOND) / side
-            drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
+            drift = TRAVEL_DRIFT if self.n_steps < TRAVEL else DRIFT
             self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
@@ -203,8 +193,8 @@ class TrackedCentre:
         vote = self.draw(self.total(users, clip), release)
         # No mean of votes is longer than one of them.
         vote /= max(1.0, float(np.linalg.norm(vote)))
-        level = self.noise * math.sqrt(len(self.w))
-        rate = min(1.0, STEP_NOISE / level)
+        # Shorter where noise is as loud as half a vote.
+        rate = min(1.0, 0.5 / (self.noise * math.sqrt(len(self.w))))
         if self.n_steps >= TRAVEL:
             rate = min(rate, AVERAGING / (1 + self.n_steps - TRAVEL))
         self.w = self.w + rate * clip * vote
@@ -336,7 +326,7 @@ class UserMean(privacy.Mechanism):
     def __post_init__(self) -> None:
         # Refused before anything is paid for: computed numbers stay finite, and bins have a width.
         for name, value in (("tau", self.tau), ("bound", self.bound)):
-            if value is not None and not _LEAST <= value <= _MOST:
+            if value is not None and not 2.0**-900 <= value <= 2.0**900:
                 raise ValueError(f"{name} must be between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
@@ -365,7 +355,7 @@ class UserMean(privacy.Mechanism):
 
         The draws are the same, so that a released number of users may decide.
         """
-        enough = FEWEST * self.terms.sum_sensitivity * self.terms.multiplier
+        enough = LEAST_FOR_SUM * self.terms.sum_sensitivity * self.terms.multiplier
         return self.tau is not None or self.split.at_least(n_users) >= enough
 
     @property
@@ -408,7 +398,7 @@ class UserMean(privacy.Mechanism):
         found = centre.w + (1.0 - CENTRE_PART) * offset
         spread, lost = (math.nan if self.tau is None else self.tau), 0.0
         upper, beyond = tail
-        if beyond is not None and beyond <= MOST_BEYOND and upper > centre.distance:
+        if beyond is not None and beyond <= _ranges.MOST_TAIL and upper > centre.distance:
             users_tail = Tail(centre.distance, upper, beyond)
             spread = users_tail.spread(radius)
             # Shifts that noise and sampling explain are none.
@@ -520,9 +510,8 @@ class PureUserMean(privacy.Mechanism):
         _ranges.n_bins(self.bound, self._bin)
         needed = math.ceil(
             max(
-                _ranges.selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
-                _ranges.selection_epsilon(1.0, len(_ranges.SCALES), monotone=False)
-                / (_QUANTILE * self.epsilon * _WITHIN),
+                _ranges.selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._median_epsilon,
+                _ranges.selection_epsilon(1.0, len(_ranges.SCALES), monotone=False) / self._quantile_epsilon,
             )
         )
         if self.n_users < needed:
@@ -537,17 +526,27 @@ class PureUserMean(privacy.Mechanism):
 
     def _share(self, share: float) -> float:
         """Return the cost of one coordinate of a part of the budget."""
-        return share * self.epsilon / self.n_features * _WITHIN
+        return share * self.epsilon / self.n_features * WITHIN
+
+    @property
+    def _median_epsilon(self) -> float:
+        """Cost of the median of a coordinate: of all as much as two quantiles of the distances."""
+        return self._share(2.0 * QUANTILE_SHARE)
+
+    @property
+    def _quantile_epsilon(self) -> float:
+        """Cost of a quantile of the distances."""
+        return QUANTILE_SHARE * self.epsilon * WITHIN
 
     @property
     def _rank(self) -> int | None:
         """Rank of the upper quantile, None where the users are too few for one above the median."""
-        rank = _ranges.tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(_ranges.FINE_SCALES))
+        rank = _ranges.tail_rank(self._quantile_epsilon, len(_ranges.FINE_SCALES))
         return rank if self.follows_tail and self.n_users > 2 * rank else None
 
     @property
     def _sum_share(self) -> float:
-        return 1.0 - _MEDIANS - _QUANTILE * (1 if self._rank is None else 2)
+        return 1.0 - QUANTILE_SHARE * (3 if self._rank is None else 4)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -555,9 +554,9 @@ class PureUserMean(privacy.Mechanism):
         if self.tau is not None:
             half = self._share(1.0) / 2.0
             return [(BoundedRangeEvent(half), d), (LaplaceEvent(half), d)]
-        quantile = BoundedRangeEvent(_QUANTILE * self.epsilon * _WITHIN)
+        quantile = BoundedRangeEvent(self._quantile_epsilon)
         return [
-            (BoundedRangeEvent(self._share(_MEDIANS)), d),
+            (BoundedRangeEvent(self._median_epsilon), d),
             (quantile, 1 if self._rank is None else 2),
             (LaplaceEvent(self._share(self._sum_share)), d),
         ]
@@ -571,14 +570,14 @@ class PureUserMean(privacy.Mechanism):
             bound = max(self.bound, self.tau)
             means = winsorized_means(rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release)
             return self._result(means, 2.0 * self.tau, epsilon / 2.0)
-        medians = private_middles(rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release)
+        medians = private_middles(rows, epsilon=self._median_epsilon, tau=self._bin, bound=self.bound, release=release)
         half = self._half_side(rows.sum(partial(_distance_counts, middles=medians)), release)
         epsilon = self._share(self._sum_share)
         means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)
         return self._result(means, half, epsilon)
 
     def _half_side(self, counts: npt.NDArray[np.int64], release: Release) -> float:
-        epsilon = _QUANTILE * self.epsilon * _WITHIN
+        epsilon = self._quantile_epsilon
         upper_epsilon = None if self._rank is None else epsilon
         median, upper, _ = _ranges.select_quantiles(
             counts, epsilon=epsilon, upper_epsilon=upper_epsilon, release=release, monotone=False

@@ -37,50 +37,30 @@ FOLD = 3
 MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
 #: Middles of its cells, on a logarithmic scale.
 UNITS: FloatArray = np.exp2(FOLD * np.arange(-20.0, 21.0))
-#: Cells of the other histograms, number of the one that refines all columns, and division of the budget. A single
-#: column, the target, is refined four times, because an error costs more there.
+#: Cells of the other histograms, and division of the budget between all.
 CELLS = (8, 24, 24, 24)
-REFINED_ROUND = 2
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
-PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
-#: Candidate deviations in cells; the first is that of numbers within one cell.
+#: Candidate deviations in cells; numbers within one cell have the first, and about an edge no more than the second.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Largest deviation that counts as narrow: about an edge these are the same.
-NARROW_DEVIATION = 0.5
-#: Squared deviation in cells up to which numbers may be within one cell.
-NARROW_SQUARE = 2.0 * DEVIATIONS[0] ** 2
-#: Chance from which a column counts as narrow, before and after all have been refined.
-NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
-#: Least share of the users who differ from a narrow column's value for these to decide its scale. Fewer, such as codes
-#: of missing places, are clipped to about the mean square of the others, whose differences then count.
-LEAST_BEYOND = 1.0 / 16.0
-#: Part of normal numbers beyond one deviation, on either side.
-TAIL = 0.16
-#: Half length of the next histogram about a centre, in cells, for narrow columns.
-ZOOM = 1.25
-#: The same for the others, in scales.
-REFINED_WIDTH = 6.0
-#: Part of the prior that columns do not share, and iterations towards the shared one.
-OWN_PRIOR, SHARED_STEPS = 0.03, 8
-#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. The target has no
-#: others to be like.
-ENOUGH_SIGNAL, LEAST_SIGNAL, LEAST_SIGNAL_OF_ONE = 200.0, 5.0, 100.0
-#: The same above which a column's histograms can be taken at their word.
-PLENTY_OF_SIGNAL = 2000.0
+#: Half length of the next histogram about a centre: in cells for narrow columns, in scales for the others.
+ZOOM, REFINED_WIDTH = 1.25, 6.0
+#: Part of the prior that columns do not share.
+OWN_PRIOR = 0.03
+#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
+#: column's histograms can be taken at their word.
+ENOUGH_SIGNAL, LEAST_SIGNAL, PLENTY_OF_SIGNAL = 200.0, 5.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
 RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
-#: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
-LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
-#: Centres and deviations that pass for 0 and 1: targets are not normal.
-STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
-#: Share of the budget that hardly matters; more is spent where it is needed, up to the second. Share where the number
-#: of users is private.
-LEAST_SHARE, MOST_SHARE, SHARE_PRIVATE_COUNT = 0.08, 0.25, 0.12
-#: Share of the budget (in zCDP).
+#: Log-likelihood ratio that is evidence.
+LEAST_EVIDENCE = 6.0
+#: Centres of at most this size and deviations within this factor of 1 pass for 0 and 1.
+STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
+#: Share of the budget that hardly matters, also where the number of users is private; more is spent where it is needed,
+#: up to the second.
+LEAST_SHARE, MOST_SHARE = 0.08, 0.25
+#: Share of the budget (in zCDP) for mean squares of rare values.
 RARE_SHARE = 0.03
-#: Part of the largest possible rate of rare values that is assumed.
-RATE_PART = 0.25
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
@@ -126,7 +106,7 @@ class Histogram(NamedTuple):
     def quantiles(self, column: int) -> tuple[float, float]:
         """Return the median and half the distance of the quantiles one deviation from that of normal numbers."""
         below = np.maximum.accumulate(np.cumsum(self.shares[column]))[:-1]
-        low, middle, high = np.interp((TAIL, 0.5, 1.0 - TAIL), below, self.edges[column]).tolist()
+        low, middle, high = np.interp(ndtr([-1.0, 0.0, 1.0]), below, self.edges[column]).tolist()
         return middle, max(0.5 * (high - low), DEVIATIONS[0] * float(self.edges[column, 1] - self.edges[column, 0]))
 
     def beyond(self, column: int) -> float:
@@ -138,6 +118,109 @@ class Histogram(NamedTuple):
         if not self.sought[column]:
             return np.zeros(len(centres))
         return self.support(_normal(self.edges[column], centres, deviations, self.folded), column)
+
+
+class Zoom:
+    """What histograms show of the columns so far: middles and half lengths of the next, scales and units.
+
+    ``scaled`` columns have a scale; ``narrow`` ones are in one cell almost entirely.
+    """
+
+    def __init__(self, first: Histogram) -> None:
+        d, shapes = len(first.edges), _magnitudes()
+        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
+        support = first.support(shapes.shares)
+        best = _posterior(support, prior).argmax(axis=1)
+        # Columns that hardly differ from 0 must not borrow a unit from each other.
+        support -= support[:, shapes.shares[:, 0] == 1.0]
+        self.unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
+        self.units: FloatArray = np.where(self.unclear, 1.0, shapes.units[best])
+        self.halves: FloatArray = shapes.distances[best].copy()
+        self.scaled = self.halves > 0.0
+        self.middles, self.scales = np.zeros((2, d))
+        self.narrow, self.constant, self.finest = np.zeros((3, d), dtype=bool)
+        self.seen = [first]
+
+    @property
+    def edges(self) -> FloatArray:
+        """Edges of the cells of the next histogram."""
+        count = CELLS[len(self.seen) - 1]
+        return self.middles[:, None] + self.halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
+
+    @property
+    def sought(self) -> npt.NDArray[np.bool_]:
+        """Columns of the next histogram: every other one is for narrow columns alone."""
+        return self.narrow if len(self.seen) % 2 == 0 else self.scaled
+
+    def refine(self, histogram: Histogram) -> None:
+        """Average hypotheses about centres and deviations by all histograms, this one included."""
+        chosen = np.flatnonzero(self.sought)
+        self.seen.append(histogram)
+        if not len(chosen):
+            return
+        count = histogram.edges.shape[1] - 1
+        widths = 2.0 * self.halves[chosen] / count
+        centres, deviations = _hypotheses(count)
+        support = np.array(
+            [
+                np.sum([each.of(j, middle + width * centres, width * deviations) for each in self.seen], axis=0)
+                for j, middle, width in zip(chosen.tolist(), self.middles[chosen], widths, strict=True)
+            ]
+        )
+        narrow = deviations <= DEVIATIONS[1]
+        # At first a column is centred at 0, or else in one cell.
+        likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if len(self.seen) == 2 else ~narrow
+        chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
+        within = chances[:, narrow].sum(axis=1) > 0.5
+        # Average over the likelier kind alone: values between the two kinds are neither.
+        chances[within[:, None] != narrow] = 0.0
+        chances /= chances.sum(axis=1, keepdims=True)
+        self.middles[chosen] += widths * (chances @ centres)
+        # Where the centre is uncertain, so is the distance from it.
+        squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
+        self.scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
+        self.finest[chosen] = squares <= 2.0 * DEVIATIONS[0] ** 2
+        self.halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * self.scales[chosen])
+        self.narrow[chosen] = within
+        # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
+        least = 2.0 * math.sqrt(LEAST_EVIDENCE) * histogram.noise
+        self.constant[chosen] = within & [histogram.beyond(j) > least for j in chosen.tolist()]
+
+    def take_quantiles(self) -> None:
+        """Replace centres and scales of columns that are not narrow by quantiles of their last histogram."""
+        for j in np.flatnonzero(self.scaled & ~self.narrow).tolist():
+            self.middles[j], self.scales[j] = [each for each in self.seen if each.sought[j]][-1].quantiles(j)
+
+    def take_standard(self) -> None:
+        """Take centre 0 and deviation 1 for columns that do not reject them."""
+        for j in np.flatnonzero(self.scales > 0.0).tolist():
+            centres, deviations = np.array([[0.0] * 3 + [self.middles[j]], [0.7, 1.0, 1.4, self.scales[j]]])
+            support = np.sum([each.of(j, centres, deviations) for each in self.seen], axis=0)
+            near = abs(self.middles[j]) <= STANDARD_CENTRE
+            near &= 1.0 / STANDARD_FACTOR <= self.scales[j] <= STANDARD_FACTOR
+            if near or support[-1] <= support[:-1].max() + LEAST_EVIDENCE:
+                self.middles[j], self.scales[j] = 0.0, 1.0
+
+    def take_exceptions(self) -> None:
+        """Take away the scale of columns that are one value with exceptions, and find the unit of these."""
+        self.scales[self.constant] = 0.0
+        for j in np.flatnonzero(self.constant).tolist():
+            self.units[j] = self._distance_of_exceptions(j)
+
+    def _distance_of_exceptions(self, column: int) -> float:
+        """Return the order of magnitude of the distance between a column's value and exceptions from it.
+
+        It is the half length of the finest histogram that holds half of the exceptions, or else their magnitude, if
+        that is certain.
+        """
+        first, *others = [each for each in self.seen if each.sought[column]]
+        half_lengths = [0.5 * float(each.edges[column, -1] - each.edges[column, 0]) for each in others]
+        for each, half_length in zip(others[::-1], half_lengths[::-1], strict=True):
+            if each.beyond(column) < 0.5 * others[-1].beyond(column):
+                return half_length
+        above = np.where(half_lengths[0] < UNITS, first.shares[column, 1:-1], 0.0)
+        certain = above.max() > math.sqrt(2.0 * LEAST_EVIDENCE) * first.noise
+        return float(UNITS[above.argmax()]) if certain else half_lengths[0]
 
 
 @dataclass(frozen=True)
@@ -157,20 +240,12 @@ class ColumnSearch:
     @property
     def multipliers(self) -> tuple[float, ...]:
         """Noise multipliers of the histograms."""
-        return tuple(self.terms.multiplier / math.sqrt(self.share * part) for part in self._parts)
-
-    @property
-    def _parts(self) -> tuple[float, ...]:
-        return PARTS_OF_ONE if self.assume_standard else PARTS
-
-    @property
-    def _cells(self) -> tuple[int, ...]:
-        return CELLS[: len(self._parts) - 1]
+        return tuple(self.terms.multiplier / math.sqrt(self.share * part) for part in PARTS)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """All draws of `run`."""
-        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in self._cells))
+        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in CELLS))
         return [
             (GaussianEvent(multiplier, self.n_columns * count), 1)
             for multiplier, count in zip(self.multipliers, cells, strict=True)
@@ -178,7 +253,8 @@ class ColumnSearch:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
-        least = LEAST_SIGNAL_OF_ONE if self.assume_standard else LEAST_SIGNAL
+        # The target has no others to be like.
+        least = 0.5 * ENOUGH_SIGNAL if self.assume_standard else LEAST_SIGNAL
         return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
 
     def decides_all(self, n_users: float) -> bool:
@@ -187,95 +263,50 @@ class ColumnSearch:
 
     def run(self, rows: Partitions, n_users: float, release: Release) -> Columns:
         """Release centres and scales of the columns."""
-        d = self.n_columns
-        sought = np.ones(d, dtype=bool)
-        edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
-        seen = [self._histogram(rows, edges, sought, 0, n_users, release)]
-        shapes = _magnitudes()
-        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
-        support = seen[0].support(shapes.shares)
-        best = _posterior(support, prior).argmax(axis=1)
-        # Columns that hardly differ from 0 must not borrow a unit from each other.
-        support -= support[:, shapes.shares[:, 0] == 1.0]
-        unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
-        units = np.where(unclear, 1.0, shapes.units[best])
-        middles, halves, scales = np.zeros(d), shapes.distances[best], np.zeros(d)
-        sought = halves > 0.0
-        constant, finest = np.zeros((2, d), dtype=bool)
-        for k, count in enumerate(self._cells):
-            if k == REFINED_ROUND:
-                sought = halves > 0.0
-            edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
-            seen.append(self._histogram(rows, edges, sought, k + 1, n_users, release))
-            chosen = np.flatnonzero(sought)
-            if not len(chosen):
-                continue
-            widths = 2.0 * halves[chosen] / count
-            centres, deviations = _hypotheses(count)
-            support = np.array(
-                [
-                    np.sum([each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0)
-                    for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
-                ]
-            )
-            narrow = deviations <= NARROW_DEVIATION
-            likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if k == 0 else ~narrow
-            chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
-            within = chances[:, narrow].sum(axis=1) > (NARROW_CHANCE if k < REFINED_ROUND else REFINED_CHANCE)
-            # Average over the likelier kind alone: values between the two kinds are neither.
-            chances[within[:, None] != narrow] = 0.0
-            chances /= chances.sum(axis=1, keepdims=True)
-            middles[chosen] += widths * (chances @ centres)
-            # Where the centre is uncertain, so is the distance from it.
-            squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
-            scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
-            finest[chosen] = squares <= NARROW_SQUARE
-            if self.assume_standard and k >= REFINED_ROUND and self.decides_all(n_users):
-                for j in chosen[~within].tolist():
-                    middles[j], scales[j] = seen[-1].quantiles(j)
-            halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
-            sought[chosen] = within
-            # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
-            least = max(LEAST_BEYOND, 2.0 * math.sqrt(LEAST_EVIDENCE) * seen[-1].noise)
-            constant[chosen] = within & [seen[-1].beyond(j) > least for j in chosen.tolist()]
-        if self.assume_standard and not self.decides_all(n_users):
-            kept = ~_rejects_standard(seen, middles, scales)
-            middles[kept], scales[kept] = 0.0, 1.0
-        if self.centred and not self.assume_standard:
-            scales[constant] = 0.0
-            for j in np.flatnonzero(constant).tolist():
-                units[j] = _distance_of_exceptions(seen, j)
-        one_value = sought & ~constant & finest & (np.abs(middles) > scales)
+        edges = np.broadcast_to(MAGNITUDES, (self.n_columns, len(MAGNITUDES)))
+        first, *others = self.multipliers
+        zoom = Zoom(self._histogram(rows, edges, None, first, n_users, release))
+        for multiplier in others:
+            zoom.refine(self._histogram(rows, zoom.edges, zoom.sought, multiplier, n_users, release))
+        if self.assume_standard and self.decides_all(n_users):
+            zoom.take_quantiles()
+        elif self.assume_standard:
+            zoom.take_standard()
+        elif self.centred:
+            zoom.take_exceptions()
+        middles, scales = zoom.middles, zoom.scales
+        one_value = zoom.narrow & ~zoom.constant & zoom.finest & (np.abs(middles) > scales)
         if not self.centred:
-            middles, scales = np.zeros(d), np.hypot(middles, scales)
-        return Columns(middles, scales, units, constant | ~unclear, one_value)
+            middles, scales = np.zeros(self.n_columns), np.hypot(middles, scales)
+        return Columns(middles, scales, zoom.units, zoom.constant | ~zoom.unclear, one_value)
 
     def _histogram(
         self,
         rows: Partitions,
         edges: FloatArray,
-        sought: npt.NDArray[np.bool_],
-        k: int,
+        sought: npt.NDArray[np.bool_] | None,
+        multiplier: float,
         n_users: float,
         release: Release,
     ) -> Histogram:
-        """Release the shares of the users in the cells of the sought columns.
+        """Release the shares of the users in the cells of the sought columns; None: in octaves of all.
 
         A user contributes non-negative integers that add up to `total` in a column, so they have that norm at most. All
         columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
         """
+        folded, sought = sought is None, np.ones(self.n_columns, dtype=bool) if sought is None else sought
         n_sought = int(sought.sum())
         total = math.isqrt((1 << 2 * privacy.CONTRIBUTION_BITS) // max(n_sought, 1))
-        counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=k == 0))
+        counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=folded))
         noisy = release.gaussian(
             counts.ravel(),
             sensitivity=self.terms.acute_sensitivity / privacy.CONTRIBUTION_STEP,
-            noise_multiplier=self.multipliers[k],
+            noise_multiplier=multiplier,
             step=privacy.CONTRIBUTION_STEP,
         )
         unit = n_users * total * privacy.CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
-        return Histogram(edges, shares, self.multipliers[k] * self.terms.acute_sensitivity / unit, sought, k == 0)
+        return Histogram(edges, shares, multiplier * self.terms.acute_sensitivity / unit, sought, folded)
 
 
 def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
@@ -288,7 +319,7 @@ def plan_search(
     terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
 ) -> ColumnSearch | None:
     """Plan a search; None where a public number of users shows nothing."""
-    share = SHARE_PRIVATE_COUNT
+    share = LEAST_SHARE
     if terms.n_users is not None:
         needed = ENOUGH_SIGNAL / signal(terms, float(terms.n_users), n_columns)
         share = min(MOST_SHARE, max(LEAST_SHARE, needed))
@@ -351,44 +382,12 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     shared = np.zeros((1, len(own)))
     alike = (1.0 - OWN_PRIOR) * likelihood + OWN_PRIOR * (likelihood @ own)[:, None]
     shared[0, (np.log(alike).sum(axis=0) + np.log(own)).argmax()] = 1.0
-    for _ in range(SHARED_STEPS):
+    for _ in range(8):
         chances = likelihood * (OWN_PRIOR * own + (1.0 - OWN_PRIOR) * shared)
         chances /= chances.sum(axis=1, keepdims=True)
         if len(chances) > 1:
             shared = (chances.sum(axis=0) - chances) / (len(chances) - 1)
     return chances
-
-
-def _distance_of_exceptions(seen: list[Histogram], column: int) -> float:
-    """Return the order of magnitude of the distance between a column's value and exceptions from it.
-
-    It is the half length of the finest histogram that holds half of the exceptions, or else their magnitude, if that
-    is certain.
-    """
-    first, *others = seen
-    looked = [each for each in others if each.sought[column]]
-    half_lengths = [0.5 * float(each.edges[column, -1] - each.edges[column, 0]) for each in looked]
-    for each, half_length in zip(looked[::-1], half_lengths[::-1], strict=True):
-        if each.beyond(column) < 0.5 * looked[-1].beyond(column):
-            return half_length
-    above = np.where(half_lengths[0] < UNITS, first.shares[column, 1:-1], 0.0)
-    certain = above.max() > math.sqrt(2.0 * LEAST_EVIDENCE) * first.noise
-    return float(UNITS[above.argmax()]) if certain else half_lengths[0]
-
-
-def _rejects_standard(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
-    """Mark columns whose histograms reject centre 0 and deviations of about 1."""
-    result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
-    near = (
-        (np.abs(centres) <= STANDARD_CENTRE)
-        & (STANDARD_DEVIATIONS[0] <= deviations)
-        & (deviations <= STANDARD_DEVIATIONS[1])
-    )
-    for j in np.flatnonzero(~(result | near)).tolist():
-        at = (np.array([0.0] * len(UNIT_DEVIATIONS) + [centres[j]]), np.array([*UNIT_DEVIATIONS, deviations[j]]))
-        support = np.sum([each.of(j, *at) for each in seen], axis=0)
-        result[j] = support[-1] > support[:-1].max() + LEAST_EVIDENCE
-    return result
 
 
 def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, folded: bool) -> FloatArray:
@@ -447,8 +446,8 @@ def rare_scales(
     Rows are centred and clipped: ``largest`` is the largest square, ``most`` the largest share of users that differ
     from the centre of such a column.
     """
-    # The squares of rare values of unit size, each at the assumed rate, have about this norm together.
-    radius = math.sqrt(max(1.0, RATE_PART * most * int(rare.sum())))
+    # The squares of rare values of unit size, each at a quarter of the largest rate, have about this norm together.
+    radius = math.sqrt(max(1.0, most * int(rare.sum()) / 4.0))
     # A rare column that was standardised has squares of one over its rate: clipped at 1 it would seem far too small.
     radius = max(radius, min(largest, QUIET_NOISE * n_users / (terms.sum_sensitivity * multiplier)))
     total = rows.sum(partial(_mean_squares, rare=rare, radius=radius))

@@ -35,8 +35,6 @@ FloatArray = npt.NDArray[np.float64]
 ROW_BOUND = 2.0
 #: The same times the root of the noise level, where that is larger: it grows as clipping radii do.
 ROW_BOUND_GROWTH = 0.04
-#: Largest entry, so that norms stay finite.
-_LARGEST = 1e300
 #: Range of predictions in scales of the target about its centre, and noise level below which it grows.
 PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
 #: Share of the Gaussian budget.
@@ -49,8 +47,8 @@ MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
 NOISE_DEVIATIONS = 2.0
 #: Least part of a row's mean square without the means.
 LEAST_LEFT = 0.1
-#: Bits of a row in sums of zzᵀ: sums over a block of rows stay below 2⁵³. Bits of rows and of the matrix in whitening.
-MOMENT_BITS, WHITENED_BITS, MATRIX_BITS = 18, 24, 20
+#: Bits of a row in sums of zzᵀ, and of rows and matrix in whitening: sums of products stay below 2⁵³.
+MOMENT_BITS, WHITENED_BITS = 18, 22
 
 
 def public_bound(n_features: int) -> float:
@@ -68,7 +66,7 @@ def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = 
         return columns
     result = np.empty(columns.shape) if out is None else out
     for rows in row_blocks(columns.shape[1]):
-        block = np.clip(columns[:, rows], -_LARGEST, _LARGEST)
+        block = np.clip(columns[:, rows], -1e300, 1e300)  # so that norms stay finite
         np.multiply(block, bound / np.maximum(vector_norms(block), bound), out=result[:, rows])
     return result
 
@@ -268,7 +266,7 @@ def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     n_columns = data.X.shape[1]
     columns = data.groups.columns(data.X)
     store = data.writable(matrix.shape[1])
-    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - MATRIX_BITS)
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - WHITENED_BITS)
     weights = np.rint(matrix.T / unit)
     for rows in row_blocks(len(data)):
         z = np.ones((len(matrix), rows.stop - rows.start))

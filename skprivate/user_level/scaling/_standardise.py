@@ -19,10 +19,10 @@ from scipy.special import ndtri
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release
 from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
-from skprivate.user_level import _plan
+from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
-from skprivate.user_level.scaling._column_search import Columns, ColumnSearch
+from skprivate.user_level.scaling._column_search import STANDARD_CENTRE, STANDARD_FACTOR, Columns, ColumnSearch
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,30 +30,21 @@ IntArray = npt.NDArray[np.int64]
 #: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
 #: target that has one.
 MOST_BEYOND = 0.35
-#: Features with centres and scales of at most these sizes, and a scale that is not small, keep both.
-MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
 PREDICTION_NOISE = 0.3
 #: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
 QUANTILE_ERROR = 1.1
-#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
-#: one cannot dominate. Those of a regression are clipped as predictions are.
-FEATURE_RANGE = 4.0
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
-#: light tail: longer rows add more noise than signal. Less below this noise level.
-ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
-#: Distances up to these, in units of the centre and in the target's own, count as 0.
-LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
+#: light tail: longer rows add more noise than signal.
+ROW_SHORT = 3.0
+#: Distances up to this part of the centre count as 0.
+LEAST_RELATIVE = 2.0**-17
 #: A priori a distance one octave larger is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: Logarithms of the number of candidates, and of the chance that a selection fails.
-DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + 9.0
 #: Largest share of the budget for scales of users with several rows.
 SCALES_SHARE = 0.15
-#: Share of the budget for the tail of the target, and the largest and smallest part of the users in it.
-TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
-#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
-_MANY = 2.0**40
+#: Share of the budget for the tail of the target, and the smallest part of the users in it.
+TAIL_SHARE, LEAST_TAIL = 0.08, 0.002
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -119,11 +110,15 @@ class Standardisation:
     target: ColumnSearch | None
     tail_epsilon: float | None
     scale_epsilon: float | None
-    width: int
     many_outputs: bool
     prepared: tuple[bool, ...]
     unit: tuple[bool, ...]
     all_users: float | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return len(self.prepared)
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -150,8 +145,7 @@ class Standardisation:
     @property
     def _searched(self) -> npt.NDArray[np.bool_]:
         """Flags of the columns whose centres and scales are looked for."""
-        known = [kinds for kinds in (self.prepared, self.unit) if kinds]
-        return ~np.any(known, axis=0) if known else np.ones(self.width, dtype=bool)
+        return np.logical_not(np.logical_or(self.prepared, self.unit))
 
     @property
     def rare_multiplier(self) -> float:
@@ -177,7 +171,7 @@ class Standardisation:
             tail = self._tail(column, found, n_users, release)
             if useful:
                 frame = self._with_target(frame, found, tail, n_users)
-        rare = np.array(self.unit, dtype=bool) if self.unit and useful else np.zeros(self.width, dtype=bool)
+        rare = np.array(self.unit) & useful
         if self.features is not None:
             searched = self._searched
             sought = rows if searched.all() else rows.map(partial(kept_columns, kept=searched))
@@ -214,12 +208,16 @@ class Standardisation:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
-        factor = FEATURE_RANGE if self.target is None else frame.prediction_range
-        factor = _frame.row_bound_factor(factor, level)
+        # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
+        factor = _frame.row_bound_factor(frame.prediction_range, level)
         rare = scales == 0.0
         # Second moments need one unit for all columns.
-        least = scales.max() if self.all_users is None else scales[scales > 0.0].min(initial=math.inf)
-        if np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= least <= scales.max() <= MOST_SCALE:
+        sizes = scales if self.all_users is None else np.where(rare, units, scales)
+        least = sizes.max() if self.all_users is None else sizes.min()
+        if (
+            np.abs(centres).max() <= STANDARD_CENTRE
+            and 1.0 / STANDARD_FACTOR <= least <= sizes.max() <= STANDARD_FACTOR
+        ):
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
@@ -268,7 +266,7 @@ class Standardisation:
         if self.tail_epsilon is None:
             return _frame.row_bound_factor(prediction_range, level)
         light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
-        return _frame.row_bound_factor(prediction_range - ROW_SHORT * light * min(1.0, level / FAR_LEVEL), level)
+        return _frame.row_bound_factor(prediction_range - ROW_SHORT * light, level)
 
     def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Release) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
@@ -321,14 +319,14 @@ def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
 
 def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Release) -> float:
     """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if hardly a user differs."""
-    least = int(EIGHTHS.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
+    least = int(EIGHTHS.cells(np.array([LEAST_RELATIVE * abs(centre)]))[0])
     finer = 2.0 ** (EIGHTHS.bits - OCTAVES.bits)
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
     occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _MANY / EIGHTHS.last) * UNIT_WEIGHT
+    scale = min(2.0 / epsilon, _ranges.MANY / EIGHTHS.last) * UNIT_WEIGHT
     costs = extent_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
+        target=math.ceil(min(n_beyond, _ranges.MANY) * UNIT_WEIGHT),
         penalty=math.ceil(DECAY / finer * scale),
         grid=EIGHTHS,
     )
@@ -339,13 +337,13 @@ def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: fl
 
 
 def distance_cost(beyond: float, n_users: float) -> float:
-    """Return the cost of telling a part of the users from nobody."""
-    return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
+    """Return the cost of telling a part of the users from nobody, with a chance of e⁻⁹ to fail."""
+    return 2.0 * (9.0 - math.log(DECAY)) / (beyond * max(n_users, 1.0))
 
 
 def share_beyond(cost: float, n_users: float) -> float:
     """Return the smallest tail that this cost distinguishes from nobody, or the largest that is used."""
-    return min(2.0 * DISTANCE_CANDIDATES / (cost * n_users), MOST_BEYOND)
+    return min(distance_cost(cost, n_users), MOST_BEYOND)
 
 
 def plan_standardisation(
@@ -363,6 +361,8 @@ def plan_standardisation(
 
     Users may have ``several`` rows.
     """
+    none = (False,) * n_features
+    prepared, unit = prepared or none, unit or none
     left = n_features - sum(prepared) - sum(unit)
     features = _column_search.plan_search(terms, n_columns=left, centred=centred) if left else None
     sought = _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
@@ -370,12 +370,22 @@ def plan_standardisation(
         return None
     if not target and features is None and (left or not any(unit)):
         return None
-    plan = Standardisation(terms, centred, features, sought, None, None, n_features, many_outputs, prepared, unit)
+    plan = Standardisation(
+        terms=terms,
+        centred=centred,
+        features=features,
+        target=sought,
+        tail_epsilon=None,
+        scale_epsilon=None,
+        many_outputs=many_outputs,
+        prepared=prepared,
+        unit=unit,
+    )
     if terms.n_users is None:
         return plan
     n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
         cost = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
-        tail = cost if cost >= distance_cost(MOST_TAIL, n) else None
+        tail = cost if cost >= distance_cost(_ranges.MOST_TAIL, n) else None
     affordable = several and plan.n_scales * scale**2 <= 8.0 * SCALES_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
