@@ -100,9 +100,6 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Number of steps.
     n_users_ : float
         Number of users as used: public, or released with noise.
-    target_range_ : tuple of (float, float)
-        Range of predictions: six released scales of the target on both sides of its released centre, more where the
-        private tail of the target is heavy or there is hardly any noise. Infinite if the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
@@ -281,7 +278,6 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             mechanism = self._mechanism(n_features, terms, user_ids is None)
             result, estimate = self._run(mechanism, rows, n_users, user_ids, inference)
         coef = result.coef if estimate is None else estimate.coef
-        self.target_range_ = result.frame.target_range(result.noise_level)
         self.coef_ = coef[:n_features]
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         self._store_intervals(estimate)
@@ -325,7 +321,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         return _rules.Clipping(select=False, radius=loss.steepest * norms)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the target, within ``target_range_``.
+        """Predict the target; features and rows are clipped as in the fit.
 
         Parameters
         ----------
@@ -337,8 +333,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
-        return np.clip(scores, *self.target_range_)
+        return linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

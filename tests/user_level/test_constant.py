@@ -55,7 +55,7 @@ def regression(rng, model, X, f, n, level):
     raw = 10.0 ** rng.uniform(-4, 4) * (y + rng.choice([0.0, 100.0]))
     model.fit(X[:n], raw[:n])
     bound = 0.0
-    if not np.isfinite(model.target_range_).all():
+    if not model._frame.target_found:
         # The users are too few to find the target's unit, as a warning says. It has to be prepared by public numbers,
         # and what bounds the coefficients is all that bounds predictions: of rows of at most twice the typical norm.
         raw = (y - y.mean()) / y.std()

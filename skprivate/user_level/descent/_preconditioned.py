@@ -27,7 +27,7 @@ from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
 from skprivate.user_level.scaling import _sample, _standardise
-from skprivate.user_level.scaling._frame import PREDICTION_RANGE, Frame
+from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -200,7 +200,7 @@ class PreconditionedDescent(Mechanism):
         if not self.objective.fit_intercept or isinstance(self.objective.loss, HuberLoss):
             return 0.0
         noise = self.terms.sum_sensitivity * self._slope_multiplier / self._n
-        return SLOPE_SHARE if noise * (1.0 if self.classes else PREDICTION_RANGE) <= SLOPE_NOISE else 0.0
+        return SLOPE_SHARE if noise * (1.0 if self.classes else TARGET_RANGE) <= SLOPE_NOISE else 0.0
 
     @property
     def _slope_multiplier(self) -> float:
@@ -284,7 +284,7 @@ class PreconditionedDescent(Mechanism):
 
     def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Release) -> float:
         """Release the mean of the clipped derivatives."""
-        most = 1.0 if self.classes else max(PREDICTION_RANGE * deviation, path.clip)
+        most = 1.0 if self.classes else max(TARGET_RANGE * deviation, path.clip)
         noisy = release.gaussian(
             rows.sum(partial(_scaled_rows.slope_sum, coef=coef, loss=path.loss, most=most)),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,

@@ -36,7 +36,7 @@ ROW_BOUND = 2.0
 #: The same times the root of the noise level, where that is larger: it grows as clipping radii do.
 ROW_BOUND_GROWTH = 0.04
 #: Range of predictions in scales of the target about its centre, and noise level below which it grows.
-PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
+TARGET_RANGE, RANGE_LEVEL = 6.0, 1e-5
 #: Share of the Gaussian budget.
 MEANS_SHARE = 0.05
 #: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
@@ -98,9 +98,9 @@ def bounded_rows(
 class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
-    Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
-    and predictions to ``prediction_range`` scales about the target's centre. Columns of ``one_value`` may differ by
-    less than the search can see.
+    Features are clipped to ``half_ranges`` about their centres, and rows after the map to the Euclidean norm
+    ``row_bound``. The target goes as far as ``target_range`` scales from its centre. Columns of ``one_value`` may
+    differ by less than the search can see.
     """
 
     centres: FloatArray
@@ -110,7 +110,7 @@ class Frame(NamedTuple):
     target_found: bool = False
     row_bound: float = math.inf
     half_ranges: FloatArray | float = math.inf
-    prediction_range: float = PREDICTION_RANGE
+    target_range: float = TARGET_RANGE
     one_value: tuple[int, ...] = ()
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
@@ -133,13 +133,6 @@ class Frame(NamedTuple):
             X = np.clip(X, *self.feature_range)
         with np.errstate(all="ignore"):
             return bounded_rows(X, self.centres, self.scales, self.row_bound, out)
-
-    def target_range(self, level: float) -> tuple[float, float]:
-        """Return the range of predictions for a fit of this noise level; infinite if no scale was found."""
-        if not self.target_found:
-            return -math.inf, math.inf
-        factor = self.prediction_range * max(1.0, RANGE_LEVEL / level) * self.target_scale
-        return self.target_centre - factor, self.target_centre + factor
 
 
 def identity(n_features: int) -> Frame:

@@ -31,7 +31,7 @@ IntArray = npt.NDArray[np.int64]
 #: target that has one.
 MOST_BEYOND = 0.35
 #: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
-PREDICTION_NOISE = 0.3
+TARGET_NOISE = 0.3
 #: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
 QUANTILE_ERROR = 1.1
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
@@ -193,7 +193,7 @@ class Standardisation:
             if rare.any():
                 frame = frame._replace(scales=frame.scales * own)
                 mapped = mapped.map(partial(rescaled, scales=own))
-        bound = math.sqrt(self.width + self.centred) * self._row_bound(frame.prediction_range, n_users)
+        bound = math.sqrt(self.width + self.centred) * self._row_bound(frame.target_range, n_users)
         return mapped.map(partial(clip_rows, bound=bound)), frame._replace(row_bound=bound)
 
     def _with_target(self, frame: Frame, found: Columns, tail: float, n_users: float) -> Frame:
@@ -202,14 +202,14 @@ class Standardisation:
         frame = frame._replace(
             target_centre=float(found.centres[0]), target_scale=scale or 1.0, target_found=scale > 0.0
         )
-        return frame._replace(prediction_range=self._prediction_range(tail / scale, n_users)) if scale else frame
+        return frame._replace(target_range=self._target_range(tail / scale, n_users)) if scale else frame
 
     def _with_features(self, frame: Frame, found: Columns, n_users: float) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
         centres, scales, units, known_units, one_value = found
         level = self._level(n_users)
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
-        factor = _frame.row_bound_factor(frame.prediction_range, level)
+        factor = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
         # Second moments need one unit for all columns.
         sizes = scales if self.all_users is None else np.where(rare, units, scales)
@@ -258,15 +258,15 @@ class Standardisation:
         many = self.features is not None and self.features.decides_all(n_users)
         return self._largest_distance(n_users) * (1.0 if many else 2.0**-_column_search.FOLD / math.sqrt(MOST_BEYOND))
 
-    def _row_bound(self, prediction_range: float, n_users: float) -> float:
+    def _row_bound(self, target_range: float, n_users: float) -> float:
         """Return the norm bound of rows, in typical norms."""
         level = self._level(n_users)
         if self.target is None or self.features is None:
             return _frame.row_bound_factor(_frame.ROW_BOUND, level)
         if self.tail_epsilon is None:
-            return _frame.row_bound_factor(prediction_range, level)
-        light = max(0.0, 1.0 - (prediction_range - _frame.PREDICTION_RANGE) / ROW_SHORT)
-        return _frame.row_bound_factor(prediction_range - ROW_SHORT * light, level)
+            return _frame.row_bound_factor(target_range, level)
+        light = max(0.0, 1.0 - (target_range - _frame.TARGET_RANGE) / ROW_SHORT)
+        return _frame.row_bound_factor(target_range - ROW_SHORT * light, level)
 
     def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Release) -> Columns:
         """Select scales among the users' root mean square distances to the centres: tails within users count."""
@@ -289,22 +289,20 @@ class Standardisation:
         distance = select_distance(counts, centre, share * n_users, self.tail_epsilon, release)
         return distance / -float(ndtri(0.5 * share))
 
-    def _prediction_range(self, excess: float, n_users: float) -> float:
+    def _target_range(self, excess: float, n_users: float) -> float:
         """Return the bound of predictions in scales: farther where the tail is heavier than that of normal targets.
 
         The scale of the tail over that of most targets, beyond its error, is a power of how rare it is. That power is
         extrapolated to the last user.
         """
         if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
-            return _frame.PREDICTION_RANGE
+            return _frame.TARGET_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
         power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
-        most = PREDICTION_NOISE / self._level(n_users)
+        most = TARGET_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
-        heavy = math.log(_frame.PREDICTION_RANGE * excess) + power * math.log(
-            max(share * (self.all_users or n_users), 1.0)
-        )
-        return max(_frame.PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
+        heavy = math.log(_frame.TARGET_RANGE * excess) + power * math.log(max(share * (self.all_users or n_users), 1.0))
+        return max(_frame.TARGET_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
 def distance_counts(data: UserData, centres: FloatArray) -> IntArray:

@@ -14,8 +14,8 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
 from skprivate.privacy.draws._quantiles import EIGHTHS
 from skprivate.user_level._plan import Terms
-from skprivate.user_level.scaling._frame import PREDICTION_RANGE
-from skprivate.user_level.scaling._standardise import PREDICTION_NOISE, plan_standardisation, select_distance
+from skprivate.user_level.scaling._frame import TARGET_RANGE
+from skprivate.user_level.scaling._standardise import TARGET_NOISE, plan_standardisation, select_distance
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])
@@ -24,9 +24,9 @@ def test_a_tail_of_any_weight_has_an_end(n_users, excess):
     """The power of the rank was no float, and the fit ended in an error that told of the data."""
     terms = Terms(1e-4, 1e-6, Adjacency.REPLACE_ONE, n_users)
     plan = plan_standardisation(terms, n_features=1, centred=True, target=True)
-    reach = plan._prediction_range(excess, n_users)
-    assert PREDICTION_RANGE <= reach <= max(PREDICTION_RANGE, PREDICTION_NOISE / plan._level(n_users))
-    assert (reach > PREDICTION_RANGE) == (excess > 1.0)
+    reach = plan._target_range(excess, n_users)
+    assert TARGET_RANGE <= reach <= max(TARGET_RANGE, TARGET_NOISE / plan._level(n_users))
+    assert (reach > TARGET_RANGE) == (excess > 1.0)
 
 
 @every("excess", [1.05, 1.2, 1.5, 2.0, 3.0])
@@ -38,7 +38,7 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     share = 2.0 * (np.log(24.0) + 9.0) / (plan.tail_epsilon * n_users)
     power = np.log(max(excess / 1.1, 1.0)) / np.log(0.35 / share)
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
-    assert plan._prediction_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
+    assert plan._target_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
     light = max(0.0, 1.0 - (reach - 6.0) / 3.0)
     far = 0.08 / np.sqrt(plan._level(n_users))
     assert plan._row_bound(reach, n_users) == pytest.approx(max(reach - 3.0 * light, far), rel=1e-9)
@@ -54,9 +54,9 @@ def test_predictions_of_a_skewed_target_end_beyond_it_by_degrees(law):
     for seed in range(12):
         rng = np.random.default_rng(seed)
         model = UserLevelSGDRegressor(1.0, random_state=seed)
-        low, high = model.fit(rng.normal(size=(6_000, 3)), law.rvs(6_000, random_state=rng)).target_range_
-        ends.append(0.5 * (high - low) / last)
-        reaches.append(model._frame.prediction_range)
+        frame = model.fit(rng.normal(size=(6_000, 3)), law.rvs(6_000, random_state=rng))._frame
+        ends.append(frame.target_range * frame.target_scale / last)
+        reaches.append(frame.target_range)
     assert min(ends) > 0.7 and max(ends) < 4.0, ends
     assert len(np.unique(reaches)) >= 5, reaches
 
@@ -71,7 +71,7 @@ def test_rows_end_at_three_norms_where_the_tail_is_light(n_users):
     model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
     low, high = model.feature_range_
     plan = model._mechanism(4, model._terms(n_users), True).standardisation
-    np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * PREDICTION_RANGE)
+    np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * TARGET_RANGE)
     typical = np.sqrt(5.0)  # of four columns of deviation 1 and a constant
     reach = 6.0 if plan.tail_epsilon is None else 3.0
     assert reach * 0.99 < model.row_bound_ / typical < reach * 1.2
