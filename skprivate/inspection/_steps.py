@@ -118,7 +118,7 @@ class Copies:
     times: str = "one for each label or target"
 
     def of_each(self, number: int | None, times: str) -> Copies:
-        """Count the copies of a part of which each of these fits this number."""
+        """Count the copies of a part where each of these fits this number."""
         known = None if number is None or self.number is None else number * self.number
         return Copies(known, times or self.times)
 
