@@ -112,13 +112,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Copies:
-    """How many copies of a step are fitted; None if only the data tell, by ``times``."""
+    """Number of copies of a step that are fitted; None if only the data tell, by ``times``."""
 
     number: int | None = 1
     times: str = "one for each label or target"
 
     def of_each(self, number: int | None, times: str) -> Copies:
-        """Count the copies of a part that each of these fits so many times."""
+        """Count the copies of a part where each of these fits this number."""
         known = None if number is None or self.number is None else number * self.number
         return Copies(known, times or self.times)
 
@@ -147,7 +147,7 @@ class Place:
     def inside(
         self, part: str, *, copies: int | None = 1, times: str = "", demands: tuple[Demand, ...] = (), **changes: object
     ) -> Place:
-        """Go to a part of the composite, which fits so many copies of it; None if only the data tell, by ``times``."""
+        """Go to a part of the composite, which fits this number of copies; None if only the data tell, by ``times``."""
         return replace(
             self,
             path=f"{self.path}, {part}" if self.path else part,

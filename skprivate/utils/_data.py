@@ -283,7 +283,7 @@ class Fitted:
 
 @contextmanager
 def listening() -> Iterator[tuple[list[warnings.WarningMessage], StringIO]]:
-    """Record warnings and prints, but no warnings that come whenever anybody's objects or idle workers end."""
+    """Record warnings and prints, except warnings of objects that are collected and of workers that end."""
     with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)
