@@ -385,7 +385,7 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
     _set(part, epsilon=share * epsilon, delta=delta / 2)
 
 
-def _tell_columns(part: object, before: list[Any], Z: Any) -> None:
+def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
     """Tell the last step what is public about the columns that it gets, if it asks for that."""
     if len(before) != 1 or not hasattr(part, "_prepared_features"):
         return
