@@ -231,8 +231,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             names = getattr(self, "feature_names_in_", None)
             named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
             privacy.warn_caller(
-                f"{named}: as far as a private search can see, a feature is one value other than 0. If it varies, "
-                "subtract a public number near its values, so that it is about 0.",
+                f"Nearly all values of {named} look alike to a private search, and are far from 0. If they vary, "
+                "subtract a public number near them from the column.",
                 _descent.UnscaledFeaturesWarning,
             )
         self.n_iter_ = mechanism.n_steps
