@@ -231,8 +231,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             names = getattr(self, "feature_names_in_", None)
             named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
             privacy.warn_caller(
-                f"Nearly all values of {named} look alike to a private search, and are far from 0. If they vary, "
-                "subtract a public number near them from the column.",
+                f"Features {named}: to a private search nearly all values look alike, and far from 0. If they vary, "
+                "subtract a public number near them.",
                 _descent.UnscaledFeaturesWarning,
             )
         self.n_iter_ = mechanism.n_steps
