@@ -427,4 +427,4 @@ def test_features_that_seem_one_value_are_warned_of(model, offset):
         warnings.simplefilter("always")
         model(random_state=0).fit(X, y)
     said = [str(each.message) for each in seen if "nearly all values look alike" in str(each.message)]
-    assert bool(said) == (abs(offset) > 1e5) and all(text.startswith("0, 1, 2: ") for text in said)
+    assert bool(said) == (abs(offset) > 1e5) and all(text.startswith("Features 0, 1, 2: ") for text in said)
