@@ -286,7 +286,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if self.metric != "rows":
             raise ValueError(
                 "bounds='private' needs metric='rows': a quantile can jump although the rows hardly move in "
-                "Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
+                "Wasserstein distance, so no noise at a cost per unit of distance hides it. Pass "
                 "bounds={column: (low, high)}, or (lower, upper), from what is publicly known."
             )
         if self.out_of_bounds != "clip":

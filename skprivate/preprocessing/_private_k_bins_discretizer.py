@@ -28,7 +28,7 @@ class PrivateKBinsDiscretizer(_private_columns.PrivateColumns):
     epsilon : float > 0, default=1.0
         Of all columns together.
     n_bins : int or array-like of shape (n_features,), default=5
-        2 to 1024. The price grows with the logarithm only.
+        2 to 1024. The cost grows with the logarithm only.
     encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot-dense"
         A sparse or dense column for each bin, or the number of the bin.
     <delta, adjacency>

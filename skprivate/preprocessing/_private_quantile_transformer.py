@@ -30,7 +30,7 @@ class PrivateQuantileTransformer(OneToOneFeatureMixin, _private_columns.PrivateC
         Of all columns together.
     n_quantiles : int, default=33
         Landmarks of the map, 3 to 1025: ``n_quantiles - 2`` quantiles are released, the outermost two are
-        extrapolated. The price grows with the logarithm of their number only.
+        extrapolated. The cost grows with the logarithm of their number only.
     output_distribution : {"uniform", "normal"}, default="uniform"
         What a column is mapped to: numbers from 0 to 1, or standard normal ones.
     <delta, adjacency>

@@ -40,7 +40,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         Of all columns together.
     n_knots : int or "auto", default="auto"
         Knots of each feature, 3 to 1025: ``n_knots - 2`` quantiles and the outermost two, which are extrapolated. The
-        price grows with the logarithm only. "auto" is 17, 9 or 5: the most for which the public number of units is
+        cost grows with the logarithm only. "auto" is 17, 9 or 5: the most for which the public number of units is
         enough. Under "add-remove" that number is private, and "auto" is 9. If units are too few for 5, nothing is
         spent and columns stay unchanged, with a ``TooFewUnitsWarning``.
     degree : int, default=3
@@ -68,7 +68,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values), 0 for
         unchanged columns.
     n_outputs_ : int
-        Functions that `transform` gives for each feature, from public numbers, so that the price of a later model
+        Functions that `transform` gives for each feature, from public numbers, so that the cost of a later model
         cannot depend on the data. Those for which a feature has too few knots are zeros.
     row_bound_ : float
         No transformed row has a larger Euclidean norm. Infinite if columns are unchanged or passed through.

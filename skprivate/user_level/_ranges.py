@@ -186,7 +186,7 @@ def quantile_counts(magnitudes: FloatArray) -> IntArray:
 def select_quantiles(
     counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Release, monotone: bool
 ) -> tuple[float, float, int]:
-    """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it has no price."""
+    """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it is not selected."""
     counts, fine_counts = np.split(counts, [len(SCALES)])
     median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=monotone)
     if upper_epsilon is None:
@@ -199,10 +199,10 @@ def select_quantiles(
 
 
 def selection_epsilon(n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0) -> float:
-    """Return the price at which a median selection succeeds when the candidates split the users cleanly.
+    """Return the cost at which a median selection succeeds when the candidates split the users cleanly.
 
     A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or ε·n/4
-    the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
+    the chance of any of K such candidates is at most K·exp(−exponent); the cost makes that exp(−log_failure).
     """
     exponent = np.log(max(n_candidates, 2.0)) + log_failure
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
@@ -281,10 +281,10 @@ def tail_radius(median: float, upper: float, level: float, n_features: int) -> f
 
 
 def tail_rank(epsilon: float, n_candidates: float) -> int:
-    """Return the number of users above the upper quantile that a selection at this price decides.
+    """Return the number of users above the upper quantile that a selection at this cost decides.
 
     A candidate beyond all users costs as much as the rank, against nothing for the right one; the exponent of the
-    mechanism is half of the price times that.
+    mechanism is half of the cost times that.
     """
     # A median of n users costs n/2 less than a candidate beyond all: the same as a rank of n/2.
     return max(1, math.ceil(0.5 * selection_epsilon(1.0, n_candidates, monotone=False) / epsilon))

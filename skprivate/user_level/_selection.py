@@ -111,7 +111,7 @@ class MeanSelection(Mechanism):
         """One search, however often it evaluates."""
         return self._search.events
 
-    def run(self, data: Partitions | FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Release) -> int:
         """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         rows = as_partitions(data)
         n_users = int(rows.sum(_problems.number_of_users)[0])

@@ -42,7 +42,7 @@ _MOST = 100.0
 #: evidence of a part of one coefficient.
 PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
 #: Least part of a coefficient, left by steps and penalty, that is evidence.
-LEAST_EVIDENCE = 1e-6
+LEAST_REACHED = 1e-6
 #: Iterations towards the likeliest variance.
 ROUNDS = 50
 #: Points and weights of Gauss–Hermite quadrature.
@@ -279,7 +279,7 @@ def _errors(squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estima
         spread = loud = estimate.spreads[columns]
         steep = h + penalties * spread
     reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
-    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_EVIDENCE)
+    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_REACHED)
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import InMemory, Partitions
-from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, Release, exact_sum, interval_contributions
+from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, Branch, Release, exact_sum, interval_contributions
 from skprivate.user_level._ranges import select_middle, snap
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
 
 
 def winsorized_means(
-    rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Any
+    rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Release | Branch
 ) -> list[float]:
     """Compute `winsorized_mean_1d` for several numbers of every user, each at this cost.
 
@@ -73,7 +73,7 @@ def _bins(vectors: FloatArray, tau: float, bound: float) -> list[npt.NDArray[np.
 
 
 def clipped_means(
-    rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Release
+    rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Release | Branch
 ) -> list[float]:
     """Release means of numbers clipped to released middles ± half, with Laplace noise of scale 2·half/(nε)."""
     totals = rows.sum(partial(_clipped_sums, middles=middles, half=half))
