@@ -40,7 +40,7 @@ from skprivate.privacy import PrivacyLedger, PrivacyUnit, public_generator
 from skprivate.privacy._events import run_tape
 from skprivate.privacy.noise import _selection
 from skprivate.utils._data import equal_leaves, fitted_leaves
-from skprivate.utils._neighbours import _with_rows, environments, private_rows
+from skprivate.utils._neighbours import environments, private_rows
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 _CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "parameters")
@@ -90,9 +90,9 @@ def others(data, unit):
     rows = np.flatnonzero(private_rows(data, unit))
     for value in (0.0, 1e200, -5e-324):
         if data.X.dtype.kind == "f":
-            yield _with_rows(data, unit, rows, np.full((rows.size, data.X.shape[1]), value), None)
+            yield data.with_rows(rows, np.full((rows.size, data.X.shape[1]), value))
         if data.y is not None and data.y.dtype.kind == "f":
-            yield _with_rows(data, unit, rows, None, value)
+            yield data.with_rows(rows, y=value)
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ class PrivateOneHotEncoder(_private_columns.PrivateColumns):
 
     @property
     def _columns_of_categories(self) -> list[int]:
-        """Numbers of neighbouring columns of which exactly one is 1."""
+        """Sizes of groups of neighbouring columns in which exactly one is 1."""
         return [self._columns_per_feature] * self.n_features_in_
 
     def _mechanism(self, n_units):

@@ -207,7 +207,7 @@ class PublicOneHotEncoder(PublicEncoder):
 
     @property
     def _columns_of_categories(self) -> list[int]:
-        """Numbers of neighbouring columns of which exactly one is 1."""
+        """Sizes of groups of neighbouring columns in which exactly one is 1."""
         lists = self._categories(self.n_features_in_) if self.handle_unknown == "rest" else []
         return [len(values) + 1 for values in lists]
 

@@ -333,10 +333,10 @@ class ScoreSums:
         return Step(step, inverse @ np.hstack([sampling, noise]), inverse @ noise, vectors[:, ~clear])
 
 
-def _root(matrix: FloatArray, floor: float) -> FloatArray:
-    """Return R with RRᵀ a symmetric matrix whose eigenvalues are raised to a floor."""
+def _root(matrix: FloatArray, least: float) -> FloatArray:
+    """Return R with RRᵀ a symmetric matrix whose eigenvalues are ``least`` or more."""
     values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, floor)))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, least)))
 
 
 def shrunk(noisy: FloatArray, deviation: float) -> tuple[FloatArray, float]:

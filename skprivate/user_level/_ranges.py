@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import chi
 
-from skprivate.privacy import Release
+from skprivate.privacy import Branch, Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
 
 
 def select_middle(
-    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
+    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Release | Branch, monotone: bool = False
 ) -> float:
     """Select the middle of the interval of `private_range` from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))

@@ -88,7 +88,7 @@ class PrivateGaussianNB(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
             len(classes), X.shape[1], (float(low), float(high)), self.epsilon, self.adjacency == "replace-one"
         )
         with self._releasing(
-            mechanism, unit="row", adjacency=self.adjacency, assumptions=("bounds and the set of classes are public",)
+            mechanism, unit="row", adjacency=self.adjacency, assumptions=("bounds and classes are public",)
         ) as release:
             moments = mechanism.run((X, index), release)
 

@@ -15,7 +15,7 @@ from skprivate.user_level._ranges import select_middle, snap
 FloatArray = npt.NDArray[np.float64]
 
 
-def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release) -> float:
+def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release | Branch) -> float:
     """Release the mean of one number per user, clipped to a private interval: Algorithm 2, WinsorizedMean1D.
 
     Parameters
@@ -59,7 +59,7 @@ def winsorized_means(
 
 
 def private_middles(
-    rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
+    rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Release | Branch, monotone: bool = False
 ) -> list[float]:
     """Select the middle of the interval of `private_range` for each of several numbers of every user."""
     return [

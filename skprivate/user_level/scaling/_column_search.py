@@ -121,7 +121,7 @@ class Histogram(NamedTuple):
 
 
 class Zoom:
-    """What histograms show of the columns so far: middles and half lengths of the next, scales and units.
+    """State of the histograms of columns: middles and half lengths of the next ones, scales and units.
 
     ``scaled`` columns have a scale; ``narrow`` ones are in one cell almost entirely.
     """
