@@ -125,6 +125,15 @@ def test_what_is_no_list_of_values_is_refused_at_construction(said):
             PublicOneHotEncoder({"a": said}).fit(pd.DataFrame({"a": ["p"]}))
 
 
+@every("entry", [("category", 50), ("number", 0, 1), ("p", "drop"), ("date",)])
+def test_words_of_a_schema_stand_alone(entry):
+    """A word beside a number is no list of two values; in a list it is a value that is called so."""
+    with pytest.raises(ValueError, match=r"one of 'number', .*alone for 'a', got .*go in a list") as caught:
+        read(entry)
+    assert repr(entry) in str(caught.value)
+    assert read(list(entry)) == list(entry)
+
+
 def model(columns=None, kind=UserLevelSGDClassifier, **options):
     options = {"classes": [0, 1], **options} if kind is not UserLevelSGDRegressor else options
     return make_private_pipeline(kind(random_state=0, **options), columns, epsilon=3.0)
