@@ -191,6 +191,18 @@ def test_a_whitened_row_does_not_depend_on_other_rows():
     np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix, atol=1e-4)
 
 
+def test_sums_of_a_whitened_row_are_exact_however_many_columns():
+    """With 22 bits for each factor, sums over 3000 columns of one sign pass 2⁵³: digits follow a row's place."""
+    rng = public_generator(4)
+    X, matrix = rng.uniform(0.5, 1.0, size=(64, 3000)), rng.uniform(0.5, 1.0, size=(3000, 7))
+    whole = whiten(in_order(X, np.arange(64)), matrix, False).X
+    for first in range(1, 64):
+        np.testing.assert_array_equal(
+            whiten(in_order(X[first:], np.arange(64 - first)), matrix, False).X, whole[first:]
+        )
+    np.testing.assert_allclose(whole, X @ matrix, rtol=1e-5)
+
+
 def test_a_whitened_row_that_is_not_finite_does_not_depend_on_blocks_or_others(monkeypatch):
     """Products with infinities overflow in one order of summation and not in another."""
     rng = public_generator(5)

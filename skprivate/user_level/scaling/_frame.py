@@ -26,7 +26,7 @@ import numpy.typing as npt
 from skprivate.partitions import Partitions
 from skprivate.privacy import Release, ball_contributions, exact_sum
 from skprivate.user_level import _plan
-from skprivate.user_level._problems import UserData, row_blocks, vector_norms
+from skprivate.user_level._problems import EXACT_BITS, UserData, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,7 +47,8 @@ MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
 NOISE_DEVIATIONS = 2.0
 #: Least part of a row's mean square without the means.
 LEAST_LEFT = 0.1
-#: Bits of a row in sums of zzᵀ, and of rows and matrix in whitening: sums of products stay below 2⁵³.
+#: Bits of a row in sums of zzᵀ, and of rows and matrix in whitening (fewer for more than 512 columns): sums of products
+#: stay below 2⁵³.
 MOMENT_BITS, WHITENED_BITS = 18, 22
 
 
@@ -259,13 +260,14 @@ def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     n_columns = data.X.shape[1]
     columns = data.groups.columns(data.X)
     store = data.writable(matrix.shape[1])
-    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - WHITENED_BITS)
+    bits = min(WHITENED_BITS, (EXACT_BITS - (len(matrix) - 1).bit_length()) // 2)
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - bits)
     weights = np.rint(matrix.T / unit)
     for rows in row_blocks(len(data)):
         z = np.ones((len(matrix), rows.stop - rows.start))
         z[:n_columns] = columns[:, rows]
         peaks = np.abs(z).max(axis=0)
-        units = np.ldexp(1.0, np.maximum(np.frexp(peaks)[1], -999) - WHITENED_BITS)
+        units = np.ldexp(1.0, np.maximum(np.frexp(peaks)[1], -999) - bits)
         units[~np.isfinite(peaks)] = np.nan  # infinities have no exponent: sums would depend on their order
         np.rint(np.divide(z, units, out=z), out=z)
         np.multiply(weights @ z, units * unit, out=store[: len(weights), rows])
