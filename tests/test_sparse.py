@@ -68,11 +68,10 @@ def test_too_many_entries_are_refused_before_anything_is_spent(monkeypatch):
     monkeypatch.setattr(_arrays, "MOST_DENSE", 1599)
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
     messages = []
-    for rows in (sparse.csr_array(X), sparse.csr_array(X.shape), stored_zeros()):
-        with pytest.raises(
-            ValueError, match=r"at most 1599 entries .* got 400 rows of 4 columns. Choose fewer"
-        ) as told:
-            sp.UserLevelSGDRegressor(ledger=ledger).fit(rows, Y)
+    # How many rows there are may be private, too: with users, or under add-remove.
+    for rows, y in ((sparse.csr_array(X), Y), (sparse.csr_array((401, 4)), [0] * 401), (stored_zeros(), Y)):
+        with pytest.raises(ValueError, match=r"at most 1599 entries .* got more in 4 columns. Choose fewer") as told:
+            sp.UserLevelSGDRegressor(ledger=ledger).fit(rows, y)
         messages.append(str(told.value))
     assert len(set(messages)) == 1
     assert ledger.spent == (0.0, 0.0)

@@ -127,14 +127,13 @@ def validate_data(
 
 
 def _dense(X: Any) -> npt.NDArray[Any]:
-    """Make sparse rows dense, if they are not too large: by their shape, which is public."""
+    """Make sparse rows dense, if they are not too large: by their shape, of which messages show the public columns."""
     n_rows, n_columns = X.shape
     if n_rows * n_columns > MOST_DENSE:
         raise ValueError(
             f"X must have at most {MOST_DENSE:g} entries (rows times columns) where it is sparse, because it is made "
-            f"dense, got {n_rows} rows of {n_columns} columns. Choose fewer columns by a public rule (hash words into "
-            "fewer columns, X[:, listed]), or give dense rows in blocks (skprivate.partitions.Blocks); predict in "
-            "parts."
+            f"dense, got more in {n_columns} columns. Choose fewer columns by a public rule (hash words into fewer "
+            "columns, X[:, listed]), or give dense rows in blocks (skprivate.partitions.Blocks); predict in parts."
         )
     return np.asarray(X.toarray())
 
