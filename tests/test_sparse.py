@@ -75,3 +75,15 @@ def test_too_many_entries_are_refused_before_anything_is_spent(monkeypatch):
         messages.append(str(told.value))
     assert len(set(messages)) == 1
     assert ledger.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
+@pytest.mark.parametrize("index", [7, -1, 10**6])
+def test_an_entry_outside_of_its_row_is_refused(kind, index):
+    """It would be written to the row of somebody else, or nowhere near."""
+    rows = kind(stored_zeros())
+    rows.indices[23] = index if rows.format == "csr" or index < 0 else index + 400
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    with pytest.raises(ValueError, match=r"^X must have indices within its shape"):
+        sp.UserLevelMean(ledger=ledger).fit(rows)
+    assert ledger.spent == (0.0, 0.0)

@@ -41,7 +41,8 @@ SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or o
 class TakesSparse:
     """Mixin of estimators whose rows may be sparse: `validate_data` makes them dense.
 
-    No draw, error or warning depends on which entries are stored, or how many: that is private.
+    No draw, error or warning depends on which entries are stored, or how many: that is private. Indices outside of the
+    shape are refused.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -135,6 +136,14 @@ def _dense(X: Any) -> npt.NDArray[Any]:
             f"dense, got more in {n_columns} columns. Choose fewer columns by a public rule (hash words into fewer "
             "columns, X[:, listed]), or give dense rows in blocks (skprivate.partitions.Blocks); predict in parts."
         )
+    if hasattr(X, "indptr"):  # nobody has looked at the indices: outside of its row an entry would be in another's
+        try:
+            type(X)((X.data, X.indices, X.indptr), shape=X.shape).check_format(full_check=True)
+        except ValueError:
+            raise ValueError(
+                "X must have indices within its shape where it is sparse, got others. X.check_format(full_check=True) "
+                "says more."
+            ) from None
     return np.asarray(X.toarray())
 
 
