@@ -128,7 +128,7 @@ def validate_data(
 
 
 def _dense(X: Any) -> npt.NDArray[Any]:
-    """Make sparse rows dense, if they are not too large: by their shape, of which messages show the public columns."""
+    """Make sparse rows dense, if their shape is not too large; messages show the columns of it, which are public."""
     n_rows, n_columns = X.shape
     if n_rows * n_columns > MOST_DENSE:
         raise ValueError(
