@@ -279,7 +279,6 @@ def test_warnings_say_nothing_about_narrow_types(frame):
     assert codes.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_columns_left_out_do_not_show_the_whole_schema():
     values = [f"listed {k}" for k in range(500)]
     model = make_private_pipeline(UserLevelSGDRegressor(), schema={"text": values, "dose": (0, 1), "name": "drop"})
@@ -287,6 +286,7 @@ def test_the_columns_left_out_do_not_show_the_whole_schema():
     assert "listed" not in repr(model.steps[0][1].transformers[0]) and "_Others(['name'])" in repr(model)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_user_ids_may_be_the_name_of_a_column():
     X = pd.DataFrame({"a": np.linspace(0, 1, 60), "person": np.arange(60) // 2})
     fitted = model({"a": (0, 1), "person": "drop"}, UserLevelSGDRegressor)
