@@ -274,7 +274,8 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
     def _check_bags(self, bags: _bags.RandomBags) -> None:
         self._check_intercept()
         n_outputs = bags.label_sums.shape[1]
-        self._read_classes(bags.classes or ((0, 1) if n_outputs == 1 else ((0, 1),) * n_outputs), n_outputs)
+        unnamed = (0, 1) if n_outputs == 1 else ((0, 1),) * n_outputs
+        self._read_classes(unnamed if bags.classes is None else bags.classes, n_outputs)
 
     def _check_intercept(self) -> None:
         if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):

@@ -230,6 +230,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self._schema = schema
         return self
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(schema := state.get("_schema"), _tables.TableSchema):
+            state = {**state, "_schema": schema.kind(state["n_features_in_"])}
+        super().__setstate__(state)
+
     def _check_rows(self, X):
         """Validate rows: schema, blocks of (numeric rows, combinations of categories or None), and columns."""
         in_blocks = is_partitioned(X)

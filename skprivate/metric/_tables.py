@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -108,6 +108,30 @@ class TableKind:
                 f"X must have columns of types that synthetic rows can have, got {types}: {error}. Convert them, to "
                 "float64 for example."
             ) from None
+
+
+class TableSchema:
+    """Kind of a table as pickles of version 0.2.0 have it."""
+
+    library: str | None
+    names: tuple[Any, ...] | None
+    dtypes: tuple[Any, ...]
+
+    def kind(self, n_columns: int) -> TableKind:
+        """Convert to what this version knows."""
+        if self.names is None:
+            return TableKind(None, tuple(range(n_columns)), self.dtypes * n_columns)
+        return TableKind(self.library, self.names, tuple(map(self._own_type, self.dtypes)))
+
+    def _own_type(self, dtype: Any) -> Any:
+        if dtype == "categories" and self.library != "pandas":
+            dtype = nw.Categorical()
+        elif isinstance(dtype, str):
+            return _ORDERED if dtype == "ordered categories" else _LISTED
+        if not isinstance(dtype, nw.dtypes.DType):
+            return dtype
+        native: Any = nw.new_series("column", [], dtype, backend=cast(Any, self.library)).to_native()
+        return getattr(native, "dtype", None) or native.type
 
 
 def numeric_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
@@ -241,8 +265,9 @@ def _column(name: str, entries: Any, dtype: Any, listed: tuple[Any, ...] | None)
 
         plain = getattr(dtype, "value_type", dtype)
         array = pa.array(entries).cast(plain) if isinstance(entries, np.ndarray) else pa.array(entries, plain)
+        array = array if plain is dtype else array.dictionary_encode()
         arrow: nw.Series[Any] = nw.from_native(pa.chunked_array([array]), series_only=True)
-        return (arrow if plain is dtype else arrow.cast(nw.Categorical())).alias(name)
+        return arrow.alias(name)
     import polars as pl
 
     zone = getattr(dtype, "time_zone", None)

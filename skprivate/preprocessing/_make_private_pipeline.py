@@ -101,6 +101,12 @@ class _Others:
         words = _words(X)
         _validation.refuse_other_names(self.known, words, every=True)
         _validation.refuse_other_types(self.known, words)
+        return self._dropped()
+
+    def __repr__(self) -> str:
+        return f"_Others({self._dropped()})"  # the rest of the schema is with the other steps
+
+    def _dropped(self) -> list[Any]:
         return [name for name, entry in self.known.items() if entry == DROP]
 
 

@@ -189,8 +189,10 @@ def _findings(
 def _others(subject: _Subject, book: Mapping[str, Any]) -> str:
     """Say what a ledger counts beside this model, and the total; nothing where the ledger is the subject."""
     own = {each.ledger_entry for _, each, _ in subject.parts}
+    divided = {entry["reservation"] for entry in book["entries"]}  # what releases have of a reservation is listed, too
     more = sum(
-        own.isdisjoint({f"{book['identity']}#{entry[name]}" for name in ("id", "reservation")})
+        entry["id"] not in divided
+        and own.isdisjoint({f"{book['identity']}#{entry[name]}" for name in ("id", "reservation")})
         for entry in book["entries"]
     )
     if subject.kind == "ledger" or not more:

@@ -1,5 +1,6 @@
 """Random bags: membership, Theorem 2, likelihoods of counts, label privacy."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -301,3 +302,11 @@ def test_membership_does_not_depend_on_labels():
     one = make_random_bags(rows, np.zeros(100), 5, random_state=0)
     other = make_random_bags(rows, np.ones(100), 5, random_state=0)
     np.testing.assert_array_equal(one.members, other.members)
+
+
+def test_bags_without_classes_are_refused_and_not_read_as_unnamed():
+    X = np.arange(40.0)[:, np.newaxis]
+    bags = make_random_bags(X, np.arange(40) % 2, bag_size=4, random_state=0)
+    for classes in ((), (0, 1, 2)):
+        with pytest.raises(ValueError, match=f"bags name {len(classes)} classes but their label sums have 1 columns"):
+            RandomBagClassifier().fit_bags(X, dataclasses.replace(bags, classes=classes))

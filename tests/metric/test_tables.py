@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._tables import TableKind
+from skprivate.metric import MetricPrivateSynthesizer, PrivateTableSynthesizer
+from skprivate.metric._tables import TableKind, TableSchema
 from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 
@@ -268,3 +268,56 @@ def test_more_columns_than_arrays_have_axes(metric, more):
     assert not ledger.entries()
     if metric == "rows":
         assert MetricPrivateSynthesizer(**terms).fit(X[:, :-1]).sample(3).shape == (3, X.shape[1] - 1)
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 2], [0.0, 0.5, 1.0], ["p", "q", "r"]])
+def test_dictionaries_of_arrow_come_back(numbers):
+    column = pa.array([numbers[k % 3] for k in range(60)]).dictionary_encode()
+    X = pa.table({"a": column, "z": np.linspace(0.0, 1.0, 60)})
+    measure = MetricPrivateSynthesizer(30.0, bounds={"z": (0, 1)}, categories={"a": numbers}, random_state=0)
+    table = PrivateTableSynthesizer(3.0, schema={"a": {"values": numbers}}, random_state=0)
+    for model in (measure, table):
+        drawn = model.fit(X).sample(20, random_state=0)
+        assert drawn.schema == X.schema
+        assert set(drawn["a"].to_pylist()) <= {*numbers, None}
+
+
+OLD_KINDS = {  # what version 0.2.0 kept of a table
+    "array": (np.linspace(0, 9, 60).reshape(30, 2), None, None, (np.dtype(np.float64),)),
+    "pandas": (
+        pd.DataFrame({"a": np.arange(30) % 2, "b": pd.Categorical(["p", "q"] * 15, ordered=True)}),
+        "pandas",
+        ("a", "b"),
+        (np.dtype(np.int64), "ordered categories"),
+    ),
+    "polars": (
+        pl.DataFrame(
+            {"a": pl.Series([0, 1] * 15, dtype=pl.Int8), "b": pl.Series(["p", "q"] * 15, dtype=pl.Categorical)}
+        ),
+        "polars",
+        ("a", "b"),
+        (nw.Int8(), "categories"),
+    ),
+    "pyarrow": (
+        pa.table({"a": pa.array([0, 1] * 15, pa.int16()), "b": ["p", "q"] * 15}),
+        "pyarrow",
+        ("a", "b"),
+        (nw.Int16(), nw.String()),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OLD_KINDS)
+def test_pickles_of_version_0_2_0_give_the_same_rows(kind):
+    X, *fields = OLD_KINDS[kind]
+    numbers = {0: (0, 9), 1: (0, 9)} if kind == "array" else {"a": (0, 9)}
+    listed = {} if kind == "array" else {"categories": {"b": ["p", "q"]}}
+    model = MetricPrivateSynthesizer(30.0, bounds=numbers, random_state=0, **listed).fit(X)
+    old = TableSchema()
+    old.library, old.names, old.dtypes = fields
+    before, model._schema = model._schema, old
+    read = pickle.loads(pickle.dumps(model))
+    assert read._schema.dtypes == before.dtypes
+    drawn = read.sample(9, random_state=0)
+    read._schema = before
+    assert str(drawn) == str(read.sample(9, random_state=0))

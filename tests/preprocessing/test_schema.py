@@ -288,6 +288,13 @@ def test_warnings_say_nothing_about_narrow_types(frame):
     assert codes.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
 
 
+def test_the_columns_left_out_do_not_show_the_whole_schema():
+    values = [f"listed {k}" for k in range(500)]
+    model = make_private_pipeline(UserLevelSGDRegressor(), schema={"text": values, "dose": (0, 1), "name": "drop"})
+    assert model._repr_html_().count("listed 499") <= 1
+    assert "listed" not in repr(model.steps[0][1].transformers[0]) and "_Others(['name'])" in repr(model)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_user_ids_may_be_the_name_of_a_column():
     X = pd.DataFrame({"a": np.linspace(0, 1, 60), "person": np.arange(60) // 2})

@@ -104,6 +104,18 @@ def test_other_entries_of_the_ledger_are_said_in_the_head():
     assert privacy_report(ledger, **ANSWERED).findings == ()
 
 
+def test_a_reservation_is_no_entry_beside_the_model_that_it_pays_for():
+    ledger = budget(unit="user", adjacency="replace-one")
+    with ledger.reserve(epsilon=1.0, delta=2e-6) as part:
+        model = UserLevelMean(epsilon=0.5, ledger=part).fit(X, user_ids=USERS)
+    assert privacy_report(model, **ANSWERED).findings == ()
+    with ledger.parallel(epsilon=1.0, delta=2e-6, n_parts=2, because="halves") as parts:
+        for k in (0, 1):
+            model = UserLevelMean(epsilon=0.5, ledger=parts.only(k)).fit(X, user_ids=USERS)
+    (finding,) = privacy_report(model, **ANSWERED).findings
+    assert finding.startswith("The ledger has 2 more entries. ")
+
+
 def test_units_that_are_less_than_a_person_are_said_in_the_head():
     for unit, text in (("row", "A row is protected, not a person"), ("label", "A label is protected, not a person")):
         assert any(text in each for each in privacy_report(draw(unit=unit), **ANSWERED).findings)
