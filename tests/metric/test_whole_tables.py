@@ -541,5 +541,5 @@ def test_one_row_is_not_told_from_none():
 
     without = np.zeros((20, 1))
     check_epsilon_lower_bound(
-        draw, (np.append(without, [[1.0]], axis=0), without), epsilon=1.0, delta=0.05, n_runs=2000
+        draw, (np.append(without, [[1.0]], axis=0), without), epsilon=1.0, delta=0.05, n_runs=8000
     )
