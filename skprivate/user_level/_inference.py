@@ -169,12 +169,12 @@ class Inference:
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All draws of `run`: none where a public number of users is too small."""
-        d, price = self.size, self.scale_epsilon
+        d, cost = self.size, self.scale_epsilon
         if not self.draws:
             return ()
         return (
             (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
-            *(() if price is None else ((BoundedRangeEvent(price), 1),)),
+            *(() if cost is None else ((BoundedRangeEvent(cost), 1),)),
             (GaussianEvent(self._multiplier(SCORE_SHARE), d), 1),
             (GaussianEvent(self._multiplier(DERIVATIVE_SHARE), d * d), 1),
             (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
