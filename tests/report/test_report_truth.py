@@ -140,7 +140,7 @@ def test_a_step_that_nobody_paid_for():
     ledger = budget()
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger)
     model = make_pipeline(scaler, UserLevelSGDRegressor(epsilon=1.0)).fit(X, Y)
-    (said,) = privacy_report(model, **ANSWERED).findings
+    said = privacy_report(model, **ANSWERED).findings[0]
     assert "(UserLevelSGDRegressor) was not charged" in said and "Scaler" not in said
     with ledger.reserve(2.0, 2e-6) as part:
         model.set_params(userlevelsgdregressor__ledger=part, privatestandardscaler__ledger=part).fit(X, Y)

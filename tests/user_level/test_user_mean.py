@@ -134,8 +134,8 @@ def test_one_user_moves_the_cost_of_an_upper_quantile_by_one(x, other, rank):
     np.testing.assert_array_equal(base, np.maximum(np.maximum(above - rank, rank - reached), 0))
     assert np.abs(costs([*x[1:], other]) - base).max() <= 1
     assert np.abs(costs([*x, other]) - base).max() <= 1
-    # Scales from 6 octaves above a released one on are dearer, by e for each octave up to 14; public numbers alone.
-    octaves = np.clip(np.log2(FINE_SCALES) - 6, 0, 8)
+    # Scales from 7 octaves above a released one on are dearer, by e for each octave up to 14; public numbers alone.
+    octaves = np.clip(np.log2(FINE_SCALES) - 7, 0, 7)
     np.testing.assert_array_equal(costs(x, near=1.0) - base, np.ceil(octaves * 2 / 0.5))
 
 

@@ -22,6 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
+#: Noise level above which a radius that is not given shrinks, as the inverse, and the least part of it.
+LOUD_LEVEL, LEAST_RADIUS = 0.15, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,8 @@ class Descent(_rules.DescentRules):
         scale = self.split.select_scale(rows, target_counts, n_users, release)
         if scale is not None:
             radius, scale_missed = RADIUS_FACTOR * scale, False
+        if not self.bounds.given:
+            radius *= min(1.0, max(LOUD_LEVEL / level, LEAST_RADIUS))
         plan = self.plan(n_users, radius, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))
