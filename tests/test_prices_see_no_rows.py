@@ -89,7 +89,7 @@ def others(data, unit):
         return
     rows = np.flatnonzero(private_rows(data, unit))
     for value in (0.0, 1e200, -5e-324):
-        if data.X.dtype.kind == "f":
+        if data.X.dtype.kind == "f" and unit is not PrivacyUnit.LABEL:
             yield data.with_rows(rows, np.full((rows.size, data.X.shape[1]), value))
         if data.y is not None and data.y.dtype.kind == "f":
             yield data.with_rows(rows, y=value)

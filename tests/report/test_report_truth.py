@@ -140,11 +140,12 @@ def test_a_step_that_nobody_paid_for():
     ledger = budget()
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger)
     model = make_pipeline(scaler, UserLevelSGDRegressor(epsilon=1.0)).fit(X, Y)
-    said = privacy_report(model, **ANSWERED).findings[0]
-    assert "(UserLevelSGDRegressor) was not charged" in said and "Scaler" not in said
+    said = [each for each in privacy_report(model, **ANSWERED).findings if "not charged" in each]
+    assert len(said) == 1 and "(UserLevelSGDRegressor)" in said[0] and "Scaler" not in said[0]
     with ledger.reserve(2.0, 2e-6) as part:
         model.set_params(userlevelsgdregressor__ledger=part, privatestandardscaler__ledger=part).fit(X, Y)
-    assert privacy_report(model, **ANSWERED).findings == ()
+    said = privacy_report(model, **ANSWERED).findings  # the first fit of the scaler, and that a row is no person
+    assert len(said) == 2 and "1 more entry" in said[0] and "not charged" not in "".join(said)
 
 
 @pytest.mark.slow
