@@ -24,8 +24,8 @@ FITS = {
     "classifier": (lambda: sp.UserLevelSGDClassifier(epsilon=1.0, classes=[0, 1]).fit(X, LABELS), 33, 335),
     "additive": (lambda: sp.CuratedBagGAMClassifier(epsilon=1.0, classes=[0, 1]).fit(CODES, LABELS), 34, 340),
     "random bags": (lambda: sp.RandomBagRegressor(epsilon=1.0).fit(X, Y), 26, 245),
-    "halfspaces": (lambda: sp.PPMHalfspaceClassifier(epsilon=1.0, private_label=1).fit(X[:500], LABELS[:500]), 29, 255),
-    "synthesizer": (lambda: sp.MetricPrivateSynthesizer(epsilon=1.0).fit(X[:, :2]), 24, 225),
+    "halfspaces": (lambda: sp.PPMHalfspaceClassifier(epsilon=1.0, private_label=1).fit(X[:500], LABELS[:500]), 30, 265),
+    "synthesizer": (lambda: sp.MetricPrivateSynthesizer(epsilon=1.0).fit(X[:, :2]), 24, 230),
     "auditor": (lambda: sp.FiniteAdversaryAuditor().fit(X[:100], 2 * LABELS[:100] - 1), 12, 88),
 }
 

@@ -111,7 +111,7 @@ class TableKind:
 
 
 class TableSchema:
-    """Kind of a table as pickles of version 0.2.0 have it."""
+    """Kind of a table as pickles of earlier versions have it."""
 
     library: str | None
     names: tuple[Any, ...] | None
