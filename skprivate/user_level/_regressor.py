@@ -154,8 +154,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     *Quantiles*: rows longer than typical get smaller weights, so that clipping moves no quantile. Those other than the
-    median need about 5 000/ε rows for five features, more where residuals are small against the target; with fewer
-    they lie too far outside.
+    median need about 5 000/ε rows for five features, more where residuals are small against the target; with fewer,
+    and for few users with many rows, they lie too far outside.
 
     *Intervals* are for the coefficients of a linear model of the mean; long rows have smaller weights, and none is
     clipped. They hold where errors vary with the features, or are skewed, but not where both: slopes are then those of

@@ -248,8 +248,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         if estimate is not None and (lost := np.flatnonzero(np.isnan(estimate.errors[: self.n_features_in_]))).size:
             named = ", ".join(column_label(j, getattr(self, "feature_names_in_", None)) for j in lost[:5].tolist())
             privacy.warn_caller(
-                f"{named}: noise hides a combination of features that holds the coefficient, whose interval is NaN. "
-                "Such features are collinear, rare, or indicators of all categories, of which one has to be left out.",
+                f"Features {named}: noise hides a combination that holds the coefficient, whose interval is NaN. "
+                "They are collinear, rare, or indicators of all categories, of which one has to be left out.",
                 TooFewUsersWarning,
             )
         return result, estimate

@@ -3,9 +3,10 @@
 Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
 public. Three things usually tuned by hand are found on the way:
 
-* the step, from correlations of successive *released* directions, which cost nothing (post-processing); * the clipping
-radius C, by one private selection of the median gradient norm after a search with C = 0, if the users are numerous
-enough to decide it; * the solution, as the average of the last iterates.
+* the step, from correlations of successive *released* directions, which cost nothing (post-processing);
+* the clipping radius C, by one private selection of the median gradient norm after a search with C = 0, if the users
+  are numerous enough to decide it;
+* the solution, as the average of the last iterates.
 
 Where noise is small, released directions show the curvature along the way, and steps are quasi-Newton (L-BFGS). Values
 of the objective are not released, but the slopes at both ends of a step show if it went too far.
