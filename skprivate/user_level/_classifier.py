@@ -307,8 +307,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         objective = _problems.Objective(loss, n_features, n_outputs, self.fit_intercept)
         ridge, auto = _losses.noise_ridge(loss, n_outputs), self.aggregation == "auto"
         penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
-        if own_rows and self.class_weight is None:
-            quiet = self._plan_preconditioned(objective, terms, penalty)
+        if self.class_weight is None:
+            quiet = self._plan_preconditioned(objective, terms, penalty, several=not own_rows)
             if quiet is not None:
                 return quiet
         terms, class_weights = self._class_weights(classes, terms)

@@ -53,8 +53,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Share of the targets that lies below the prediction, for ``loss="quantile"``.
     solver : {"auto", "sgd"}, default="auto"
         "auto" takes 2 to 12 steps in the metric of released second moments where these are quiet, by public numbers:
-        each row is its own user, ``aggregation`` is "auto", features are standardised and were not prepared by other
-        private steps. Otherwise, and with "sgd", it descends on all users in 10 to 50 steps.
+        the number of users is public, ``aggregation`` is "auto", features are standardised and were not prepared by
+        other private steps. Otherwise, and with "sgd", it descends on all users in 10 to 50 steps.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
         differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
@@ -299,10 +299,9 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         loss = self._loss()
         objective = _problems.Objective(loss, n_features, 1, self.fit_intercept)
         penalty = _rules.Penalty(given=self.alpha, record_ridge=1.0 if record_level else 0.0)
-        if record_level:
-            quiet = self._plan_preconditioned(objective, terms, penalty)
-            if quiet is not None:
-                return quiet
+        quiet = self._plan_preconditioned(objective, terms, penalty, several=not record_level)
+        if quiet is not None:
+            return quiet
         return self._plan_descent(
             objective,
             terms,

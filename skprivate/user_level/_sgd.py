@@ -128,7 +128,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         )
 
     def _plan_preconditioned(
-        self, objective: _problems.Objective, terms: Terms, penalty: Penalty
+        self, objective: _problems.Objective, terms: Terms, penalty: Penalty, *, several: bool
     ) -> _preconditioned.PreconditionedDescent | None:
         """Plan preconditioned steps; None where second moments are loud, or what they are of is not covered."""
         usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
@@ -139,21 +139,23 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             or any(self._prepared_features)
         ):
             return None
-        n_sample, n_rows = _preconditioned.sample_size(terms, objective.n_features), terms.n_users or 1
-        own, search = self._standardisation(objective, replace(terms, n_users=n_sample), False)
+        n_users = terms.n_users or 1
+        n_sample = _preconditioned.sample_size(terms, objective.n_features, several)
+        own, search = self._standardisation(objective, replace(terms, n_users=n_sample), several)
         if search is None or search.features is None:
             return None
         found = _preconditioned.PreconditionedDescent(
             terms=replace(terms, earlier=own.earlier),
             objective=objective,
             scaling=_preconditioned.Scaling(
-                search=replace(search, all_users=float(n_rows)),
-                n_rows=n_rows,
+                search=replace(search, all_users=float(n_users)),
+                n_users=n_users,
                 n_sample=n_sample,
-                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_rows else 0,
+                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_users else 0,
             ),
             penalty=penalty,
             given_steps=self.max_iter,
+            several=several,
         )
         return found if found.quiet else None
 

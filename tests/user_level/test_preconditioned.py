@@ -2,8 +2,10 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from scipy.stats import chisquare
@@ -15,7 +17,7 @@ from skprivate.privacy import Adjacency, public_generator
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import Terms, split_budget
-from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level._problems import Objective, UserData, UserGroups
 from skprivate.user_level.descent import _preconditioned, _scaled_rows
 from skprivate.user_level.descent._preconditioned import Metric, PreconditionedDescent, Steps
 from skprivate.user_level.descent._scaled_rows import (
@@ -128,12 +130,76 @@ MODELS = {
 }
 
 
-def mechanism(model, n, d=3):
+def mechanism(model, n, d=3, several=False):
     terms = model._terms(n)
     if isinstance(model, UserLevelSGDRegressor):
-        return model._mechanism(d, terms, True)
+        return model._mechanism(d, terms, not several)
     model.n_features_in_ = d
-    return model._mechanism([0, 1], 1, terms, own_rows=True)
+    return model._mechanism([0, 1], 1, terms, own_rows=not several)
+
+
+def moments_of_users(X, y, sizes):
+    data = UserData(X, y, UserGroups.of_sizes(np.array(sizes)), np.arange(len(sizes)))
+    with np.errstate(all="ignore"):
+        return moment_sum(scale_rows(data, FRAME, RADIUS, True, True), MOST_TARGET).astype(object)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_moments_of_a_user_are_a_mean_and_no_larger_than_those_of_a_row(seed):
+    bound = int(largest_moment(FRAME, RADIUS, MOST_TARGET))
+    sizes = [1, 2, 7, 50]
+    X, y = extreme_rows(seed, sum(sizes))
+    ends = np.cumsum(sizes)
+    alone = [
+        moments_of_users(X[end - m : end], y[end - m : end], [m]) for m, end in zip(sizes, ends.tolist(), strict=True)
+    ]
+    assert (moments_of_users(X, y, sizes) == sum(alone)).all()
+    assert all(sum(int(v) ** 2 for v in each.ravel()) <= bound**2 for each in alone)
+    same = moments_of_users(np.full((50, D), 1e3), np.full(50, 1e3), [50])
+    assert 0.99 * bound < sum(float(v) ** 2 for v in same.ravel()) ** 0.5 <= bound
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_mean_slopes_of_users_are_at_most_1_and_reach_it(kind):
+    rng = public_generator(1)
+    X, y = rng.standard_t(2, size=(90, D)), 1e3 * rng.standard_t(2, size=90)
+    model = MODELS[kind]
+    loss = LogisticLoss() if kind == "classes" else model._loss()
+    target = np.sign(y) if kind == "classes" else y
+    sizes, longest = [1, 4, 85], 0.0
+    for first, m in zip((0, 1, 5), sizes, strict=True):
+        own = slice(first, first + m)
+        data = UserData(X[own], target[own], UserGroups.of_sizes(np.array([m])), np.arange(1))
+        problem = Objective(loss, D, 1, False).problem(data)
+        found = int(problem.slope_sum(np.ones(D), 1.0)[0])
+        assert abs(found) <= 2**30
+        longest = max(longest, abs(found) / 2**30)
+    assert longest > 0.6
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_replayed_fits_of_users_stay_within_sensitivities_that_are_nearly_met(kind, adjacency):
+    X, y, labels = rows(0, 160)
+    users, target = np.arange(160) % 40, labels if kind == "classes" else y
+    users[-8:] = 100 + np.arange(8)
+    sizes = len(np.unique(users))
+    model = MODELS[kind].set_params(epsilon=3e3, adjacency=adjacency, n_users=sizes, random_state=0)
+    assert isinstance(mechanism(model, sizes, several=True), PreconditionedDescent)
+    own, others = users == 0, []
+    for row in np.array([[-1.0, 1.0, 1.0], [1e3, -1e3, 1e3], [3.0, 3.0, -3.0]]):
+        for end in (0, 1):
+            new_X, new_y = X.copy(), target.copy()
+            new_X[own], new_y[own] = row, end
+            others.append((new_X, new_y, users))
+    others.append((np.concatenate([X, X[:20]]), np.r_[target, target[:20]], np.r_[users, np.zeros(20, int)]))
+    data = others[2]
+    if adjacency == "add-remove":
+        others, data = [(a[~own], b[~own], c[~own]) for a, b, c in others[:1]], (X, target, users)
+        others += [(np.concatenate([X, X[:9] * 50]), np.r_[target, target[:9]], np.r_[users, np.full(9, 999)])]
+    report = replay(lambda data: model.fit(data[0], data[1], user_ids=data[2]), data, others)
+    assert not report.failures, report.failures
+    assert max(report.worst.values()) > 0.6  # half of a sensitivity would be seen
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -165,13 +231,14 @@ class Tape:
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_fit_draws_exactly_its_plan(kind, adjacency):
+def test_a_fit_draws_exactly_its_plan(kind, several, adjacency):
     X, y, labels = rows(1, 4000)
     model = MODELS[kind].set_params(epsilon=1.0, adjacency=adjacency, n_users=4000, random_state=0)
     with run_tape(tape := Tape()):
-        model.fit(X, labels if kind == "classes" else y)
-    made = mechanism(model, 4000)
+        model.fit(X, labels if kind == "classes" else y, user_ids=np.arange(4000) if several else None)
+    made = mechanism(model, 4000, several=several)
     assert isinstance(made, PreconditionedDescent)
     planned = [event for event, count in made.events for _ in range(count)]
     assert Counter(map(str, tape.events)) == Counter(map(str, planned))
@@ -228,14 +295,16 @@ def test_the_simplest_metric_that_is_as_good_is_taken():
     assert (full.mapped(total) == expected).all()
 
 
+@pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
-def test_with_little_noise_the_result_is_that_of_the_loss(kind):
+def test_with_little_noise_the_result_is_that_of_the_loss(kind, several):
     X, y, labels = rows(2, 3000)
+    users, n_users = (np.arange(3000) // 2, 1500) if several else (None, 3000)
     y[::50] += 8.0
     model = MODELS[kind].set_params(epsilon=100.0, adjacency="replace-one", n_users=None, random_state=0)
     target = labels if kind == "classes" else y
-    assert isinstance(mechanism(model, 3000), PreconditionedDescent)
-    model.fit(X, target)
+    assert isinstance(mechanism(model, n_users, several=several), PreconditionedDescent)
+    model.fit(X, target, user_ids=users)
     if kind == "classes":
         plain = LogisticRegression(C=np.inf).fit(X, labels)
     elif kind == "huber":
@@ -256,6 +325,7 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     assert isinstance(mechanism(regressor, 5000), PreconditionedDescent)
     assert isinstance(mechanism(classifier, 5000), PreconditionedDescent)
     for model in (regressor, classifier):
+        assert not isinstance(mechanism(model, 300, several=True), PreconditionedDescent)
         for options in (plain, {"aggregation": "robust"}, {"weight_cap": 2}, {"radius": 1.0}, {"standardize": False}):
             other = type(model)(**{**model.get_params(), **options})
             assert not isinstance(mechanism(other, 5000), PreconditionedDescent), options
@@ -285,6 +355,21 @@ def test_every_secure_fit_samples_anew():
     seeds = {mechanism(UserLevelSGDRegressor(), 10**6).scaling.seed for _ in range(3)}
     assert len(seeds) == 3
     assert len({mechanism(UserLevelSGDRegressor(random_state=1), 10**6).scaling.seed for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("kind", ["squared", "classes"])
+def test_bits_of_users_do_not_depend_on_where_rows_are(kind):
+    X, y, labels = rows(4, 6000)
+    users = public_generator(0).integers(0, 1500, 6000)
+    n_users = len(np.unique(users))
+    target = labels if kind == "classes" else y
+    model = MODELS[kind].set_params(epsilon=30.0, adjacency="replace-one", n_users=None, random_state=0)
+    assert isinstance(mechanism(model, n_users, several=True), PreconditionedDescent)
+    bits = model.fit(X, target, user_ids=users).coef_.copy()
+    table = pd.DataFrame(X, columns=list("abc")).assign(y=target, user=users)
+    cuts = [table[first:end] for first, end in pairwise([0, 1, 17, 800, 1700, 6000])]
+    for blocks in (Blocks(cuts), Blocks([table])):
+        assert (model.fit(blocks, "y", user_ids="user").coef_ == bits).all()
 
 
 @pytest.mark.parametrize("kind", ["squared", "classes"])

@@ -5,14 +5,16 @@ step, and the scale of residuals. Each step releases one more sum of clipped gra
 A last number, the mean slope, sets the intercept, because clipping moves it.
 
 Noise is drawn in the metric of the moments where that is cheaper: a contribution is an integer multiple k·z of a row
-with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released.
+with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released. Users with several rows contribute their mean
+gradients in white coordinates, clipped to a multiple of their median norm, which is selected at the start.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,13 @@ from scipy.special import ndtr
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
-from skprivate.user_level import _problems
+from skprivate.user_level import _problems, _ranges
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
 from skprivate.user_level.scaling import _sample, _standardise
-from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame
+from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame, identity, whiten
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,17 +57,21 @@ LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Search of a map of features and target in a secret sample of ``n_sample`` rows."""
+    """Search of a map of features and target in a secret sample of ``n_sample`` rows, or all of ``n_users``."""
 
     search: _standardise.Standardisation
-    n_rows: int
+    n_users: int
     n_sample: int
     seed: int
 
     def run(self, rows: Partitions, release: Release) -> Frame:
         """Release the map."""
-        sample = _sample.sample_rows(rows, self.n_rows, self.n_sample, self.seed)
-        return self.search.run(sample, float(min(self.n_sample, self.n_rows)), release)[1]
+        sample = _sample.sample_rows(rows, self.n_users, self.n_sample, self.seed)
+        return self.search.run(sample, float(self.n_sample), release)[1]
+
+    def map_users(self, rows: Partitions, release: Release) -> tuple[Partitions, Frame]:
+        """Release the map, and apply it to users' rows in their order."""
+        return self.search.run(rows, float(self.n_users), release)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +116,7 @@ class Metric:
             if np.trace(inner) * np.trace(np.linalg.pinv(inner)) <= AS_GOOD * d**2:
                 break
         self.typical = math.sqrt(float(np.trace(inner)))
-        self.back = np.linalg.pinv(self.matrix.T)
+        self.back: FloatArray = np.asarray(np.linalg.pinv(self.matrix.T), dtype=np.float64)
 
     def sized(self, rows: Partitions) -> Partitions:
         """Find the norms of rows in these coordinates; those in their own are known."""
@@ -131,13 +137,14 @@ def _integers(matrix: FloatArray, bits: int) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class PreconditionedDescent(Mechanism):
-    """A linear model of rows that are their own users, where second moments are quiet."""
+    """A linear model whose second moments are quiet; ``several`` if users may have several rows."""
 
     terms: Terms
     objective: _problems.Objective
     scaling: Scaling
     penalty: _rules.Penalty
     given_steps: int | None
+    several: bool = False
     theorem = "clipped steps in the metric of second moments, docs/theory/user_level.md"
     bounds = _rules.Bounds(radius=math.inf, select_scale=False)
 
@@ -163,7 +170,7 @@ class PreconditionedDescent(Mechanism):
 
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + MANY_STEPS * self.size)
+        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + MANY_STEPS * self.size, clip=self.several)
 
     @cached_property
     def moments(self) -> Moments:
@@ -173,7 +180,8 @@ class PreconditionedDescent(Mechanism):
     @property
     def quiet(self) -> bool:
         """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
-        return self.moments.noise <= MOST_MOMENTS_NOISE and self._wide <= MOST_WIDE
+        clipped = not self.several or self.split.clip_epsilon is not None
+        return clipped and self.moments.noise <= MOST_MOMENTS_NOISE and self._wide <= MOST_WIDE
 
     @property
     def n_steps(self) -> int:
@@ -181,11 +189,11 @@ class PreconditionedDescent(Mechanism):
         if self.given_steps is not None:
             return self.given_steps
         more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - WANTED_NOISE))
-        return min(MANY_STEPS, FEW_STEPS + more) + self.classes
+        return min(MANY_STEPS, FEW_STEPS + more) + (self.classes or self.several)
 
     @property
     def _wide(self) -> float:
-        """Clip, in deviations of residuals, at which noise is `SCORE_NOISE` of the sampling error."""
+        """Clip, in deviations of residuals or median norms, at which noise is `SCORE_NOISE` of the sampling error."""
         multiplier = self.split.multiplier / math.sqrt(1.0 - self.moments.share)
         return SCORE_NOISE * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
 
@@ -196,8 +204,10 @@ class PreconditionedDescent(Mechanism):
 
     @property
     def _slope_share(self) -> float:
-        """Share for the mean slope: that of Huber's loss is not moved by clipping."""
+        """Share for the mean slope: that of Huber's loss is not moved by clipping, that of users' means hardly."""
         if not self.objective.fit_intercept or isinstance(self.objective.loss, HuberLoss):
+            return 0.0
+        if self.several and not self.classes:
             return 0.0
         noise = self.terms.sum_sensitivity * self._slope_multiplier / self._n
         return SLOPE_SHARE if noise * (1.0 if self.classes else TARGET_RANGE) <= SLOPE_NOISE else 0.0
@@ -216,35 +226,41 @@ class PreconditionedDescent(Mechanism):
     def run(self, data: Partitions | _problems.UserData, release: Release) -> _descent.LinearResult:
         """Release the map of features and target, second moments, steps, and the mean slope."""
         rows = as_partitions(data)
-        frame = self.scaling.run(rows, release)
-        rows = rows.map(
-            partial(
-                _scaled_rows.scale_rows,
-                frame=frame,
-                radius=self.moments.radius,
-                constant=self.objective.fit_intercept,
-                target=not self.classes,
-            )
-        ).persisted()
-        gram = self.moments.run(rows, frame, release)
-        metric = Metric(gram)
+        if self.several:
+            rows, frame = self.scaling.map_users(rows, release)
+            mapped = identity(self.objective.n_features)._replace(row_bound=frame.row_bound)
+            gram = self.moments.run(self._scaled(rows, mapped, False), frame, release)
+        else:
+            frame = self.scaling.run(rows, release)
+            rows = self._scaled(rows, frame, not self.classes)
+            gram = self.moments.run(rows, frame, release)
         start, deviation = gram.logistic() if self.classes else gram.least_squares()
-        clip = self._clip(deviation)
+        gradients: RowGradients | UserGradients
+        if self.several:
+            gradients = self._user_gradients(rows, gram, start, frame, release)
+            clip = gradients.radius
+        else:
+            metric, clip = Metric(gram), self._clip(deviation)
+            gradients = RowGradients(
+                rows=metric.sized(rows),
+                metric=metric,
+                loss=self._loss(frame),
+                radius=clip * metric.typical,
+                unit=_scaled_rows.row_unit(frame),
+            )
         level = self.split.level(self._n, self.size)
         alpha = self.penalty.strength(self._n, level, clip, self.size)
         path = _Path(
             gram=gram,
-            metric=metric,
-            loss=self._loss(frame),
+            gradients=gradients,
             steepness=self._steepness(clip, deviation, frame),
-            clip=clip,
             ridge=alpha * self._weights(frame),
-            unit=_scaled_rows.row_unit(frame),
         )
-        iterates = path.walk(metric.sized(rows), start, self.steps, release)
+        iterates = path.walk(start, self.steps, release)
         coef = np.mean(iterates[-self.steps.averaged :], axis=0)
         if self._slope_share:
-            coef[-1] -= self._mean_slope(rows, coef, path, deviation, release) / path.hessian(coef)[1]
+            most = 1.0 if self.classes else max(TARGET_RANGE * deviation, clip)
+            coef[-1] -= self._mean_slope(gradients, coef, most, release) / path.hessian(coef)[1]
         return _descent.LinearResult(
             coef=frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
             n_users=self._n,
@@ -255,11 +271,45 @@ class PreconditionedDescent(Mechanism):
             frame=frame,
         )
 
+    def _scaled(self, rows: Partitions, frame: Frame, target: bool) -> Partitions:
+        """Form integer rows."""
+        return rows.map(
+            partial(
+                _scaled_rows.scale_rows,
+                frame=frame,
+                radius=self.moments.radius,
+                constant=self.objective.fit_intercept,
+                target=target,
+            )
+        ).persisted()
+
+    def _user_gradients(
+        self, rows: Partitions, gram: Gram, start: FloatArray, frame: Frame, release: Release
+    ) -> UserGradients:
+        """Form users' gradients in white coordinates, and select the norm to which they are clipped."""
+        matrix = gram.vectors / np.sqrt(gram.values)
+        objective = replace(self.objective, loss=self._loss(frame), n_features=self.size, fit_intercept=False)
+        rows = rows.map(partial(whiten, matrix=matrix, constant=self.objective.fit_intercept))
+        users = rows.map(objective.problem).persisted()
+        white = np.linalg.solve(matrix, start)
+        assert self.split.clip_epsilon is not None
+        median = _ranges.select_median_scale(
+            users.sum(partial(_descent.norm_counts, w=white))[: len(_ranges.SCALES)],
+            epsilon=self.split.clip_epsilon,
+            release=release,
+            monotone=self.terms.monotone,
+        )
+        return UserGradients(rows=users, matrix=matrix, radius=self._widest(CLIPS) * median)
+
     def _clip(self, deviation: float) -> float:
-        """Return the clip of residuals: as wide as noise is a part of the sampling error."""
-        low, high = CLIPS_CLASSES if self.classes else CLIPS
+        """Return the clip of residuals."""
         unit = 1.0 if self.classes else deviation
-        return min(max(self._wide * deviation / unit, low), max(high, self._wide / CLIPS[1])) * unit
+        return self._widest(CLIPS_CLASSES if self.classes else CLIPS, deviation / unit) * unit
+
+    def _widest(self, ends: tuple[float, float], unit: float = 1.0) -> float:
+        """Return the clip that is as wide as noise is a part of the sampling error."""
+        low, high = ends
+        return min(max(self._wide * unit, low), max(high, self._wide / CLIPS[1]))
 
     def _loss(self, frame: Frame) -> Any:
         loss = self.objective.loss
@@ -269,6 +319,8 @@ class PreconditionedDescent(Mechanism):
         """Return the mean curvature of clipped slopes, for normal residuals; 0 for classes, whose scores decide."""
         if self.classes:
             return 0.0
+        if self.several:
+            return min(1.0, self._widest(CLIPS))
         loss = self._loss(frame)
         bound = min(clip, loss.threshold) if isinstance(loss, HuberLoss) else clip
         return 2.0 * float(ndtr(bound / deviation)) - 1.0
@@ -282,11 +334,12 @@ class PreconditionedDescent(Mechanism):
             weights[-1] = 0.0
         return weights
 
-    def _mean_slope(self, rows: Partitions, coef: FloatArray, path: _Path, deviation: float, release: Release) -> float:
+    def _mean_slope(
+        self, gradients: RowGradients | UserGradients, coef: FloatArray, most: float, release: Release
+    ) -> float:
         """Release the mean of the clipped derivatives."""
-        most = 1.0 if self.classes else max(TARGET_RANGE * deviation, path.clip)
         noisy = release.gaussian(
-            rows.sum(partial(_scaled_rows.slope_sum, coef=coef, loss=path.loss, most=most)),
+            gradients.slope_sum(coef, most),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,
             noise_multiplier=self._slope_multiplier,
             step=CONTRIBUTION_STEP,
@@ -294,20 +347,72 @@ class PreconditionedDescent(Mechanism):
         return float(noisy[0]) * most / self._n
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowGradients:
+    """Gradients of rows, clipped to norm ``radius`` in a metric; ``unit`` is that of rows."""
+
+    rows: Partitions
+    metric: Metric
+    loss: Any
+    radius: float
+    unit: float
+
+    @property
+    def back(self) -> FloatArray:
+        """Map from the coordinates of contributions to those of coefficients."""
+        return self.metric.back
+
+    def release(self, coef: FloatArray, terms: Terms, multiplier: float, release: Release) -> FloatArray:
+        """Release their sum over ``radius``, in coordinates of contributions."""
+        whole = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(self.metric.typical / self.unit)[1])
+        form = partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=self.radius, steps=whole)
+        noisy = release.gaussian(
+            self.metric.mapped(self.rows.sum(form)),
+            sensitivity=terms.sum_sensitivity * whole,
+            noise_multiplier=multiplier,
+            step=1.0 / whole,
+        )
+        return np.asarray(noisy, dtype=np.float64)
+
+    def slope_sum(self, coef: FloatArray, most: float) -> npt.NDArray[Any]:
+        """Sum derivatives over ``most``, clipped to ±1."""
+        return self.rows.sum(partial(_scaled_rows.slope_sum, coef=coef, loss=self.loss, most=most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserGradients:
+    """Mean gradients of users, clipped to norm ``radius`` in the coordinates Wᵀz, W = ``matrix``."""
+
+    rows: Partitions
+    matrix: FloatArray
+    radius: float
+
+    @cached_property
+    def back(self) -> FloatArray:
+        """Map from the coordinates of contributions to those of coefficients."""
+        return np.asarray(np.linalg.inv(self.matrix).T, dtype=np.float64)
+
+    def release(self, coef: FloatArray, terms: Terms, multiplier: float, release: Release) -> FloatArray:
+        """Release their sum over ``radius``, in coordinates of contributions."""
+        total = self.rows.sum(methodcaller("contribution_sum", self.back.T @ coef, self.radius))
+        return np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64)
+
+    def slope_sum(self, coef: FloatArray, most: float) -> npt.NDArray[Any]:
+        """Sum users' mean derivatives over ``most``, clipped to ±1."""
+        return self.rows.sum(methodcaller("slope_sum", self.back.T @ coef, most))
+
+
 @dataclass(kw_only=True)
 class _Path:
     """Steps θ ← θ − (H + ridge)⁻¹·(clipped mean gradient + ridge·θ).
 
-    ``steepness`` is the curvature of slopes over squared loss's; 0 for two classes. ``unit`` is that of rows.
+    ``steepness`` is the curvature of slopes over squared loss's; 0 for two classes.
     """
 
     gram: Gram
-    metric: Metric
-    loss: Any
+    gradients: RowGradients | UserGradients
     steepness: float
-    clip: float
     ridge: FloatArray
-    unit: float
 
     def hessian(self, coef: FloatArray) -> tuple[FloatArray, float]:
         """Compute the Hessian, and the mean curvature of a score."""
@@ -315,26 +420,18 @@ class _Path:
             return self.gram.logistic_hessian(coef)
         return self.gram.metric * self.steepness, 1.0
 
-    def walk(self, rows: Partitions, coef: FloatArray, steps: Steps, release: Release) -> list[FloatArray]:
+    def walk(self, coef: FloatArray, steps: Steps, release: Release) -> list[FloatArray]:
         """Release the steps; returns the iterates."""
-        terms, n = steps.split.terms, float(steps.split.terms.n_users or 1)
-        radius = self.clip * self.metric.typical
-        whole = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(self.metric.typical / self.unit)[1])
+        terms, back = steps.split.terms, self.gradients.back
+        unit = self.gradients.radius / float(terms.n_users or 1)
         iterates: list[FloatArray] = []
         steep = 1.0
         before: tuple[FloatArray, FloatArray] | None = None
         for multiplier in steps.multipliers:
-            total = rows.sum(partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=radius, steps=whole))
-            noisy = release.gaussian(
-                self.metric.mapped(total),
-                sensitivity=terms.sum_sensitivity * whole,
-                noise_multiplier=multiplier,
-                step=1.0 / whole,
-            )
-            slope = self.metric.back @ np.asarray(noisy, dtype=np.float64) * (radius / n) + self.ridge * coef
+            slope = back @ self.gradients.release(coef, terms, multiplier, release) * unit + self.ridge * coef
             hessian = self.hessian(coef)[0] + np.diag(self.ridge)
             if len(iterates) == 1 and before is not None:
-                noise = terms.sum_sensitivity * multiplier * radius / n
+                noise = terms.sum_sensitivity * multiplier * unit
                 steep = self._secant(hessian, coef - before[0], slope - before[1], noise)
             before = coef, slope
             move = np.linalg.solve(steep * hessian, slope)
@@ -348,14 +445,16 @@ class _Path:
         steeper.
         """
         expected = float(move @ hessian @ move)
-        doubt = 2.0 * noise * float(np.linalg.norm(self.metric.back.T @ move))
+        doubt = 2.0 * noise * float(np.linalg.norm(self.gradients.back.T @ move))
         return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_GROWTH)
 
 
-def sample_size(terms: Terms, n_features: int) -> int:
-    """Return the number of rows in which centres and scales are found; all where one row more moves the others."""
+def sample_size(terms: Terms, n_features: int, several: bool) -> int:
+    """Return the number of rows in which centres and scales are found; all where one row more moves the others, and of
+    users, whose order is not that of their rows.
+    """
     assert terms.n_users is not None
-    if terms.monotone:
+    if terms.monotone or several:
         return terms.n_users
     needed = max(LEAST_SAMPLE, math.ceil(math.sqrt(SIGNAL * n_features / terms.rho)))
     return min(needed, terms.n_users)

@@ -34,13 +34,14 @@ MARGIN = 2.0**-40
 class ScaledRows:
     """Rows ``whole`` in units of ``unit``, with a last 1 if there is an intercept, and bounds of their norms.
 
-    ``shares`` are the parts of rows that count in second moments.
+    ``shares`` are the parts of long rows that count in second moments; ``weights`` of a user's m rows are at most 1/√m.
     """
 
     whole: npt.NDArray[np.float32]
     y: FloatArray
     norms: FloatArray
     shares: FloatArray
+    weights: FloatArray
     unit: float
 
     def __len__(self) -> int:
@@ -113,26 +114,30 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     if constant:
         whole[:, d] = one
     norms *= 1.0 + MARGIN
+    sizes = data.groups.sizes[data.groups.codes]
+    weights = np.where(sizes > 1, (1.0 - MARGIN) / np.sqrt(sizes), 1.0)
     y = (data.y - frame.target_centre) / frame.target_scale if target else data.y.astype(np.float64)
-    return ScaledRows(whole, y, norms, shares, unit)
+    return ScaledRows(whole, y, norms, shares, weights, unit)
 
 
 @np.errstate(all="ignore")
 def moment_sum(rows: ScaledRows, most_target: float) -> npt.NDArray[Any]:
     """Sum vvᵀ of v = (z, y) over rows, in squared units; y is clipped, and long rows count in part.
 
-    v has at most the norm (z's radius², most_target²)^½, and no two matrices are at an obtuse angle.
+    v has at most the norm (z's radius², most_target²)^½, and no two matrices are at an obtuse angle. A user's m rows
+    are shorter by √m, so that their matrices add up to no more.
     """
     limit = math.floor(most_target / rows.unit)
 
     def products() -> Iterator[npt.NDArray[Any]]:
         for own in rows.slices():
-            shares, y = rows.shares[own], rows.y[own]
-            far = np.flatnonzero(shares < 1.0)
+            shares, weights, y = rows.shares[own], rows.weights[own], rows.y[own]
+            far = np.flatnonzero((shares < 1.0) | (weights < 1.0))
             v = np.empty((len(y), rows.whole.shape[1] + 1))
             v[:, :-1] = rows.whole[own]
-            v[far, :-1] = np.trunc(v[far, :-1] * shares[far, None])
             v[:, -1] = np.fmax(np.fmin(np.rint(y * shares / rows.unit), limit), -limit)
+            v[far, :-1] *= shares[far, None]
+            v[far] = np.trunc(v[far] * weights[far, None])
             yield (v.T @ v)[..., None]
 
     return exact_sum(products(), bound=2**52)
