@@ -39,6 +39,7 @@ TESTS = {
     "draws/_metric": "k_norm release_floor release",
     "draws/_quantiles": "quantiles",
     "noise/_bits": "randomness samplers",
+    "noise/_k_norm": "k_norm",
     "noise/_samplers": "samplers k_norm selection",
     "noise/_selection": "selection",
     "_risk": "risk guarantee",
@@ -50,6 +51,7 @@ TESTS = {
 ELSEWHERE = {
     "draws/_channels": "tests/metric/test_draws.py",
     "draws/_metric": "tests/metric/test_draws.py tests/metric/test_flow_draws.py",
+    "noise/_k_norm": "tests/metric/test_draws.py",
 }
 
 COMPARISONS: dict[type, tuple[type, ...]] = {
