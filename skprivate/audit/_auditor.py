@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,15 @@ _SEVERAL = (
 )
 
 
+class AdversaryBounds(NamedTuple):
+    """What no adversary can exceed: the loss is bounded from below, the others from above."""
+
+    loss: float
+    accuracy: float
+    advantage: float
+    mutual_information: float
+
+
 @dataclass(frozen=True)
 class AuditReport:
     """Both sides of an audit: what the fitted attack achieved, and what no adversary can exceed.
@@ -45,13 +54,13 @@ class AuditReport:
         Probability with which the bounds hold.
     assumption : str
         What was assumed of E[S | T], in words.
-    empirical_loss, loss_lower_bound : float
-        Loss of the attack on the audited rows; bound on every adversary's expected loss.
+    empirical_loss : float
+        Loss of the attack on the audited rows.
     empirical_accuracy : float
         Share of audited rows the attack guesses right; fitted on the same rows, so not itself a held-out
         figure.
-    accuracy_upper_bound, advantage_upper_bound, mutual_information_upper_bound : float
-        Bounds on every adversary.
+    bounds : AdversaryBounds
+        Bounds on every adversary; each is an attribute as well.
     caveats : tuple of str
         Reservations.
     """
@@ -61,12 +70,29 @@ class AuditReport:
     confidence: float
     assumption: str
     empirical_loss: float
-    loss_lower_bound: float
     empirical_accuracy: float
-    accuracy_upper_bound: float
-    advantage_upper_bound: float
-    mutual_information_upper_bound: float
+    bounds: AdversaryBounds
     caveats: tuple[str, ...] = ()
+
+    @property
+    def loss_lower_bound(self) -> float:
+        """Bound on every adversary's expected loss."""
+        return self.bounds.loss
+
+    @property
+    def accuracy_upper_bound(self) -> float:
+        """Bound on every adversary's accuracy."""
+        return self.bounds.accuracy
+
+    @property
+    def advantage_upper_bound(self) -> float:
+        """Bound on every adversary's advantage."""
+        return self.bounds.advantage
+
+    @property
+    def mutual_information_upper_bound(self) -> float:
+        """Bound on the information I(S; T), in nats."""
+        return self.bounds.mutual_information
 
     def __str__(self) -> str:
         unit = " nats" if self.loss == "log" else ""
@@ -489,12 +515,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             confidence=confidence,
             assumption=self._assumption_in_words(),
             empirical_loss=outcome.empirical_loss,
-            loss_lower_bound=lowest,
             empirical_accuracy=float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean()),
-            accuracy_upper_bound=_concentration.accuracy_upper_bound(lowest, self.loss),
-            advantage_upper_bound=_concentration.advantage_upper_bound(self._squared(loss_bound), *prior),
-            mutual_information_upper_bound=_concentration.mutual_information_upper_bound(
-                loss_bound, *prior, loss=self.loss
+            bounds=AdversaryBounds(
+                loss=lowest,
+                accuracy=_concentration.accuracy_upper_bound(lowest, self.loss),
+                advantage=_concentration.advantage_upper_bound(self._squared(loss_bound), *prior),
+                mutual_information=_concentration.mutual_information_upper_bound(loss_bound, *prior, loss=self.loss),
             ),
             caveats=outcome.caveats,
         )
@@ -514,9 +540,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 report,
                 confidence=float(self.confidence),
                 empirical_accuracy=float((self._outputs(points).argmax(axis=1) == coded).mean()),
-                accuracy_upper_bound=_concentration.accuracy_among_several(squared),
-                advantage_upper_bound=max(each.advantage_upper_bound for each in reports),
-                mutual_information_upper_bound=max(each.mutual_information_upper_bound for each in reports),
+                bounds=AdversaryBounds(
+                    loss=report.loss_lower_bound,
+                    accuracy=_concentration.accuracy_among_several(squared),
+                    advantage=max(each.advantage_upper_bound for each in reports),
+                    mutual_information=max(each.mutual_information_upper_bound for each in reports),
+                ),
                 caveats=(_SEVERAL, *dict.fromkeys(note for each in reports for note in each.caveats)),
             )
         self._report = report

@@ -38,13 +38,12 @@ class AttackReport:
         Area under the ROC curve, ties counted half.
     auc_interval : (float, float)
         Distribution-free (McDiarmid).
-    best_accuracy : float
-        Best balanced accuracy over all thresholds on these scores (optimistic: the threshold is chosen on
-        them).
     rates : tuple of RateAtThreshold
         One entry for each requested false positive rate.
     confidence : float
         Coverage of each interval.
+    fpr_curve, tpr_curve : ndarray
+        The ROC curve.
     accuracy : float or None
         Share of records guessed right with the threshold that was given; None without one.
     accuracy_interval : (float, float) or None
@@ -55,13 +54,17 @@ class AttackReport:
     n_nonmembers: int
     auc: float
     auc_interval: tuple[float, float]
-    best_accuracy: float
     rates: tuple[RateAtThreshold, ...]
     confidence: float
     fpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
     tpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
     accuracy: float | None = None
     accuracy_interval: tuple[float, float] | None = None
+
+    @property
+    def best_accuracy(self) -> float:
+        """Best balanced accuracy over all thresholds on these scores: optimistic, as they are chosen on them."""
+        return float(0.5 * (1.0 + np.abs(self.tpr_curve - self.fpr_curve).max()))
 
     def __str__(self) -> str:
         low, high = self.auc_interval
@@ -158,7 +161,6 @@ def attack_report(
         n_nonmembers=n_out,
         auc=auc,
         auc_interval=auc_interval(auc, n_in, n_out, confidence),
-        best_accuracy=float(0.5 * (1.0 + np.abs(tpr_curve - fpr_curve).max())),
         rates=tuple(rates),
         confidence=confidence,
         fpr_curve=fpr_curve,
