@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
 from skprivate._validation import refuse_elsewhere, validate_data
-from skprivate.audit import _intervals
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
+from skprivate.audit.attacks._report import clopper_pearson
 from skprivate.audit.certificates import _certificates, _concentration
 from skprivate.privacy import in_one_order, public_generator
 
@@ -32,7 +32,7 @@ _SEVERAL = (
 
 
 class AdversaryBounds(NamedTuple):
-    """What no adversary can exceed: the loss is bounded from below, the others from above."""
+    """Bounds on every adversary: on the loss from below, on the others from above."""
 
     loss: float
     accuracy: float
@@ -505,7 +505,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:
             joint = (1.0 + confidence) / 2.0
-            prior = _intervals.clopper_pearson(int((s > 0.0).sum()), s.size, joint)
+            prior = clopper_pearson(int((s > 0.0).sum()), s.size, joint)
         else:
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)
