@@ -20,11 +20,6 @@ from skprivate.audit.attacks._report import clopper_pearson
 from skprivate.audit.certificates import _certificates, _concentration
 from skprivate.privacy import in_one_order, public_generator
 
-#: Entries of a report that are attributes, too.
-_KEPT = (
-    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
-    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
-)
 _SEVERAL = (
     "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
     "guessing the value. All of it, and by_value_, holds together."
@@ -531,28 +526,31 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _store(self, outcomes, reports, points, coded):
         """Keep the report of two values; of several, what holds for each of them and for guessing among them."""
-        worst = int(np.argmin([report.loss_lower_bound for report in reports]))
+        worst = int(np.argmin([report.bounds.loss for report in reports]))
         report, outcome = reports[worst], outcomes[worst]
         self._adversaries = [each.adversary for each in outcomes]
         if len(reports) > 1:
-            squared = [self._squared(each.loss_lower_bound) for each in reports]
+            squared = [self._squared(each.bounds.loss) for each in reports]
             report = replace(
                 report,
                 confidence=float(self.confidence),
                 empirical_accuracy=float((self._outputs(points).argmax(axis=1) == coded).mean()),
                 bounds=AdversaryBounds(
-                    loss=report.loss_lower_bound,
+                    loss=report.bounds.loss,
                     accuracy=_concentration.accuracy_among_several(squared),
-                    advantage=max(each.advantage_upper_bound for each in reports),
-                    mutual_information=max(each.mutual_information_upper_bound for each in reports),
+                    advantage=max(each.bounds.advantage for each in reports),
+                    mutual_information=max(each.bounds.mutual_information for each in reports),
                 ),
                 caveats=(_SEVERAL, *dict.fromkeys(note for each in reports for note in each.caveats)),
             )
         self._report = report
         self.by_value_ = dict(zip(self.classes_[-len(reports) :].tolist(), reports, strict=True))
         self.n_audited_ = report.n
-        for name in _KEPT:
-            setattr(self, f"{name}_", getattr(report, name))
-        self.gap_ = report.empirical_loss - report.loss_lower_bound
+        self.empirical_loss_, self.empirical_accuracy_ = report.empirical_loss, report.empirical_accuracy
+        self.loss_lower_bound_, self.accuracy_upper_bound_ = report.bounds.loss, report.bounds.accuracy
+        self.advantage_upper_bound_ = report.bounds.advantage
+        self.mutual_information_upper_bound_ = report.bounds.mutual_information
+        self.caveats_ = report.caveats
+        self.gap_ = report.empirical_loss - report.bounds.loss
         self.duality_gap_ = float("nan") if outcome.converted else outcome.empirical_loss - outcome.minimum
         return self
