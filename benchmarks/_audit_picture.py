@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skprivate.audit._intervals import clopper_pearson
+from skprivate.audit.attacks._report import clopper_pearson
 
 _AXES = {"accuracy": "probability of guessing the sensitive bit", "epsilon": "ε"}
 

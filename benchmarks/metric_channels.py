@@ -21,7 +21,7 @@ from skprivate.metric._tables import leaves_of
 from skprivate.metric.net._exponential import best_exponential_channel, exponential_channel, net_scales
 from skprivate.metric.net._interior_point import optimal_channel
 from skprivate.metric.net._spaces import expected_loss, separated_net, worst_error
-from skprivate.privacy.draws._channels import channel_cost, quantise_channel
+from skprivate.privacy.draws._metric import channel_cost, quantise_channel
 
 
 def main() -> None:

@@ -281,11 +281,12 @@ def fits(kind, make):
 
 
 @pytest.mark.take_turns(9)
-@pytest.mark.parametrize(("kind", "make"), CONTAINERS)
-@pytest.mark.parametrize("name", ["pipeline", "imputer"])
+@pytest.mark.parametrize(
+    ("kind", "make", "name"),
+    [pytest.param(*case.values, "imputer", id=f"{case.id}-imputer") for case in CONTAINERS]
+    + [pytest.param(*case.values, "pipeline", id=f"{case.id}-pipeline") for case in IN_MEMORY],  # encoders need tables
+)
 def test_a_neighbour_moves_every_statistic_by_its_own_entry_alone(kind, make, name):
-    if name == "pipeline" and "blocks" in make.__name__:
-        pytest.skip("encoders are fitted on tables")
     fit = fits(kind, make)[name]
     values, changed = neighbours(kind, [0, 1, 0, 0, 1, 0, 0, 0, 0, 2, 0, 0], 7)
     # One row more is no neighbour where the number of rows is public.
@@ -445,13 +446,16 @@ class Unread(Blocks):
 
 
 @pytest.mark.take_turns(9)
-@pytest.mark.parametrize("make", [*MAKERS, *BLOCKS])
-@pytest.mark.parametrize(("kind", "values", "theirs", "own"), WRONG)
+@pytest.mark.parametrize(
+    ("make", "kind", "values", "theirs", "own"),
+    [
+        pytest.param(case.values[1], *wrong, id=f"{case.id}-{k}")
+        for k, wrong in enumerate(WRONG)
+        for case in CONTAINERS
+        if case.values[0] == wrong[0] and case.values[1] is not BLOCKS[-1]  # types of objects are not seen unread
+    ],
+)
 def test_lists_of_another_kind_are_refused_and_spend_nothing(make, kind, values, theirs, own):
-    if kind not in NULLABLE and ("nullable" in make.__name__ or "category" in make.__name__):
-        pytest.skip("pandas has no such type")
-    if make is BLOCKS[-1]:
-        pytest.skip("types of objects are not seen before they are read")
     table = make(kind, [*VALUES[kind], None] * 3)
     if isinstance(table, Blocks):
         table = Unread(list(table))

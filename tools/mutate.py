@@ -35,10 +35,10 @@ TESTS = {
     "accounting/_zcdp": "exact_bounds accounting ledger_totals",
     "draws/_draws": "release release_floor selection quantiles threshold_counts",
     "draws/_counts": "threshold_counts categories",
-    "draws/_channels": "release release_floor k_norm",
     "draws/_metric": "k_norm release_floor release",
     "draws/_quantiles": "quantiles",
     "noise/_bits": "randomness samplers",
+    "noise/_k_norm": "k_norm",
     "noise/_samplers": "samplers k_norm selection",
     "noise/_selection": "selection",
     "_risk": "risk guarantee",
@@ -48,8 +48,8 @@ TESTS = {
 }
 #: Tests that lie elsewhere.
 ELSEWHERE = {
-    "draws/_channels": "tests/metric/test_draws.py",
     "draws/_metric": "tests/metric/test_draws.py tests/metric/test_flow_draws.py",
+    "noise/_k_norm": "tests/metric/test_draws.py",
 }
 
 COMPARISONS: dict[type, tuple[type, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +15,24 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
 from skprivate._validation import refuse_elsewhere, validate_data
-from skprivate.audit import _intervals
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
+from skprivate.audit.attacks._report import clopper_pearson
 from skprivate.audit.certificates import _certificates, _concentration
 from skprivate.privacy import in_one_order, public_generator
 
-#: Entries of a report that are attributes, too.
-_KEPT = (
-    *("empirical_loss", "loss_lower_bound", "empirical_accuracy", "accuracy_upper_bound"),
-    *("advantage_upper_bound", "mutual_information_upper_bound", "caveats"),
-)
 _SEVERAL = (
     "Losses, advantage and information are those of the value that shows most against the rest; accuracy is that of "
     "guessing the value. All of it, and by_value_, holds together."
 )
+
+
+class AdversaryBounds(NamedTuple):
+    """Bounds on every adversary: on the loss from below, on the others from above."""
+
+    loss: float
+    accuracy: float
+    advantage: float
+    mutual_information: float
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,13 @@ class AuditReport:
         Probability with which the bounds hold.
     assumption : str
         What was assumed of E[S | T], in words.
-    empirical_loss, loss_lower_bound : float
-        Loss of the attack on the audited rows; bound on every adversary's expected loss.
+    empirical_loss : float
+        Loss of the attack on the audited rows.
     empirical_accuracy : float
         Share of audited rows the attack guesses right; fitted on the same rows, so not itself a held-out
         figure.
-    accuracy_upper_bound, advantage_upper_bound, mutual_information_upper_bound : float
-        Bounds on every adversary.
+    bounds : AdversaryBounds
+        Bounds on every adversary; each is an attribute as well.
     caveats : tuple of str
         Reservations.
     """
@@ -61,12 +65,29 @@ class AuditReport:
     confidence: float
     assumption: str
     empirical_loss: float
-    loss_lower_bound: float
     empirical_accuracy: float
-    accuracy_upper_bound: float
-    advantage_upper_bound: float
-    mutual_information_upper_bound: float
+    bounds: AdversaryBounds
     caveats: tuple[str, ...] = ()
+
+    @property
+    def loss_lower_bound(self) -> float:
+        """Bound on every adversary's expected loss."""
+        return self.bounds.loss
+
+    @property
+    def accuracy_upper_bound(self) -> float:
+        """Bound on every adversary's accuracy."""
+        return self.bounds.accuracy
+
+    @property
+    def advantage_upper_bound(self) -> float:
+        """Bound on every adversary's advantage."""
+        return self.bounds.advantage
+
+    @property
+    def mutual_information_upper_bound(self) -> float:
+        """Bound on the information I(S; T), in nats."""
+        return self.bounds.mutual_information
 
     def __str__(self) -> str:
         unit = " nats" if self.loss == "log" else ""
@@ -479,7 +500,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         # What also needs the prior holds together with it: half of the failure probability each.
         if self.prior is None:
             joint = (1.0 + confidence) / 2.0
-            prior = _intervals.clopper_pearson(int((s > 0.0).sum()), s.size, joint)
+            prior = clopper_pearson(int((s > 0.0).sum()), s.size, joint)
         else:
             joint, prior = confidence, (float(self.prior), float(self.prior))
         loss_bound = bound(confidence=joint)
@@ -489,12 +510,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             confidence=confidence,
             assumption=self._assumption_in_words(),
             empirical_loss=outcome.empirical_loss,
-            loss_lower_bound=lowest,
             empirical_accuracy=float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean()),
-            accuracy_upper_bound=_concentration.accuracy_upper_bound(lowest, self.loss),
-            advantage_upper_bound=_concentration.advantage_upper_bound(self._squared(loss_bound), *prior),
-            mutual_information_upper_bound=_concentration.mutual_information_upper_bound(
-                loss_bound, *prior, loss=self.loss
+            bounds=AdversaryBounds(
+                loss=lowest,
+                accuracy=_concentration.accuracy_upper_bound(lowest, self.loss),
+                advantage=_concentration.advantage_upper_bound(self._squared(loss_bound), *prior),
+                mutual_information=_concentration.mutual_information_upper_bound(loss_bound, *prior, loss=self.loss),
             ),
             caveats=outcome.caveats,
         )
@@ -505,25 +526,31 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     def _store(self, outcomes, reports, points, coded):
         """Keep the report of two values; of several, what holds for each of them and for guessing among them."""
-        worst = int(np.argmin([report.loss_lower_bound for report in reports]))
+        worst = int(np.argmin([report.bounds.loss for report in reports]))
         report, outcome = reports[worst], outcomes[worst]
         self._adversaries = [each.adversary for each in outcomes]
         if len(reports) > 1:
-            squared = [self._squared(each.loss_lower_bound) for each in reports]
+            squared = [self._squared(each.bounds.loss) for each in reports]
             report = replace(
                 report,
                 confidence=float(self.confidence),
                 empirical_accuracy=float((self._outputs(points).argmax(axis=1) == coded).mean()),
-                accuracy_upper_bound=_concentration.accuracy_among_several(squared),
-                advantage_upper_bound=max(each.advantage_upper_bound for each in reports),
-                mutual_information_upper_bound=max(each.mutual_information_upper_bound for each in reports),
+                bounds=AdversaryBounds(
+                    loss=report.bounds.loss,
+                    accuracy=_concentration.accuracy_among_several(squared),
+                    advantage=max(each.bounds.advantage for each in reports),
+                    mutual_information=max(each.bounds.mutual_information for each in reports),
+                ),
                 caveats=(_SEVERAL, *dict.fromkeys(note for each in reports for note in each.caveats)),
             )
         self._report = report
         self.by_value_ = dict(zip(self.classes_[-len(reports) :].tolist(), reports, strict=True))
         self.n_audited_ = report.n
-        for name in _KEPT:
-            setattr(self, f"{name}_", getattr(report, name))
-        self.gap_ = report.empirical_loss - report.loss_lower_bound
+        self.empirical_loss_, self.empirical_accuracy_ = report.empirical_loss, report.empirical_accuracy
+        self.loss_lower_bound_, self.accuracy_upper_bound_ = report.bounds.loss, report.bounds.accuracy
+        self.advantage_upper_bound_ = report.bounds.advantage
+        self.mutual_information_upper_bound_ = report.bounds.mutual_information
+        self.caveats_ = report.caveats
+        self.gap_ = report.empirical_loss - report.bounds.loss
         self.duality_gap_ = float("nan") if outcome.converted else outcome.empirical_loss - outcome.minimum
         return self

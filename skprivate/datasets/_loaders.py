@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import lzma
+from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from skprivate._sklearn import StrOptions, validate_params
-from skprivate.datasets._load import outputs, read_csv, read_description
 
 _BOOLEAN = ["boolean"]
 #: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
@@ -48,6 +50,7 @@ _CATEGORIES = {
     "insulin": ["No", "Down", "Steady", "Up"],
     "diabetes_drug": ["No", "Yes"],
 }
+_FOLDER = resources.files(__package__)
 
 
 def _checked(**more: list[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -416,4 +419,67 @@ def load_locations(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     bounds = {"feature_bounds": (lower, upper), "target_bounds": (0.0, 7200.0)}
     return outputs(
         "locations", read_csv("locations"), "trip_duration", as_frame=as_frame, return_X_y=return_X_y, **bounds
+    )
+
+
+def read_csv(name: str) -> dict[str, np.ndarray]:
+    """Read ``data/<name>.csv.xz``, one line a column: float64 where all values are numbers, else str."""
+    with (
+        (_FOLDER / "data" / f"{name}.csv.xz").open("rb") as raw,
+        lzma.open(raw, "rt", encoding="utf-8", newline="") as text,
+    ):
+        return {column: _numbers_or_text(values) for column, *values in csv.reader(text)}
+
+
+def _numbers_or_text(values: Sequence[str]) -> np.ndarray:
+    text = np.asarray(values)
+    try:
+        return text.astype(np.float64)
+    except ValueError:
+        return text
+
+
+def read_description(name: str) -> str:
+    """Read ``descr/<name>.rst``: what the data are, where they come from, their licence."""
+    return (_FOLDER / "descr" / f"{name}.rst").read_text(encoding="utf-8")
+
+
+def outputs(
+    name: str,
+    columns: dict[str, np.ndarray],
+    target: str,
+    *,
+    as_frame: bool,
+    return_X_y: bool,
+    return_users: bool = False,
+    features: list[str] | None = None,
+    **others: object,
+) -> Any:
+    """Make the `Bunch` of a loader, or the tuple of data, target and users; all columns are features by default."""
+    if return_users and not return_X_y:
+        raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")
+    features = [column for column in columns if column != target] if features is None else features
+    frame = None
+    if as_frame:
+        import pandas as pd
+
+        frame = pd.DataFrame({column: columns[column] for column in [*features, target]})
+        frame = frame.astype(dict.fromkeys(others.get("categorical_features", ()), "category"))
+        data, values = frame[features], frame[target]
+    else:
+        parts = [columns[column] for column in features]
+        if any(part.dtype.kind != "f" for part in parts):
+            # Numbers and texts side by side would otherwise all become text.
+            parts = [part.astype(object) for part in parts]
+        data, values = np.column_stack(parts), columns[target]
+    if return_X_y:
+        return (data, values, others["user_ids"]) if return_users else (data, values)
+    return Bunch(
+        data=data,
+        target=values,
+        frame=frame,
+        feature_names=features,
+        target_name=target,
+        DESCR=read_description(name),
+        **others,
     )

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import mmap
+import pickle
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._sklearn import begin_within
-from skprivate.partitions import _spill
 from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
 #: Steps of a pass for callbacks, for any number of blocks: that one may tell the number of rows.
 STEPS_OF_A_PASS = 20
+#: Parts into which rows are dealt. One of them must fit into memory; small ones are read together.
+PARTS = 512
+#: Bytes that are read together where parts are small.
+READ_BYTES = 1 << 26
 
 
 class Blocks(Partitions):
@@ -131,18 +139,18 @@ class Blocks(Partitions):
         return held[0][1] if len(held) == 1 else merge([part for _, part in held])
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
-        return self._stored(partial(_spill.deal, self, place))
+        return self._stored(partial(deal, self, place))
 
     def persisted(self) -> Blocks:
-        return self._stored(partial(_spill.keep, self))
+        return self._stored(partial(keep, self))
 
     def close(self) -> None:
         while self._files:
             self._files.pop()()
 
     @np.errstate(all="ignore")
-    def _stored(self, store: Callable[[_spill.Spill], Callable[[], Iterator[Any]]]) -> Blocks:
-        spill = _spill.Spill()
+    def _stored(self, store: Callable[[Spill], Callable[[], Iterator[Any]]]) -> Blocks:
+        spill = Spill()
         try:
             rows = Blocks(store(spill))
         except BaseException:
@@ -173,3 +181,85 @@ class _ProgressReader:
         if progress is not None:
             progress(STEPS_OF_A_PASS - done)
             progress.task.end()
+
+
+class Spill:
+    """A temporary file, closed when this object goes; ``close`` does nothing the second time."""
+
+    def __init__(self) -> None:
+        self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        self.close = weakref.finalize(self, self.file.close)
+
+
+def by_place(places: NDArray[np.uint64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sort rows by part, in their own order within each: part k is ``order[ends[k]:ends[k + 1]]``."""
+    part = (places % np.uint64(count)).astype(np.int64)
+    order = np.argsort(part.astype(np.uint16), kind="stable")  # a radix sort
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part, minlength=count))])
+    return order, ends
+
+
+def deal(
+    blocks: Iterable[tuple[NDArray[Any], ...]], place: Callable[[Any], NDArray[np.uint64]], spill: Spill
+) -> Callable[[], Iterator[tuple[NDArray[Any], ...]]]:
+    """Write rows part by part; returns a function that reads them."""
+    dtype: np.dtype[Any] | None = None
+    starts: list[int] = []
+    ends: list[NDArray[np.int64]] = []
+    for arrays in blocks:
+        if dtype is None:
+            dtype = np.dtype([(f"f{j}", array.dtype, array.shape[1:]) for j, array in enumerate(arrays)])
+        order, end = by_place(place(arrays), PARTS)
+        starts.append(spill.file.tell())
+        ends.append(end)
+        records = np.empty(len(order), dtype=dtype)
+        for name, array in zip(dtype.names or (), arrays, strict=True):
+            records[name] = array[order]
+        spill.file.write(records.view(np.uint8).data)
+    if dtype is None:
+        raise ValueError("source has no block: give at least one, even without rows.")
+    sizes, kind = np.array(ends), dtype
+    # Parts up to the one with which a further READ_BYTES are full.
+    filled = np.cumsum(np.diff(sizes, axis=1).sum(axis=0)) * kind.itemsize // READ_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), PARTS]
+
+    def read(first: int, last: int) -> tuple[NDArray[Any], ...]:
+        records = np.empty(int((sizes[:, last] - sizes[:, first]).sum()), dtype=kind)
+        view, done = memoryview(records.view(np.uint8).data), 0
+        for start, (begin, end) in zip(starts, (sizes[:, [first, last]] * kind.itemsize).tolist(), strict=True):
+            spill.file.seek(start + begin)
+            spill.file.readinto(view[done : done + end - begin])
+            done += end - begin
+        return tuple(np.ascontiguousarray(records[name]) for name in kind.names or ())
+
+    return lambda: (read(first, last) for first, last in pairwise(bounds))
+
+
+def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
+    """Write blocks as they are; returns a function that reads them."""
+    kept = []
+    for block in blocks:
+        arrays: list[pickle.PickleBuffer] = []
+        frame = pickle.dumps(block, protocol=5, buffer_callback=arrays.append)
+        start = spill.file.tell()
+        begins = []
+        for array in arrays:
+            begins.append(spill.file.tell() - start)
+            spill.file.write(array.raw())
+            spill.file.write(bytes(-spill.file.tell() % mmap.ALLOCATIONGRANULARITY))
+        kept.append((frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays]))
+    spill.file.flush()
+
+    def read() -> Iterator[Any]:
+        # Arrays are mapped from the file, and come to memory when they are used.
+        number = spill.file.fileno()
+        for frame, start, size, begins, lengths in kept:
+            if size == 0:
+                yield pickle.loads(frame, buffers=[b""] * len(begins))
+                continue
+            place = memoryview(mmap.mmap(number, size, access=mmap.ACCESS_READ, offset=start))
+            arrays = [place[begin : begin + length] for begin, length in zip(begins, lengths, strict=True)]
+            del place
+            yield pickle.loads(frame, buffers=arrays)
+
+    return read

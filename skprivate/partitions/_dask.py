@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions import _spill
+from skprivate.partitions import _blocks
 from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
 
 #: Parts that one task merges: a tree keeps the client's share small.
@@ -144,7 +144,7 @@ def _split(
     block: object, functions: Functions, place: Callable[[Any], NDArray[np.uint64]], count: int
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
     arrays = apply_all(functions, block)
-    order, ends = _spill.by_place(place(arrays), count)
+    order, ends = _blocks.by_place(place(arrays), count)
     ordered = [array[order] for array in arrays]
     return tuple(tuple(array[start:end] for array in ordered) for start, end in pairwise(ends.tolist()))
 

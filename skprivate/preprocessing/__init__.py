@@ -10,8 +10,12 @@ from skprivate.preprocessing._private_pipeline import PrivatePipeline, cost_of_f
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
+from skprivate.preprocessing._public_encoders import (
+    PublicCalendar,
+    PublicNumbers,
+    PublicOneHotEncoder,
+    PublicOrdinalEncoder,
+)
 from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
 

@@ -23,7 +23,6 @@ from skprivate.preprocessing import (
     _private_pipeline,
     _private_spline_transformer,
     _public_encoders,
-    _public_numbers,
     _public_scaler,
 )
 from skprivate.privacy import PrivacyLedger, warn_caller
@@ -42,7 +41,7 @@ def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
     if isinstance(entry, list) and encoder is _public_encoders.PublicOneHotEncoder:
         return list(encoder([entry]).get_feature_names_out([name]))
     if entry == DATE:
-        return [name, *_public_numbers.PublicCalendar().get_feature_names_out([name])]
+        return [name, *_public_encoders.PublicCalendar().get_feature_names_out([name])]
     return [] if entry == DROP else [f"{name}_" if entry == CATEGORY else name]
 
 
@@ -178,7 +177,7 @@ def _by_schema(
     listed = {name: one for name, one in schema.items() if isinstance(one, list)}
     entries: list[_Entry] = [
         ("numbers", numbers(dict(enumerate(limits.values()))), list(limits)),
-        ("calendar", _public_numbers.PublicCalendar(), dates),
+        ("calendar", _public_encoders.PublicCalendar(), dates),
         ("lists", encoder(list(listed.values())), list(listed)),
     ]
     entries = [entry for entry in entries if entry[2]]
@@ -297,11 +296,11 @@ def make_private_pipeline(
     )
 
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
-        return make_pipeline(_public_numbers.PublicNumbers(), *_number_steps(last, splines, limits))
+        return make_pipeline(_public_encoders.PublicNumbers(), *_number_steps(last, splines, limits))
 
     entries: list[_Entry] = [  # of columns that say by their types what they hold
         ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),
-        ("calendar", _public_numbers.PublicCalendar(), _OfType((DATE,))),
+        ("calendar", _public_encoders.PublicCalendar(), _OfType((DATE,))),
         ("categories", encoder("declared"), _OfType((CATEGORY,))),
     ]
     twins = False

@@ -27,12 +27,7 @@ from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing import (
-    _private_one_hot_encoder,
-    _private_spline_transformer,
-    _public_encoders,
-    _public_numbers,
-)
+from skprivate.preprocessing import _private_one_hot_encoder, _private_spline_transformer, _public_encoders
 from skprivate.privacy import GaussianEvent, PaymentIsNext, PrivacyEvent, PrivacyLedger, Rehearsal, draws
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
@@ -404,7 +399,7 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
             found,
             _public_encoders.PublicOneHotEncoder
             | _private_one_hot_encoder.PrivateOneHotEncoder
-            | _public_numbers.PublicCalendar,
+            | _public_encoders.PublicCalendar,
         ):
             known[place] = ["unit"] * len(known[place])
             first = place.start

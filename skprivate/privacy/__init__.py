@@ -83,8 +83,7 @@ from skprivate.privacy.ledger._ledger import PrivacyLedger
 from skprivate.privacy.ledger._store import DamagedLedgerError
 from skprivate.privacy.noise._bits import GENERATORS, RandomStateLike, public_generator
 from skprivate.privacy.search._curve import Repetitions
-from skprivate.privacy.search._select import Selected, select_repeatedly
-from skprivate.privacy.search._stopping import SearchPlan, plan_search, search_epsilon
+from skprivate.privacy.search._stopping import SearchPlan, Selected, plan_search, search_epsilon, select_repeatedly
 
 __all__ = [
     "Adjacency",

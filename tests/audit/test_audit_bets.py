@@ -133,3 +133,11 @@ def test_a_number_that_never_changes_reveals_nothing_and_breaks_nothing():
     scores = [learn(z, sides)(z) for learn in _views(z, sides)[-3:]]  # single numbers, the best of them first
     np.testing.assert_array_equal(scores[0], z[:, 2])
     np.testing.assert_array_equal(scores[2], z[:, 1])
+
+
+def test_forecasts_stand_a_jump_from_tiny_numbers_to_infinite_ones():
+    """An infinite number comes as ±1e250; most runs release about 1e-200."""
+    rng, sides = public_generator(0), np.arange(40) % 2 == 0
+    rows = 1e-200 * rng.normal(size=(40, 1))
+    rows[::8] = 1e250
+    assert np.isfinite(Forecaster(rows, sides, rng)(rows)).all()

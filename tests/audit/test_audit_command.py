@@ -2,10 +2,12 @@
 
 import csv
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.pairwise import pairwise
 
 from skprivate import cli
 
@@ -33,9 +35,10 @@ def test_command(tmp_path, capsys):
     assert "not refuted" in target.read_text()
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", ", ", " ; "])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "end"),
+    pairwise(product(["utf-8", "utf-8-sig", "utf-16"], [",", ";", "\t", "|", ", ", " ; "], ["\n", "\r\n"])),
+)
 def test_tables_as_programs_write_them(tmp_path, capsys, encoding, delimiter, end):
     plain = scores_file(tmp_path / "plain.csv", 5.0, n=200)
     rows = [row.split(",") for row in Path(plain).read_text().split()]

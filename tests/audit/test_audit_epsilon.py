@@ -14,7 +14,7 @@ from skprivate.audit._epsilon import (
     _one_run_p_value,
     _unfair_p_value,
 )
-from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
+from skprivate.audit.attacks._report import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
 
 
 def coins(m, rng):

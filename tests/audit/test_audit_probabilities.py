@@ -16,7 +16,7 @@ from skprivate.audit import (
     output_summary,
 )
 from skprivate.audit._class_outputs import as_labels, is_labels
-from skprivate.audit._intervals import clopper_pearson
+from skprivate.audit.attacks._report import clopper_pearson
 
 P = np.array([[0.2, 0.7, 0.1], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
 

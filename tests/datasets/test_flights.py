@@ -6,7 +6,7 @@ import _embedded
 import numpy as np
 import pytest
 
-from skprivate.datasets import _load, load_flights
+from skprivate.datasets import _loaders, load_flights
 
 
 def test_the_table_is_what_its_description_says():
@@ -48,8 +48,8 @@ def test_tables_with_text(monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(_embedded, "DATA", tmp_path / "data")
     _embedded.write_table("mixed", 'name,value\n"Ä, b",1.5\nc,2\n')
-    monkeypatch.setattr(_load, "_FOLDER", tmp_path)
-    columns = _load.read_csv("mixed")
+    monkeypatch.setattr(_loaders, "_FOLDER", tmp_path)
+    columns = _loaders.read_csv("mixed")
     assert columns["name"].tolist() == ["Ä, b", "c"] and columns["value"].tolist() == [1.5, 2.0]
 
 

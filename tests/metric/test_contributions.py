@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.every import every
 from helpers.hat_measures import HatMoments
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,10 +131,8 @@ def hierarchy(depth=None, n_groups=None, bounds=None):
         lambda n: hierarchy(bounds=PrivateBounds(0.1, 2)),
     ],
 )
-@pytest.mark.parametrize(
-    "rows",
-    [np.full((1, 2), 0.3), np.zeros((3000, 2)), public_generator(0).uniform(size=(500, 2)), np.zeros((0, 2))],
-    ids=["one row", "equal rows", "uniform rows", "no row"],
+@every(
+    "rows", [np.full((1, 2), 0.3), np.zeros((3000, 2)), public_generator(0).uniform(size=(500, 2)), np.zeros((0, 2))]
 )
 def test_a_run_draws_its_events_whatever_the_rows(make, rows):
     mechanism, tape = make(max(len(rows), 1)), Counting()

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate.privacy import BudgetExceededError, open_release, public_generator
-from skprivate.privacy.draws._channels import channel_cost, quantise_channel
-from skprivate.privacy.draws._metric import net_costs, net_lattice
+from skprivate.privacy.draws._metric import channel_cost, net_costs, net_lattice, quantise_channel
 
 
 def release(epsilon, seed=None):

@@ -16,7 +16,7 @@ from skprivate.metric.net import _interior_point as interior
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import certified_bound, constant_bound, levelled_bound, optimal_channel
 from skprivate.metric.net._spaces import expected_loss, make_affordable, remap
-from skprivate.privacy.draws._channels import channel_cost, quantise_channel
+from skprivate.privacy.draws._metric import channel_cost, quantise_channel
 
 
 def space(rng, n, kind):

@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import haversine_distances
 from skprivate.metric import DegreesWarning, MetricPrivatizer
 from skprivate.metric._domains import EARTH_RADIUS, latitude_column, sphere_map
 from skprivate.privacy import PrivacyLedger, public_generator
-from skprivate.privacy.draws._metric import norm_lattice
+from skprivate.privacy.noise._k_norm import norm_lattice
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),

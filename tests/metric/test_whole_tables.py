@@ -13,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.every import every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,8 +127,8 @@ def test_half_of_a_sensitivity_is_noticed(wrong, monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[:1], COLUMNS[1:2], COLUMNS[:2]])
-@pytest.mark.parametrize("target", [None, 0])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 30.0])
+@every("target", [None, 0])
+@every("epsilon", [0.1, 1.0, 30.0])
 def test_all_of_the_budget_is_planned(columns, target, epsilon):
     made = mechanism(columns, target, epsilon)
     spent = compose_epsilon(made.events, 1e-6)

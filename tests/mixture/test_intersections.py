@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
 import pytest
 from helpers.every import every
 from helpers.families import all_errors
+from helpers.pairwise import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,10 +50,13 @@ def test_every_set_appears_once_with_its_sum(small_blocks, monkeypatch, most_den
     assert dict(streamed) == naive
 
 
-@pytest.mark.parametrize("gathered", [1, 2**20])
-@pytest.mark.parametrize("stretch", [1, 10**6])
-@pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize(("offset", "resolution"), [(0, 1), (17, 1), (17, 4), (-2, 3)])
+@pytest.mark.parametrize(
+    ("gathered", "stretch", "n_jobs", "offset", "resolution"),
+    [
+        (*case, *shift)
+        for *case, shift in pairwise(product([1, 2**20], [1, 10**6], [None, 2], [(0, 1), (17, 1), (17, 4), (-2, 3)]))
+    ],
+)
 def test_histogram_and_location_agree_with_the_enumeration(
     small_blocks, monkeypatch, gathered, stretch, n_jobs, offset, resolution
 ):

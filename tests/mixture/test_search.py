@@ -177,7 +177,7 @@ class Counting:
         return sample()
 
 
-@pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
+@every("rule", ["exponential", "permute-and-flip"])
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize(("n_public", "n_private"), [(0, 5), (1, 5), (2, 5), (60, 0), (60, 40)])
 def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, rule, monkeypatch):

@@ -21,7 +21,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from skprivate import UserLevelMean, UserLevelSelector, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import Blocks, InMemory, as_partitions
-from skprivate.partitions import _spill as spill_module
+from skprivate.partitions import _blocks as spill_module
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.privacy._identifiers import identifier_tags
 from skprivate.user_level._problems import UserGroups

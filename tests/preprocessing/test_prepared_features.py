@@ -1,10 +1,12 @@
 """Features that are standardised beside others that a step before has scaled by what it released."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.pairwise import pairwise
 from helpers.preprocessing_replay import Recording, share
 
 from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
@@ -17,18 +19,22 @@ from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._standardise import plan_standardisation
 
 
-@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(
-    "prepared",
-    [
-        (None, (0, 0.0), None, (0, 0.5)),
-        (None, None, (0, 0.5), (1, 0.5)),
-        ("unit", None, "unit", (1, 0.5)),
-        ("unit", "unit", "unit", "unit"),
-    ],
+    ("kind", "adjacency", "prepared", "epsilon"),
+    pairwise(
+        product(
+            [UserLevelSGDRegressor, UserLevelSGDClassifier],
+            ["replace-one", "add-remove"],
+            [
+                (None, (0, 0.0), None, (0, 0.5)),
+                (None, None, (0, 0.5), (1, 0.5)),
+                ("unit", None, "unit", (1, 0.5)),
+                ("unit", "unit", "unit", "unit"),
+            ],
+            [30.0, 1e4],  # with a tight and with a wide clip of squares
+        )
+    ),
 )
-@pytest.mark.parametrize("epsilon", [30.0, 1e4])  # with a tight and with a wide clip of squares
 def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(kind, adjacency, prepared, epsilon):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), rng.normal(size=60)

@@ -51,7 +51,7 @@ from skprivate.preprocessing import (
     PublicOneHotEncoder,
     make_additive_pipeline,
 )
-from skprivate.preprocessing._public_numbers import PublicCalendar, PublicNumbers
+from skprivate.preprocessing._public_encoders import PublicCalendar, PublicNumbers
 from skprivate.privacy import BudgetExceededError, SimulatedNoiseError
 from skprivate.utils.estimator_checks import Neighbour, replay
 

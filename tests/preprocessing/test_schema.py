@@ -26,7 +26,7 @@ from skprivate import (
 )
 from skprivate._validation import read_schema
 from skprivate.preprocessing import PublicOneHotEncoder
-from skprivate.preprocessing._public_numbers import PublicCalendar
+from skprivate.preprocessing._public_encoders import PublicCalendar
 from skprivate.privacy import SEARCHED
 from skprivate.report import privacy_report
 

@@ -15,7 +15,8 @@ from scipy import stats
 from scipy.interpolate import CubicSpline
 
 from skprivate.privacy import open_release
-from skprivate.privacy.draws import _metric as k_norm
+from skprivate.privacy.draws._metric import net_lattice
+from skprivate.privacy.noise import _k_norm as k_norm
 from skprivate.privacy.noise._bits import bit_source
 from skprivate.privacy.noise._samplers import below, discrete_gaussians, enclose_power_exp, enclose_product
 
@@ -256,7 +257,7 @@ def test_sums_are_rounded_once(value, noise, exponent):
 def test_rounding_to_a_net_lattice_costs_what_theorem_6_allows(norm, d):
     """Two rows move by 5/4 of a step along each axis, which is 2⁻³²/ε at most, also just below a power of two."""
     for epsilon in (1.0, math.nextafter(1.0, 0), 0.75, 0.1):
-        step = k_norm.net_lattice(norm, np.zeros(d), np.full(d, 1e-3), epsilon).step
+        step = net_lattice(norm, np.zeros(d), np.full(d, 1e-3), epsilon).step
         moved = Fraction(5, 4) * k_norm.cell_diameter(norm, d) * Fraction(step)
         assert moved * Fraction(epsilon) <= Fraction(1, 2**32)
 

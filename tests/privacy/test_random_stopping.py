@@ -233,7 +233,7 @@ def koskela(mu, law, delta):
 @pytest.mark.take_turns(3)
 @pytest.mark.parametrize("law", LAWS, ids=name)
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-5])
+@every("delta", [1e-9, 1e-5])
 def test_published_bounds_are_never_better(law, mu, delta):
     found = search_epsilon([[(GaussianEvent(1 / mu), 1)]], law, delta)
     assert compose_epsilon([(GaussianEvent(1 / mu), 1)], delta) <= found

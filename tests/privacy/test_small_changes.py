@@ -26,10 +26,10 @@ from skprivate.privacy import _contributions as _lattice
 from skprivate.privacy._events import GAUSSIAN_LATTICE_TV, run_tape
 from skprivate.privacy.accounting._composition import split_failures
 from skprivate.privacy.accounting._zcdp import delta_of_rho
-from skprivate.privacy.draws._channels import channel_cost
-from skprivate.privacy.draws._metric import _uniform_below
+from skprivate.privacy.draws._metric import channel_cost
 from skprivate.privacy.noise import _samplers, exponential_select_rows
 from skprivate.privacy.noise._bits import SeededBitSource, bit_source
+from skprivate.privacy.noise._k_norm import _uniform_below
 
 # Noise ----------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from helpers import fakes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivate.utils import estimator_checks as checks
-from skprivate.utils._data import default_data, fit_clone, leaves, public_generator
+from skprivate.utils._data import close_leaves, default_data, fit_clone, leaves, public_generator
 
 
 @pytest.mark.take_turns(9)
@@ -86,6 +86,12 @@ def test_validation_errors_do_not_quote_the_data(X):
         fakes.NoisyMean().fit(X, np.zeros(5))
     assert "12345678" not in str(error.value)
     assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
+def test_an_infinite_entry_hides_no_other():
+    fitted = np.array([np.inf, 1.0, np.nan])
+    assert close_leaves(fitted, fitted * (1 + 1e-9))
+    assert not close_leaves(fitted, np.array([np.inf, 2.0, np.nan]))
 
 
 def test_cycles_end():

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, _fit_context
 from skprivate._validation import validate_data
-from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit.attacks._membership import true_label_probability
+from skprivate.audit.attacks._report import clopper_pearson
 from skprivate.privacy import in_one_order
 
 _NO_REGRESSOR = (

@@ -1,15 +1,19 @@
-"""Results of an attack, with exact intervals."""
+"""Results of an attack, and exact intervals for them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betainccinv, betaincinv
+from scipy.stats import rankdata
 
 from skprivate.audit import _epsilon
-from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
+
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,12 @@ class AttackReport:
         Area under the ROC curve, ties counted half.
     auc_interval : (float, float)
         Distribution-free (McDiarmid).
-    best_accuracy : float
-        Best balanced accuracy over all thresholds on these scores (optimistic: the threshold is chosen on
-        them).
     rates : tuple of RateAtThreshold
         One entry for each requested false positive rate.
     confidence : float
         Coverage of each interval.
+    fpr_curve, tpr_curve : ndarray
+        The ROC curve.
     accuracy : float or None
         Share of records guessed right with the threshold that was given; None without one.
     accuracy_interval : (float, float) or None
@@ -55,13 +58,17 @@ class AttackReport:
     n_nonmembers: int
     auc: float
     auc_interval: tuple[float, float]
-    best_accuracy: float
     rates: tuple[RateAtThreshold, ...]
     confidence: float
     fpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
     tpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
     accuracy: float | None = None
     accuracy_interval: tuple[float, float] | None = None
+
+    @property
+    def best_accuracy(self) -> float:
+        """Best balanced accuracy over all thresholds on these scores: optimistic, as they are chosen on them."""
+        return float(0.5 * (1.0 + np.abs(self.tpr_curve - self.fpr_curve).max()))
 
     def __str__(self) -> str:
         low, high = self.auc_interval
@@ -78,6 +85,52 @@ class AttackReport:
                 f"  TPR {rate.tpr:.3f} [{low:.3f}, {high:.3f}] at FPR {rate.fpr:.3%} (up to {rate.requested:.3%})"
             )
         return "\n".join(lines)
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float, *, side: str = "two-sided") -> tuple[float, float]:
+    """Compute an exact interval for a binomial probability (Clopper and Pearson 1934), "two-sided", "lower" or "upper".
+
+    One-sided intervals spend all of the failure probability on one end; the other end is 0 or 1.
+    """
+    alpha = 1.0 - confidence
+    if side == "two-sided":
+        alpha /= 2.0
+    low = float(betaincinv(successes, trials - successes + 1, alpha)) if successes > 0 else 0.0
+    high = float(betainccinv(successes + 1, trials - successes, alpha)) if successes < trials else 1.0
+    if side == "lower":
+        high = 1.0
+    elif side == "upper":
+        low = 0.0
+    return low, high
+
+
+def quantile_rate_interval(rank: int, n: int, confidence: float) -> tuple[float, float]:
+    """Exact interval for ``P(score > threshold)`` when the threshold is itself an order statistic.
+
+    With the threshold at the ``rank``-th largest of n independent scores (so that rank − 1 scores lie above
+    it), the probability of exceeding it is Beta(rank, n − rank + 1) distributed for a continuous law; ties
+    only lower it.
+    """
+    alpha = (1.0 - confidence) / 2.0
+    return float(betaincinv(rank, n - rank + 1, alpha)), float(betainccinv(rank, n - rank + 1, alpha))
+
+
+def roc_auc(scores: Array, membership: npt.NDArray[np.bool_]) -> float:
+    """Area under the ROC curve, ties counted half."""
+    ranks = rankdata(scores)
+    n_in = int(membership.sum())
+    n_out = membership.size - n_in
+    return float((ranks[membership].sum() - n_in * (n_in + 1) / 2.0) / (n_in * n_out))
+
+
+def auc_interval(auc: float, n_in: int, n_out: int, confidence: float) -> tuple[float, float]:
+    """Distribution-free interval for the AUC: ``± √(ln(2/α) (n_in + n_out) / (2 n_in n_out))``.
+
+    McDiarmid's inequality: one member's score moves the AUC by at most 1/n_in, one non-member's by 1/n_out
+    (Agarwal et al. 2005). Valid for every sample size, wider than asymptotic intervals.
+    """
+    width = math.sqrt(math.log(2.0 / (1.0 - confidence)) * (n_in + n_out) / (2.0 * n_in * n_out))
+    return max(0.0, auc - width), min(1.0, auc + width)
 
 
 def attack_report(
@@ -158,7 +211,6 @@ def attack_report(
         n_nonmembers=n_out,
         auc=auc,
         auc_interval=auc_interval(auc, n_in, n_out, confidence),
-        best_accuracy=float(0.5 * (1.0 + np.abs(tpr_curve - fpr_curve).max())),
         rates=tuple(rates),
         confidence=confidence,
         fpr_curve=fpr_curve,

@@ -268,7 +268,8 @@ def _prepared(rows: Array) -> Score:
     scale = np.where(high > low, high - low, np.where(spread > 0, spread, 1.0))
 
     def prepare(new: Array) -> Array:
-        return np.asarray(np.clip((new[:, keep] - centre[keep]) / scale[keep], -1e12, 1e12))
+        with np.errstate(over="ignore"):  # at a jump from tiny numbers to infinite ones; clipped
+            return np.asarray(np.clip((new[:, keep] - centre[keep]) / scale[keep], -1e12, 1e12))
 
     return prepare
 

@@ -10,8 +10,8 @@ from skprivate.privacy.draws._categories import (
     entry_of,
     merge_values,
 )
-from skprivate.privacy.draws._channels import channel_cost, quantise_channel
 from skprivate.privacy.draws._counts import count_events_of, count_lattice, count_threshold
+from skprivate.privacy.draws._metric import channel_cost, quantise_channel
 from skprivate.privacy.draws._quantiles import (
     COARSE,
     EIGHTHS,

@@ -1,46 +1,23 @@
-"""Draws for metric privacy: K-norm noise on a lattice, nets, channels, and flows along the edges of a grid.
-
-For ℓ1 and ℓ∞ the K-norm law is drawn exactly. For ℓ2 the draw is a mixture of discrete Gaussian laws whose
-log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale. Rows and points are rounded to a public
-lattice. The proofs and the cost of rounding are in docs/theory/metric.md (Theorem 6).
-"""
+"""Draws for metric privacy: K-norm noise, nets, channels, and flows along the edges of a grid."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy import _contributions, _guarantee
-from skprivate.privacy._contributions import FloatArray, IntArray, Lattice
+from skprivate.privacy._contributions import FloatArray, IntArray, Lattice, finite
 from skprivate.privacy._events import BoundedRangeEvent, Draw, PureEvent
-from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_cost, quantise_channel
 from skprivate.privacy.draws._draws import Draws
-from skprivate.privacy.noise import _samplers, _selection
-from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.noise import _k_norm, _samplers, _selection
+from skprivate.privacy.noise._k_norm import NORMS, Norm
 
-Norm: TypeAlias = Literal["l1", "l2", "linf"]
-
-NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
-MAX_DIMENSION = 2**18
-#: Noise is this much wider than 1/ε: it pays for rounding to the lattice at distances above 2⁻¹¹/ε.
-_ROUNDED = 1 + Fraction(1, 2**20)
-# The lattice is this much finer than the noise (a power of two), and than the diameter of a cell as long as there
-# are bits for it, with as much as the second number left of it in the highest dimension.
-_FINE_BITS, _LEAST_FINE_BITS = 40, 32
-# Standard deviations of the mixture are multiples of a unit that makes the scale about 2^50, from the least multiple
-# and four lattice steps on.
-_SCALE_BITS = 50
-_LEAST_MULTIPLE = 2**30
-_LEAST_DEVIATION = 4
-_INTEGER_LIMIT = 2**61
-# Coordinates drawn at a time.
-_BLOCK = 1 << 16
 _NET_BITS = 32
 #: Bits of a coordinate, chosen so that squares are good in float64 and costs stay in int64.
 _COORDINATE_BITS = 48
@@ -49,188 +26,13 @@ _MAX_COLUMNS = 2**12
 _SIXTEENTH = 16
 # Scores held at a time by the draws from a net.
 _DRAWN_AT_ONCE = 1 << 20
-
-
-def cell_diameter(norm: Norm, d: int) -> int:
-    """Round the norm of (1, …, 1) up to an integer."""
-    return {"l1": d, "l2": math.isqrt(d - 1) + 1, "linf": 1}[norm]
-
-
-def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
-    """Compute step g and scale (1 + 2⁻²⁰)/(ε·g): a cell has a diameter of at most 2⁻³²/ε."""
-    if d > MAX_DIMENSION:
-        raise ValueError(f"rows must have at most {MAX_DIMENSION} columns for K-norm noise, got {d}.")
-    cell = (cell_diameter(norm, d) - 1).bit_length()
-    # Draws of ten times their usual size stay below 2^58 steps.
-    room = {"l1": 50, "l2": 52 - cell, "linf": 56 - d.bit_length()}[norm]
-    bits = min(_FINE_BITS + cell, room)
-    assert bits - cell >= _LEAST_FINE_BITS
-    step = lattice_step(epsilon, bits)
-    return Lattice(step, _ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
-
-
-def lattice_step(epsilon: float, bits: int) -> float:
-    """Compute the largest power of two up to 2^-bits/ε."""
-    if not 2.0**-900 <= epsilon <= 2.0**900:
-        raise ValueError(f"epsilon must be between 2**-900 and 2**900, got {epsilon!r}.")
-    return math.ldexp(1.0, -math.frexp(epsilon)[1] - bits)
-
-
-def add_on_lattice(array: FloatArray, noise: IntArray, step: float) -> FloatArray:
-    """Round to multiples of ``step``, add ``noise`` steps exactly, and round the sum once to float64."""
-    with np.errstate(over="ignore", under="ignore"):
-        rounded = np.rint(array / step)
-    fits = (np.abs(rounded) < _INTEGER_LIMIT) & (np.abs(noise) < _INTEGER_LIMIT)
-    # int64 → float64 rounds correctly, and a power of two changes the exponent only.
-    with np.errstate(over="ignore"):
-        result: FloatArray = (np.where(fits, rounded, 0.0).astype(np.int64) + noise).astype(np.float64) * step
-    for place in zip(*np.nonzero(~fits), strict=True):
-        total = round(Fraction(float(array[place])) / Fraction(step)) + int(noise[place])
-        try:
-            result[place] = float(total * Fraction(step))
-        except OverflowError:
-            result[place] = math.copysign(math.inf, total)
-    return result
-
-
-def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> IntArray:
-    """Draw ``n`` integer vectors with P(z) ∝ exp(−‖z‖/scale), for "l2" in the sense of docs/theory/metric.md.
-
-    For "l2" with d > 1 the scale is from 8 to 2^49.
-    """
-    if norm == "l1" or d == 1:
-        return _samplers.integer_noise("laplace", scale, (n, d), source)
-    return _cube_noise(n, d, scale, source) if norm == "linf" else _ball_noise(n, d, scale, source)
-
-
-def _ball_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
-    """Draw from Σ_m P(m)·N_ℤ(0, σ²)^d with σ = m·2^-b and P(m) ∝ m^d·e^{-d·m²/(2N²)}, N = ⌈2^b·scale·√d⌉."""
-    if not 8 <= scale < 2 ** (_SCALE_BITS - 1):
-        raise ValueError(f"scale must be between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
-    unit_bits = _SCALE_BITS - int(scale).bit_length()
-    least = max(_LEAST_MULTIPLE, _LEAST_DEVIATION << unit_bits)
-    mode = _root_above(scale**2 * 4**unit_bits * d)
-    multiples = np.empty(0, dtype=np.int64)
-    while multiples.size < n:
-        more = _chi_candidates(math.ceil((n - multiples.size) * 1.5), d, mode, least, source)
-        multiples = np.concatenate([multiples, more])
-    return _samplers.discrete_gaussians(multiples[:n], unit_bits, d, source)
-
-
-def _root_above(square: Fraction) -> int:
-    return math.isqrt(math.ceil(square) - 1) + 1
-
-
-def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource) -> IntArray:
-    """Draw ``size`` candidates for P(m) ∝ m^d·e^{-d·m²/(2·mode²)}, m ≥ least, and keep the accepted ones.
-
-    m = mode + k with k discrete Gaussian of deviation t ≥ mode/√d; log(1 + x) ≤ x for x = k/mode makes
-    (1 + x)^d·e^{-d·x - (k²/2)·(d/mode² - 1/t²)} at most 1.
-    """
-    t = _root_above(Fraction(mode * mode, d))
-    curvature = Fraction(d, mode * mode) - Fraction(1, t * t)
-    k = _samplers.integer_noise("gaussian", t, size, source)
-    k = k[k >= least - mode]
-    x = k.astype(np.float64) * (1.0 / mode)
-    log = np.log1p(x)
-    square = k.astype(np.float64) ** 2 * (0.5 * float(curvature))
-    minus_gamma = d * (log - x) - square
-    # x errs by 2^-51 of itself, which log(1 + x) − x passes on by −x/(1 + x), log by four units in the last place.
-    error = d * 2.0**-49 * (np.abs(x) + np.abs(log) + x * x / (1.0 + x)) + 2.0**-45 * square + 2.0**-50
-
-    def enclosure(lane: int, bits: int) -> tuple[int, int]:
-        place = int(k[lane])
-        gamma = Fraction(d * place, mode) + Fraction(place * place, 2) * curvature
-        return _samplers.enclose_power_exp(Fraction(mode + place, mode), d, gamma, bits)
-
-    low = np.exp(np.minimum(minus_gamma - error, 0.0))
-    high = np.exp(np.minimum(minus_gamma + error, 0.0))
-    return k[_accept(low, high, enclosure, source)] + mode
-
-
-def _accept(
-    low: FloatArray, high: FloatArray, enclosure: Callable[[int, int], tuple[int, int]], source: BitSource
-) -> NDArray[np.bool_]:
-    """Draw exact Bernoulli variables whose probabilities are between ``low`` and ``high`` up to 2^-49 of themselves.
-
-    ``enclosure(lane, bits)`` encloses 2^bits times the probability of a lane.
-    """
-    digits = (source.words(low.size) >> np.uint64(11)).view(np.int64)
-    accept: NDArray[np.bool_] = digits + 1 <= low * (2.0**53 * (1.0 - 2.0**-48))
-    unsure = ~accept & (digits < high * (2.0**53 * (1.0 + 2.0**-48)))
-    for lane in np.flatnonzero(unsure).tolist():
-
-        def of_lane(bits: int, lane: int = lane) -> tuple[int, int]:
-            return enclosure(lane, bits)
-
-        accept[lane] = _samplers.below(int(digits[lane]), 53, of_lane, source)
-    return accept
-
-
-def _cube_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
-    """Draw P(z) ∝ exp(−max|z_i| / scale): a uniform point of a cube of random half-width R.
-
-    Σ_{R ≥ ‖z‖} e^{−R/scale} ∝ e^{−‖z‖/scale}, so P(R) ∝ (2R + 1)^d e^{−R/scale} is what R needs: the sum of d + 1
-    geometric variables has C(R + d, d) in the place of (2R + 1)^d and is accepted with probability
-    ∏ (R + ½)/(R + i), which is nearly one on a fine lattice.
-    """
-    radii = np.empty(0, dtype=np.int64)
-    while radii.size < n:
-        missing = n - radii.size
-        draws = _geometric(scale, missing * (d + 1), source).reshape(missing, d + 1).sum(axis=1)
-        radii = np.concatenate([radii, draws[_accept_radii(draws, d, source)]])
-    points = np.empty((n, d), dtype=np.int64)
-    block = max(1, _BLOCK // d)
-    for start in range(0, n, block):
-        radius = np.repeat(radii[start : start + block], d)
-        points[start : start + block] = (_uniform_below(2 * radius + 1, source) - radius).reshape(-1, d)
-    return points
-
-
-def _accept_radii(radii: IntArray, d: int, source: BitSource) -> NDArray[np.bool_]:
-    # 1 − Σ (i − ½)/(R + i) ≥ 1 − d²/(2R + 2) settles almost all lanes of a fine lattice.
-    low = np.maximum(1.0 - d * d / (2.0 * radii + 2.0) - 2.0**-50, 0.0)
-    high = np.ones(radii.size)
-    coarse = np.flatnonzero(low < 0.999)
-    if coarse.size:
-        half = radii[coarse] + 0.5
-        product = np.ones(coarse.size)
-        for i in range(1, d + 1):
-            product *= half / (half + (i - 0.5))
-        low[coarse] = product * (1.0 - d * 2.0**-50)
-        high[coarse] = product * (1.0 + d * 2.0**-50)
-
-    def enclosure(lane: int, bits: int) -> tuple[int, int]:
-        twice = 2 * int(radii[lane])
-        return _samplers.enclose_product(twice + 1, range(twice + 2, twice + 2 * d + 1, 2), bits)
-
-    return _accept(low, high, enclosure, source)
-
-
-def _geometric(scale: Fraction, size: int, source: BitSource) -> IntArray:
-    """Draw P(k) ∝ exp(−k / scale), k ≥ 0."""
-    result = np.empty(0, dtype=np.int64)
-    while result.size < size:
-        draws = _samplers.integer_noise("laplace", scale, size - result.size, source)
-        # Given that it is not zero, |X| − 1 is geometric.
-        result = np.concatenate([result, np.abs(draws[draws != 0]) - 1])
-    return result
-
-
-def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
-    """Draw exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
-    if widths.size and not (widths.min() >= 1 and widths.max() < 2**62):
-        raise ValueError("widths must be between 1 and 2**62.")
-    result = np.zeros(widths.shape, dtype=np.int64)
-    # 2^bits > width, whichever way the logarithm was rounded.
-    shift = np.uint64(64) - np.frexp(widths.astype(np.float64))[1].astype(np.uint64)
-    waiting = np.arange(widths.size)
-    while waiting.size:
-        words = (source.words(waiting.size) >> shift[waiting]).view(np.int64)
-        done = words < widths[waiting]
-        result[waiting[done]] = words[done]
-        waiting = waiting[~done]
-    return result
+#: Total weight of every row of a channel, as an integer.
+CHANNEL_BITS = 62
+# A log-ratio per distance takes seven operations in float64, each good to four units in the last place: 28·2⁻⁵³.
+_ROUNDED_UP = 1.0 + 2.0**-48
+# Bound of the error of a difference of two logarithms in float64 of integers below 2⁶².
+_SLACK = 2.0**-44
+_BLOCK = 1 << 15
 
 
 def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
@@ -242,13 +44,13 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
     if lower.size > _MAX_COLUMNS:
         raise ValueError(f"rows must have at most {_MAX_COLUMNS} columns for a net, got {lower.size}.")
     extra = _rounding_steps(norm, lower.size)
-    step = lattice_step(epsilon, _NET_BITS + (extra - 1).bit_length())
+    step = _k_norm.lattice_step(epsilon, _NET_BITS + (extra - 1).bit_length())
     width = float((upper - lower).max(initial=0.0))
     if not math.isfinite(width):
         raise ValueError(f"bounds must have finite widths, got {width!r} for the widest.")
     step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
-    return Lattice(step, 2 * units * _ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
+    return Lattice(step, 2 * units * _k_norm.ROUNDED / (_contributions.rational(epsilon) * Fraction(step)))
 
 
 def net_costs(rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice) -> IntArray:
@@ -286,8 +88,100 @@ def _rounding_steps(norm: Norm, d: int) -> int:
     5/4 of a step along each axis. Under ℓ2 both costs err in float64, by less than (d + 3)·2⁻⁵⁴ of ⌈√d⌉·2⁴⁸ steps, and
     by 1/32 from rounding to sixteenths.
     """
-    cell = cell_diameter(norm, d)
+    cell = _k_norm.cell_diameter(norm, d)
     return 2 * cell + (cell * (d + 3) // 16 + 2 if norm == "l2" else 0)
+
+
+def quantise_channel(channel: ArrayLike) -> IntArray:
+    """Round every row to integer weights that add up to 2⁶² exactly: what `MetricDraws.channel` draws from.
+
+    A probability that is zero stays zero, any other becomes at least one.
+    """
+    matrix = finite(channel)
+    if matrix.ndim != 2 or 0 in matrix.shape or np.any(matrix < 0):
+        raise ValueError(
+            f"channel must be a matrix of nonnegative probabilities, shape (n_states, n_outputs), got shape "
+            f"{matrix.shape}, least entry {matrix.min(initial=0.0):g}."
+        )
+    sums = matrix.sum(axis=1)
+    if np.any(np.abs(sums - 1) > 1e-6):
+        raise ValueError(f"every row of channel must add up to 1, got sums from {sums.min():.9g} to {sums.max():.9g}.")
+    total = 1 << CHANNEL_BITS
+    # 2^62·p below 2^61 first, so that no row overflows before its largest weight takes the rest.
+    weights = np.rint(matrix / sums[:, None] * float(total) * 0.5).astype(np.int64) * 2
+    weights = np.where((matrix > 0) & (weights == 0), 1, weights)
+    largest = weights.argmax(axis=1)
+    rows = np.arange(weights.shape[0])
+    weights[rows, largest] = 0
+    weights[rows, largest] = total - weights.sum(axis=1)
+    return weights
+
+
+def channel_cost(weights: IntArray, distances: ArrayLike) -> float:
+    """Bound max |log P(y|x) − log P(y|x′)| / ρ(x, x′) from above: the ε per unit of distance of a channel.
+
+    The bound exceeds the maximum by less than 2⁻⁴⁷ of it. It is ``inf`` where there is none: where an output is
+    possible in one state only, or where states at distance 0 have different rows. Every row of ``weights`` has the same
+    sum.
+    """
+    rho = _check_distances(distances, weights.shape[0])
+    weights = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
+    weights, rho = _different_rows(weights, rho)
+    if weights.min() == 0:
+        return math.inf  # possible here, impossible there, at a finite distance
+    logs = np.log(weights.astype(np.float64))
+    cost = 0.0
+    step = max(1, _BLOCK // logs.shape[1])
+    for x in range(1, weights.shape[0]):
+        for start in range(0, x, step):
+            others = np.arange(start, min(start + step, x))
+            about = np.abs(logs[others] - logs[x])
+            worst = about.max(axis=1)
+            # Logarithms up to 43 err by less than 2⁻⁴⁵: computed exactly are pairs and outputs that may matter.
+            with np.errstate(divide="ignore", over="ignore"):
+                pairs = np.flatnonzero((worst + _SLACK) / rho[x, others] * _ROUNDED_UP >= cost)
+            if pairs.size:
+                pair, output = np.nonzero(about[pairs] >= worst[pairs, None] - 2 * _SLACK)
+                other = others[pairs[pair]]
+                cost = max(cost, _exact_cost(weights[x, output], weights[other, output], rho[x, other]))
+    return cost
+
+
+def _exact_cost(first: IntArray, second: IntArray, rho: NDArray[np.float64]) -> float:
+    """Compute the largest |log(first/second)|/ρ of pairs of positive weights, rounded up."""
+    # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
+    losses = np.log1p(np.abs(first - second) / np.minimum(first, second).astype(np.float64))
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        ratios = np.where(losses > 0, np.nextafter(losses / rho * _ROUNDED_UP, np.inf), 0.0)
+    return float(ratios.max())
+
+
+def _different_rows(weights: IntArray, rho: NDArray[np.float64]) -> tuple[IntArray, NDArray[np.float64]]:
+    """Drop repeated rows, and keep the least distance between the states that have them."""
+    rows, labels = np.unique(weights, axis=0, return_inverse=True)
+    if rows.shape[0] == weights.shape[0]:
+        return weights, rho
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    rho = np.minimum.reduceat(rho[order], starts, axis=0)
+    return rows, np.minimum.reduceat(rho[:, order], starts, axis=1)
+
+
+def _check_distances(distances: ArrayLike, n: int) -> NDArray[np.float64]:
+    rho = np.asarray(distances, dtype=np.float64)
+    if rho.shape != (n, n):
+        raise ValueError(f"distances must have shape {(n, n)}, got {rho.shape}.")
+    for allowed, what in (
+        (np.isfinite(rho), "finite"),
+        (rho >= 0, "nonnegative"),
+        ((rho == 0) | ~np.eye(n, dtype=bool), "0 on the diagonal"),
+        (rho == rho.T, "symmetric"),
+    ):
+        bad = np.argwhere(~allowed)
+        if bad.size:
+            i, j = (int(k) for k in bad[0])
+            raise ValueError(f"distances must be {what}, but entry ({i}, {j}) is {rho[i, j]:g}.")
+    return rho
 
 
 class MetricDraws(Draws):
@@ -341,11 +235,11 @@ class MetricDraws(Draws):
         self._require_metric("k_norm", norm)
         array = _rows(rows)
         _contributions.check_positive(epsilon=epsilon)
-        lattice = norm_lattice(norm, array.shape[1], epsilon)
+        lattice = _k_norm.norm_lattice(norm, array.shape[1], epsilon)
 
         def sample(rows: FloatArray) -> FloatArray:
-            noise = k_norm_noise(rows.shape[0], rows.shape[1], norm, lattice.scale, self._source)
-            return add_on_lattice(rows, noise, lattice.step)
+            noise = _k_norm.k_norm_noise(rows.shape[0], rows.shape[1], norm, lattice.scale, self._source)
+            return _k_norm.add_on_lattice(rows, noise, lattice.step)
 
         draw = Draw("k_norm", array, 1.0, "unit", {PureEvent(epsilon, "K-norm"): 1}, options={"norm": norm})
         return self._perform(draw, sample)
