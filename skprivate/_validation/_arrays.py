@@ -129,26 +129,27 @@ def validate_data(
 
 def dense(X: Any) -> Any:
     """Make sparse rows dense, whose columns are few; others as they are. How many rows there are may be private."""
-    if not issparse(X) or len(X.shape) != 2:
+    rows: Any = X
+    if not issparse(X) or len(rows.shape) != 2:
         return X
-    if X.shape[1] > MOST_SPARSE:
+    if rows.shape[1] > MOST_SPARSE:
         raise ValueError(
-            f"X must have at most {MOST_SPARSE} columns where it is sparse, because it is made dense, got {X.shape[1]}. "
-            "Choose fewer by a public rule: hash words into fewer columns, X[:, listed]."
+            f"X must have at most {MOST_SPARSE} columns where it is sparse, because it is made dense, got "
+            f"{rows.shape[1]}. Choose fewer by a public rule: hash words into fewer columns, X[:, listed]."
         )
     # Nobody has looked at the indices: outside of its row an entry would be in another's.
     try:
-        if hasattr(X, "indptr"):
-            type(X)((X.data, X.indices, X.indptr), shape=X.shape).check_format(full_check=True)
+        if hasattr(rows, "indptr"):
+            type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape).check_format(full_check=True)
         else:
-            X = X.tocoo()
-            X = type(X)((X.data, (X.row, X.col)), shape=X.shape)
+            rows = rows.tocoo()
+            rows = type(rows)((rows.data, (rows.row, rows.col)), shape=rows.shape)
     except (TypeError, ValueError, IndexError):
         raise ValueError(
             "X must have indices within its shape where it is sparse, got others: it was changed after it was made."
         ) from None
     try:
-        return np.asarray(X.toarray())
+        return np.asarray(rows.toarray())
     except MemoryError:
         text = "X is sparse and too large to be made dense: give sparse rows in blocks (skprivate.partitions.Blocks)."
         raise MemoryError(text) from None

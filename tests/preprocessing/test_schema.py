@@ -122,12 +122,12 @@ def test_what_is_no_list_of_values_is_refused_at_construction(said):
             PublicOneHotEncoder({"a": said}).fit(pd.DataFrame({"a": ["p"]}))
 
 
-@every("entry", [("category", 50), ("number", 0, 1), ("p", "drop"), ("date",)])
+@every("entry", [("category", 50), ("number", 0, 1), ("p", "drop"), ("date",), {"category": 50}, {"date": None}])
 def test_words_of_a_schema_stand_alone(entry):
     """A word beside a number is no list of two values; in a list it is a value that is called so."""
     with pytest.raises(ValueError, match=r"one of 'number', .*alone for 'a', got .*go in a list") as caught:
         read(entry)
-    assert repr(entry) in str(caught.value)
+    assert all(text in str(caught.value) for text in (repr(entry), "('category', 50)", "{'category': 50}"))
     assert read(list(entry)) == list(entry)
 
 
