@@ -147,6 +147,10 @@ class LedgerUnitWarning(UserWarning):
     """A ledger took its unit of account from a release that protects less than a row."""
 
 
+class UncountedScoresWarning(UserWarning):
+    """Scores without noise of private models on rows held out: no guarantee and no ledger counts what they tell."""
+
+
 class TooFewUnitsWarning(UserWarning):
     """There are too few rows or users for the budget: what was released hardly depends on the data."""
 

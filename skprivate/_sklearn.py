@@ -90,6 +90,13 @@ _LIBRARIES = (
 )  # fmt: skip
 #: Without NumPy's warnings: sums of labels, by which scikit-learn looks for NaN, overflow by somebody's label.
 _check_y = np.errstate(all="ignore")(_sklearn_check_y)
+#: Modules of scikit-learn that score fits on rows held out, and those of their functions that only predict.
+_SEARCHES = frozenset((
+    "sklearn.feature_selection._rfe", "sklearn.feature_selection._sequential",
+    "sklearn.model_selection._classification_threshold", "sklearn.model_selection._search",
+    "sklearn.model_selection._search_successive_halving", "sklearn.model_selection._validation",
+))  # fmt: skip
+_NO_SCORES, _MARK = ("cross_val_predict", "_fit_and_predict"), "skprivate was asked"
 #: Fits under way here, innermost last.
 _FITTING: ContextVar[tuple[Any, ...]] = ContextVar("skprivate_fitting", default=())
 #: Attributes with the names of those that the last fit set, and with its warnings.
@@ -245,6 +252,31 @@ def called_from(module):
     while frame is not None and frame.f_globals.get("__name__") != module:
         frame = frame.f_back
     return frame is not None
+
+
+def search_under_way():
+    """Find the frame of the outermost search of scikit-learn that called, unless this package began it."""
+    found, frame = None, sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module in _SEARCHES and frame.f_code.co_name not in _NO_SCORES:
+            # Functions, and classes with folds: not RFE, not FixedThresholdClassifier.
+            outer = hasattr(frame.f_locals.get("self", frame.f_locals), "cv") or "self" not in frame.f_locals
+            found = frame if outer else found
+        elif module.startswith("skprivate."):
+            found = None
+        frame = frame.f_back
+    return found
+
+
+def name_of_new_search():
+    """Name the search of scikit-learn under way at its first call of this in its own thread and process, else ""."""
+    frame = search_under_way()
+    # Workers begin in functions that nobody else calls. Names that a frame does not know stay in its ``f_locals``.
+    if frame is None or frame.f_code.co_name.startswith(("_", "<")) or _MARK in frame.f_locals:
+        return ""
+    frame.f_locals[_MARK] = True
+    return type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else frame.f_code.co_name
 
 
 def is_key_of_cache(frame):

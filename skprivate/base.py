@@ -157,6 +157,18 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
             )
         return super().__reduce_ex__(protocol)
 
+    def __sklearn_clone__(self) -> Any:
+        """Clone, and warn of scikit-learn's searches, once each: they score what they clone."""
+        seed, ledger = (getattr(self, each, None) for each in ("random_state", "ledger"))
+        if seed is None and not getattr(ledger, "dry_run", False) and (name := _sklearn.name_of_new_search()):
+            privacy.warn_caller(
+                f"{name} scores fits of {type(self).__name__} without noise. If the rows held out are private, what "
+                "the scores and a choice by them tell is in no guarantee and no ledger, which count the fits alone. "
+                "Search on public rows, or with skprivate.model_selection.PrivateSearchCV.",
+                privacy.UncountedScoresWarning,
+            )
+        return super().__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
+
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Show ε also where it is the default, which scikit-learn leaves out."""
         text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]  # of BaseEstimator
@@ -242,7 +254,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
     before = privacy.STEP_ALONE if _sklearn.called_from("sklearn.pipeline") else privacy.PUBLIC_BEFORE
-    searched = [privacy.SEARCHED] if _sklearn.called_from("sklearn.model_selection._search") else []
+    searched = [privacy.SEARCHED] if _sklearn.search_under_way() is not None else []
     return (COLUMNS_ARE_PUBLIC, *assumptions, *searched, *([] if unit == PrivacyUnit.LABEL else [before]))
 
 

@@ -7,6 +7,7 @@ from skprivate._validation._arrays import (
     check_bounds,
     column_label,
     columns_in_words,
+    dense,
     in_order,
     is_frame,
     learn_columns,

@@ -32,8 +32,8 @@ _SHOWN = 5
 Pairs: TypeAlias = tuple[tuple[float, float], ...]
 #: No range is wider, so that its square is a float, too.
 WIDEST = 1e150
-#: Most entries, zeros included, of sparse rows that are made dense: 0.8 GB.
-MOST_DENSE = 10**8
+#: Most columns of sparse rows that are made dense.
+MOST_SPARSE = 10_000
 #: What a parameter of this kind may be.
 SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or of arrays with one number per column"
 
@@ -107,7 +107,7 @@ def validate_data(
     refuse_no_table(X)
     checked = not options.get("skip_check_array", False)
     if checked and issparse(X) and get_tags(estimator).input_tags.sparse:
-        X = _dense(X)
+        X = dense(X)
     numeric = checked and options.get("dtype", "numeric") is not None
     if numeric:
         _refuse_other_types(X)
@@ -127,24 +127,32 @@ def validate_data(
     return result
 
 
-def _dense(X: Any) -> npt.NDArray[Any]:
-    """Make sparse rows dense, if their shape is not too large; messages show the columns of it, which are public."""
-    n_rows, n_columns = X.shape
-    if n_rows * n_columns > MOST_DENSE:
+def dense(X: Any) -> Any:
+    """Make sparse rows dense, whose columns are few; others as they are. How many rows there are may be private."""
+    rows: Any = X
+    if not issparse(X) or len(rows.shape) != 2:
+        return X
+    if rows.shape[1] > MOST_SPARSE:
         raise ValueError(
-            f"X must have at most {MOST_DENSE:g} entries (rows times columns) where it is sparse, because it is made "
-            f"dense, got more in {n_columns} columns. Choose fewer columns by a public rule (hash words into fewer "
-            "columns, X[:, listed]), or give dense rows in blocks (skprivate.partitions.Blocks); predict in parts."
+            f"X must have at most {MOST_SPARSE} columns where it is sparse, because it is made dense, got "
+            f"{rows.shape[1]}. Choose fewer by a public rule: hash words into fewer columns, X[:, listed]."
         )
-    if hasattr(X, "indptr"):  # nobody has looked at the indices: outside of its row an entry would be in another's
-        try:
-            type(X)((X.data, X.indices, X.indptr), shape=X.shape).check_format(full_check=True)
-        except ValueError:
-            raise ValueError(
-                "X must have indices within its shape where it is sparse, got others. X.check_format(full_check=True) "
-                "says more."
-            ) from None
-    return np.asarray(X.toarray())
+    # Nobody has looked at the indices: outside of its row an entry would be in another's.
+    try:
+        if hasattr(rows, "indptr"):
+            type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape).check_format(full_check=True)
+        else:
+            rows = rows.tocoo()
+            rows = type(rows)((rows.data, (rows.row, rows.col)), shape=rows.shape)
+    except (TypeError, ValueError, IndexError):
+        raise ValueError(
+            "X must have indices within its shape where it is sparse, got others: it was changed after it was made."
+        ) from None
+    try:
+        return np.asarray(rows.toarray())
+    except MemoryError:
+        text = "X is sparse and too large to be made dense: give sparse rows in blocks (skprivate.partitions.Blocks)."
+        raise MemoryError(text) from None
 
 
 def learn_columns(estimator: BaseEstimator, empty: object) -> tuple[Any, tuple[Any, ...] | None]:

@@ -55,10 +55,12 @@ def _read_entry(name: object, entry: Any) -> Any:
             f'schema must have "date" for {str(name)!r}, got limits {entry!r}. Dates need none; two dates that are '
             "values go in a list."
         )
-    if isinstance(entry, tuple) and any(isinstance(value, str) and value in WORDS for value in plain):
+    options = isinstance(entry, tuple) and any(isinstance(value, str) and value in WORDS for value in plain)
+    if options or (spelled and kind in WORDS):
         raise ValueError(
             f"schema must have limits (low, high), a list of values or one of {_IN_WORDS} alone for {str(name)!r}, got "
-            f"{entry!r}. A word takes no options here; values that are called so go in a list."
+            f"{entry!r}. A word takes no options here, neither as ('category', 50) nor as {{'category': 50}}; "
+            "PrivateOneHotEncoder(max_categories=50) does. Values that are called so go in a list."
         )
     if not values or not _tables.all_differ(values):
         got = repr(entry) if isinstance(entry, str | tuple | Real | None) else type(entry).__name__

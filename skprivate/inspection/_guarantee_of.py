@@ -175,6 +175,11 @@ def to_release(model: BaseEstimator, *, allow_invalid: bool = False) -> Any:
     TypeError
         If the model cannot be pickled, so not be published, for example for a lambda.
 
+    Warns
+    -----
+    UncountedScoresWarning
+        If a search of scikit-learn made a fit in it.
+
     See Also
     --------
     guarantee_of : States the guarantee of the copy.
@@ -199,7 +204,10 @@ def to_release(model: BaseEstimator, *, allow_invalid: bool = False) -> Any:
     (True, <PrivacyUnit.USER: 'user'>)
     """
     try:
-        kept = certify(model).kept
+        found = certify(model)
+        kept: Any = found.kept
+        if privacy.SEARCHED in found.total.assumptions:
+            privacy.warn_caller(f"{type(model).__name__}: {privacy.SEARCHED}.", privacy.UncountedScoresWarning)
     except NoGuaranteeError:
         if not allow_invalid:
             raise

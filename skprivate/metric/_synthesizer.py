@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate import privacy
 from skprivate._messages import TooFewUnitsWarning, warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _check_sample_weight, _fit_context
-from skprivate._validation import column_label, column_names, declared_values, is_frame, refuse_other_kinds
+from skprivate._validation import column_label, column_names, declared_values, in_own_type, is_frame, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric import _domains, _tables
 from skprivate.metric.grid import _bounds, _flows, _hierarchy, _mixed
@@ -250,9 +251,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         if not plain:
             refuse_other_kinds(public, columns.values, entry_types=not in_blocks)
-        schema.refuse_other_types(
-            columns.decode(np.zeros((1, len(columns.numeric))), np.zeros(1, np.int64)), columns.values
-        )
+            typed = in_own_type(public, columns.values)
+            columns = replace(columns, values={j: tuple(values) for j, values in typed.items()})
+        schema.refuse_other_types(columns.examples(), columns.values)
         return schema, tables.map(_without_groups if plain else columns.encode), columns
 
     def _declared(self, public):

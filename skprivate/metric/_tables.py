@@ -225,7 +225,7 @@ def as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
 def numpy_twin(dtype: object) -> np.dtype[Any]:
     """Find NumPy's type for a numeric type of any library; float64 for others."""
     name = str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
-    name = "float32" if name == "float" else name
+    name = {"float": "float32", "halffloat": "float16"}.get(name, name)
     try:
         twin = np.dtype(name)
     except (TypeError, ValueError):

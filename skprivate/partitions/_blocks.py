@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._sklearn import begin_within
+from skprivate._validation import dense
 from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
 
 #: Rows read from a file at a time.
@@ -34,7 +35,7 @@ class Blocks(Partitions):
     ----------
     source : iterable of blocks, or callable
         A list of frames or arrays, or a function that returns a new iterator over them: a fit may read the rows
-        several times. All blocks have the same columns.
+        several times. All blocks have the same columns. Sparse ones are made dense when they are read.
 
     Attributes
     ----------
@@ -172,7 +173,7 @@ class _ProgressReader:
     def __call__(self) -> Iterator[Any]:
         progress, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
         for number, block in enumerate(self.read(), start=1):
-            yield block
+            yield dense(block)
             now = min(number * STEPS_OF_A_PASS // self.n_blocks, STEPS_OF_A_PASS) if self.n_blocks else 0
             if progress is not None and now > done:
                 progress(now - done)

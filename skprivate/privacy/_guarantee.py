@@ -22,8 +22,8 @@ TO_THE_LAST_BIT = "to the last bit"
 #: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
 PUBLIC_BEFORE = "before the fit, rows were changed by public rules only"
 STEP_ALONE = "this is the guarantee of one step alone: before it, rows were changed by public rules only"
-#: Assumption of a fit within a search of scikit-learn, whose scores have no noise.
-SEARCHED = "a search made this fit: the scores that chose its settings are of public rows"
+#: Fact about a fit, among its assumptions so that it goes where they go.
+SEARCHED = "a search of scikit-learn made this fit, by scores without noise, which are not counted here"
 _ALONE = "of this step alone"
 
 

@@ -232,8 +232,8 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         )
     if SEARCHED in guarantee.assumptions:
         look.append(
-            "A search made this fit. If it chose settings by scores on private rows, the choice is a release that "
-            "nothing here counts."
+            "A search of scikit-learn made this fit: it scored fits without noise. What those scores tell of private "
+            "rows, and a choice by them, is in no total here."
         )
     if guarantee.stated:
         look.append(
@@ -283,7 +283,7 @@ def guarantee_facts(
                 for distance in places
             ],
         },
-        "assumptions": list(guarantee.assumptions),
+        "assumptions": [text for text in guarantee.assumptions if text != SEARCHED],  # a finding, by fact
         "mechanisms": {
             "events": [{**event.to_dict(), "count": count} for event, count in guarantee.events],
             "adaptive": guarantee.adaptive,

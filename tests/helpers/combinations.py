@@ -781,7 +781,7 @@ def nullable(d):
     return regressor().fit(d.frame.assign(visits=column), d.y)
 
 
-@line("sparse matrices", Works("row", note="made dense, up to a public size"))
+@line("sparse matrices", Works("row", note="made dense, up to 10 000 columns"))
 def sparse(d):
     return regressor().fit(sp.csr_matrix(d.X), d.y)
 

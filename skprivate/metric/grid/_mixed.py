@@ -84,6 +84,13 @@ class MixedColumns:
             columns[column] = palette[code]
         return columns
 
+    def examples(self) -> list[NDArray[Any]]:
+        """Make columns in which each category occurs, and zeros for numbers."""
+        n_rows = max(self.sizes, default=1)
+        places = [np.arange(n_rows) % size for size in self.sizes]
+        combination = np.ravel_multi_index(places, self.sizes) if places else np.zeros(n_rows, dtype=np.int64)
+        return self.decode(np.zeros((n_rows, len(self.numeric))), combination)
+
 
 def check_categories(
     categories: object, n_features: int, names: Any = None, declared: Mapping[int, Any] | None = None

@@ -7,7 +7,8 @@ it, so both come back as what released numbers say.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -68,7 +69,7 @@ class FrameColumn:
     def read(self, entries: NDArray[Any]) -> noise.FloatArray:
         """Convert entries, each by itself, to numbers or codes; NaN for gaps and values that are not listed."""
         if self.values is not None:
-            codes = _validation.code_numbers(entries, list(self.values)).astype(np.float64)
+            codes = _validation.code_numbers(entries, self._listed).astype(np.float64)
             codes[codes == len(self.values)] = np.nan
             return codes
         if self.found:
@@ -88,6 +89,16 @@ class FrameColumn:
                 f"Input X contains infinity in column {self.label}; only finite numbers and gaps are allowed."
             )
         return found
+
+    @property
+    def _listed(self) -> list[Any]:
+        """The listed values as the column has them: a narrow float never equals 0.1."""
+        listed, narrow = list(self.values or ()), _narrow_float(self.dtype)
+        if narrow is None:
+            return listed
+        with np.errstate(all="ignore"):
+            typed = [narrow.type(value).item() if isinstance(value, Real) else value for value in listed]
+        return [value if one in (math.inf, -math.inf) else one for value, one in zip(listed, typed, strict=True)]
 
     def _number(self, value: object) -> float:
         # Finer than Python's: whole seconds.
@@ -150,13 +161,38 @@ class FrameSchema:
                 unclear.append(table.names[j])
             else:
                 columns.append(own)
+                if isinstance(entry, list) and declared:
+                    _refuse_undeclared(own, declared, closed=kind == "numbers" or table.library != "pandas")
         _validation.refuse_unclear(unclear)
         if not columns:
             raise ValueError(_validation.NOTHING_LEFT)
         listed = {own.position: own.values for own in columns if own.values is not None}
         _validation.refuse_other_kinds(X, listed, name="schema")
-        _validation.in_own_type(X, listed, name="schema")
-        return cls(table=table, columns=tuple(columns))
+        typed = _validation.in_own_type(X, listed, name="schema")
+        # Narrow floats stay as they were written.
+        columns = [
+            own if own.values is None or _narrow_float(own.dtype) else replace(own, values=tuple(typed[own.position]))
+            for own in columns
+        ]
+        made = cls(table=table, columns=tuple(columns))
+        made._refuse_lists()
+        return made
+
+    def _refuse_lists(self) -> None:
+        """Refuse listed values that would not read back as what they are from a column of its type."""
+        for own in self.columns:
+            if own.values is None:
+                continue
+            codes = np.arange(len(own.values), dtype=np.float64)
+            kind = replace(self.table, names=("column",), dtypes=(own.dtype,))
+            try:
+                X = kind.table([_entries(own, codes, whole=own.lists_integers)], [own.values])
+                columns = _validation.frame_columns(X) if _validation.is_frame(X) else _validation.entries(X).T
+                fits = np.array_equal(own.read(columns[0]), codes)
+            except Exception:  # of whatever library, about public values and types
+                fits = False
+            if not fits:
+                raise _unfit(own, own.values, f"type {own.dtype} cannot hold all of")
 
     def read(self, X: Any) -> noise.FloatArray:
         """Convert the columns of a table that `validated` returns."""
@@ -197,6 +233,27 @@ class FrameSchema:
         return kind.table(made, [own.values for own in self.columns])
 
 
+def _refuse_undeclared(own: FrameColumn, declared: list[Any], *, closed: bool) -> None:
+    """Refuse listed values of which a type declares none; where it is ``closed``, any that it does not declare."""
+    others = [value for value in own.values or () if value not in declared]
+    if others and (closed or len(others) == len(own.values or ())):
+        raise _unfit(own, others, "type does not declare")
+
+
+def _unfit(own: FrameColumn, values: Sequence[Any], why: str) -> TypeError:
+    shown = ", ".join(map(repr, values[:5])) + (", …" if len(values) > 5 else "")
+    return TypeError(
+        f"schema lists for column {own.label} what its {why}: {shown}. List values as the column has them, or convert "
+        "the column first."
+    )
+
+
+def _narrow_float(dtype: object) -> np.dtype[Any] | None:
+    """Find NumPy's type for floats of less than 64 bits."""
+    twin = numpy_twin(dtype)
+    return twin if twin.kind == "f" and twin.itemsize < 8 else None
+
+
 def _is_whole(cells: Cells) -> bool:
     """Tell if all numbers in released cells are integers of 64 bits."""
     return cells.step >= 1 and bool(np.abs(cells.edges).max() <= _MOST_WHOLE)
@@ -222,23 +279,24 @@ def _entries(own: FrameColumn, values: noise.FloatArray, *, whole: bool) -> Any:
     plain = isinstance(own.dtype, np.dtype) and own.dtype.kind in "iuf"
     if own.values is not None:
         if plain and all(isinstance(value, Real) for value in own.values):
-            numbers = np.array([*own.values, 0 if whole else np.nan], dtype=np.int64 if whole else np.float64)
+            kind = np.dtype(np.int64) if whole else _narrow_float(own.dtype) or np.dtype(np.float64)
+            numbers = np.array([*own.values, 0 if whole else np.nan], dtype=kind)
             return numbers[np.where(gap, len(own.values), values).astype(np.int64)]
         listed = [*own.values, None]
         return [listed[k] for k in np.where(gap, len(own.values), values).astype(np.int64).tolist()]
     safe = np.where(gap, 0.0, values)
     if own.kind == NUMBER:
-        kind = str(own.dtype).lower()
-        if plain and kind not in ("float32", "float16"):
+        name = str(own.dtype).lower()
+        if plain and not _narrow_float(own.dtype):
             return values.astype(np.int64) if whole else values
         if plain:
             return values.astype(own.dtype)
-        if kind.startswith("decimal"):
+        if name.startswith("decimal"):
             found: list[Any] = decimals(safe, own.dtype)
-        elif "int" in kind:
+        elif "int" in name:
             twin = numpy_twin(own.dtype)
             found = as_dtype(safe, twin if twin.kind in "iu" else np.dtype(np.int64)).tolist()
-        elif kind.startswith("bool"):
+        elif name.startswith("bool"):
             found = (safe > 0.5).tolist()
         else:
             found = [int(value) for value in safe] if whole else safe.tolist()
