@@ -3,22 +3,62 @@
 from __future__ import annotations
 
 from typing import Any
+from xml.etree import ElementTree
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+SPACE = "http://www.w3.org/1998/Math/MathML"
+#: Browsers break no line within a formula: a longer one in a line of text may break behind these, outside of brackets.
+LONG, BREAKS = 16, frozenset("=≠<>≤≥≈∝∈⊂→←,;:+−")
+OPENING, CLOSING = frozenset("([{⟨⌊⌈"), frozenset(")]}⟩⌋⌉")
+#: Browsers know no variant of letters but "normal": those that are in use as characters of their own.
+DOUBLE_STRUCK = {"E": "𝔼", "R": "ℝ", "Z": "ℤ"}
+ElementTree.register_namespace("", SPACE)
+
+
+def mathml(formula: str, display: str) -> str:
+    """Write TeX as MathML; a long formula in a line of text becomes several elements, between which lines may break."""
+    root = ElementTree.fromstring(convert(formula, display=display))
+    for letter in root.iter(f"{{{SPACE}}}mi"):
+        if letter.attrib.pop("mathvariant", "normal") == "double-struck":
+            letter.text = DOUBLE_STRUCK[letter.text or ""]
+    row = list(root[0])
+    parts = [row] if display == "block" or len("".join(root.itertext())) <= LONG else _parts(row)
+    return "<wbr>".join(_element(part, display) for part in parts)
+
+
+def _parts(row: list[ElementTree.Element]) -> list[list[ElementTree.Element]]:
+    """Cut a row of a formula where its lines may break."""
+    parts: list[list[ElementTree.Element]] = [[]]
+    depth = 0
+    for item in row:
+        parts[-1].append(item)
+        sign = (item.text or "") if len(item) == 0 else ""
+        depth += (sign in OPENING) - (sign in CLOSING)
+        if sign in BREAKS and depth <= 0 and len(parts[-1]) > 1:
+            item.set("form", "infix")  # it is the last of its element, which would make it a postfix
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def _element(row: list[ElementTree.Element], display: str) -> str:
+    root = ElementTree.Element(f"{{{SPACE}}}math", {"display": display})
+    ElementTree.SubElement(root, f"{{{SPACE}}}mrow").extend(row)
+    return ElementTree.tostring(root, encoding="unicode")
+
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
     """Write a formula in a line of text."""
-    self.body.append(convert(node.astext(), display="inline"))
+    self.body.append(mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def visit_block(self: HTML5Translator, node: nodes.math_block) -> None:
     """Write a formula in a paragraph of its own."""
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>\n')
+    self.body.append(f'<div class="math">{mathml(node.astext(), "block")}</div>\n')
     raise nodes.SkipNode
 
 
