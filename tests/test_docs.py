@@ -317,6 +317,9 @@ def test_a_long_formula_breaks_where_lines_may():
     write = extension("mathml").mathml
     long = write(r"a=\mathbb E[x,y]\le\max(b_1,b_2)+c_1c_2c_3c_4", "inline")
     assert [re.sub("<.*?>", "", part) for part in long.split("<wbr>")] == ["a=", "𝔼[x,y]≤", "max(b1,b2)+", "c1c2c3c4"]
+    assert write(r"L\ln2/\max(a)", "inline").count("mspace") == 2 and "<mi>max</mi><mo stretchy" in write(
+        r"\max(a)", "block"
+    )
     assert "<wbr>" not in write(r"a\le b", "inline") + write(r"a=b+c+d+e+f+g+h+i+j+k", "block")
 
 

@@ -16,6 +16,8 @@ LONG, BREAKS = 16, frozenset("=≠<>≤≥≈∝∈⊂→←,;:+−")
 OPENING, CLOSING = frozenset("([{⟨⌊⌈"), frozenset(")]}⟩⌋⌉")
 #: Browsers know no variant of letters but "normal": those that are in use as characters of their own.
 DOUBLE_STRUCK = {"E": "𝔼", "R": "ℝ", "Z": "ℤ"}
+SCRIPTS = [f"{{{SPACE}}}{tag}" for tag in ("msub", "msup", "msubsup", "munder", "munderover")]
+THIN = {"width": "0.17em"}
 ElementTree.register_namespace("", SPACE)
 
 
@@ -23,11 +25,32 @@ def mathml(formula: str, display: str) -> str:
     """Write TeX as MathML; a long formula in a line of text becomes several elements, between which lines may break."""
     root = ElementTree.fromstring(convert(formula, display=display))
     for letter in root.iter(f"{{{SPACE}}}mi"):
-        if letter.attrib.pop("mathvariant", "normal") == "double-struck":
+        if letter.get("mathvariant") == "double-struck":
+            del letter.attrib["mathvariant"]
             letter.text = DOUBLE_STRUCK[letter.text or ""]
+    for parent in list(root.iter()):
+        _space(parent)
     row = list(root[0])
     parts = [row] if display == "block" or len("".join(root.itertext())) <= LONG else _parts(row)
     return "<wbr>".join(_element(part, display) for part in parts)
+
+
+def _space(parent: ElementTree.Element) -> None:
+    """Set spaces as TeX does: none around a slash, thin ones beside names of functions, none before their brackets."""
+    row = list(parent)
+    for place, item in enumerate(row):
+        if item.text == "/":
+            item.attrib |= {"lspace": "0", "rspace": "0"}
+        name = item[0] if item.tag in SCRIPTS else item
+        if not (name.text or "").isalpha() or len(name.text or "") < 2 or name.tag == f"{{{SPACE}}}mtext":
+            continue
+        name.tag = f"{{{SPACE}}}mi"
+        if parent.tag in (f"{{{SPACE}}}mrow", f"{{{SPACE}}}math"):
+            before, after = row[place - 1 : place], row[place + 1 : place + 2]
+            if after and (after[0].text or "") not in OPENING:
+                parent.insert(list(parent).index(item) + 1, ElementTree.Element(f"{{{SPACE}}}mspace", THIN))
+            if before and before[0].tag != f"{{{SPACE}}}mo":
+                parent.insert(list(parent).index(item), ElementTree.Element(f"{{{SPACE}}}mspace", THIN))
 
 
 def _parts(row: list[ElementTree.Element]) -> list[list[ElementTree.Element]]:
