@@ -332,6 +332,9 @@ def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it():
     for script in (DOCS / "examples").glob("plot_*.py"):
         for block in script.read_text().split("\n# %%"):  # the gallery takes its picture at the end of each
             assert "plt.subplots(" not in block or block.rstrip().endswith("plt.show()"), block
+            assert "plt.show()" not in block or "title" in block or "Display" in block or "quality.plot()" in block, (
+                block
+            )
 
 
 def test_guides_of_public_names_exist():
