@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from skprivate.audit.attacks._report import clopper_pearson
@@ -54,22 +53,9 @@ class AuditDisplay:
             limit=np.array([auditor.accuracy_upper_bound_]),
         )
 
-    @classmethod
-    def from_audits(cls, audits, *, names):
-        """Show claimed against audited ε for the results of `audit_estimator`."""
-        bounds = np.array([audit.epsilon_lower_bound for audit in audits])
-        return cls(
-            labels=list(names),
-            achieved=bounds,
-            achieved_low=bounds,
-            limit=np.array([audit.claimed_epsilon for audit in audits]),
-            quantity="epsilon",
-            baseline=0.0,
-            refuted=np.array([audit.violated for audit in audits]),
-        )
-
     def plot(self):
         """Draw the picture."""
+        import matplotlib.pyplot as plt
 
         low, limit = np.asarray(self.achieved_low, dtype=float), np.asarray(self.limit, dtype=float)
         achieved = np.asarray(self.achieved, dtype=float)
@@ -80,7 +66,7 @@ class AuditDisplay:
         ax = plt.subplots(figsize=(7.0, 0.8 + 0.42 * n), layout="constrained")[1]
         rows = np.arange(n)[::-1]
         broken = low > limit if self.refuted is None else np.asarray(self.refuted, dtype=bool)
-        colors = np.where(broken, "#c0392b", "#4c78a8")
+        colors = np.where(broken, "#a3271d", "#2f5d8a")
         ax.barh(rows, np.maximum(low - self.baseline, 0.0), left=self.baseline, height=0.55, color=colors)
         open_width = np.maximum(limit - np.maximum(low, self.baseline), 0.0)
         ax.barh(rows, open_width, left=np.maximum(low, self.baseline), height=0.55, color="#e6e6e6")
@@ -94,17 +80,17 @@ class AuditDisplay:
         ax.set_xlim(self.baseline, top + 0.06 * (top - self.baseline) + 1e-9)
         limit_name = "claim" if self.quantity == "epsilon" else "no attack beyond"
         handles = [
-            plt.Rectangle((0, 0), 1, 1, color="#4c78a8", label="found for certain"),
+            plt.Rectangle((0, 0), 1, 1, color="#2f5d8a", label="found for certain"),
             plt.Rectangle((0, 0), 1, 1, color="#e6e6e6", label="left open"),
             plt.Line2D([], [], color="#222222", linewidth=2.2, label=limit_name),
         ]
         if not np.allclose(achieved, low):
             handles.insert(1, plt.Line2D([], [], color="#1f3b5c", marker="o", linestyle="", label="estimate"))
         if broken.any():
-            handles.append(plt.Rectangle((0, 0), 1, 1, color="#c0392b", label="claim refuted"))
+            handles.append(plt.Rectangle((0, 0), 1, 1, color="#a3271d", label="claim refuted"))
         ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(handles), frameon=False)
-        for side in ("top", "right", "left"):
-            ax.spines[side].set_visible(False)
+        ax.spines["left"].set_visible(False)
+        ax.grid(visible=False, axis="y")
         ax.tick_params(axis="y", length=0)
         self.ax_, self.figure_ = ax, ax.figure
         return self

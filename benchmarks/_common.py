@@ -85,6 +85,12 @@ def write_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     return table
 
 
+def read_table(name: str) -> list[list[str]]:
+    """The rows of ``benchmarks/results/<name>.csv``: pictures are drawn of what was recorded."""
+    with open(RESULTS / f"{name}.csv", newline="") as handle:
+        return list(csv.reader(handle))[1:]
+
+
 def machine() -> str:
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 

@@ -122,15 +122,15 @@ def picture(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) ->
 
     figure, axes = plt.subplots(3, 4, figsize=(12.5, 8.5), sharex=True)
     styles = {
-        OURS: "C3o-",
-        SPLINES: "C3*-.",
-        SAME: "C3o--",
-        "linear": "C0s-",
+        OURS: "C0o-",
+        SPLINES: "C0*-.",
+        SAME: "C0o--",
+        "linear": "C4s-",
         "forest": "C2^-",
         "DP-EBM": "C1v-",
-        "DP-GD": "C4d-",
+        "DP-GD": "C3d-",
     }
-    styles[GAM] = "C7x:"
+    styles[GAM] = "C5x:"
     for axis, (name, case) in zip(axes.flat, cases.items(), strict=True):
         lowest = LEAST_SHOWN if case.metric == "R2" else 0.4
         for method, style in styles.items():
@@ -145,7 +145,6 @@ def picture(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) ->
             axis.axhline(reference.score.mean(), color="k", ls="--", lw=1, label=OPEN)
         axis.set_title(f"{name}: {case.metric}\n{case.kind}", fontsize=8)
         axis.tick_params(labelsize=7)
-        axis.grid(alpha=0.3)
     for axis in axes[-1]:
         axis.set_xlabel("ε (one row)")
     handles, labels = axes.flat[0].get_legend_handles_labels()

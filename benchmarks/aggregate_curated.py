@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 import pandas as pd
 from _aggregate_data import adult, criteo
-from _common import parse_args, require_data, save_figure, write_table
+from _common import parse_args, read_table, require_data, save_figure, write_table
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -186,7 +186,6 @@ def figure(name, data, seeds):
             known = {"bag_size": size, "submodel": submodel, "buckets": False}
             models = (RandomBagClassifier(epsilon=None, random_state=s, **known) for s in range(seeds))
             add("bag size", size, label, *(loss(model, Z, Z_test) for model in models))
-    draw(name, rows)
     return rows
 
 
@@ -199,12 +198,14 @@ STYLES = {
 }
 
 
-def draw(name, rows):
+def draw(name):
     """Draw the three pictures of what `figure` measured."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+
+    rows = read_table(f"aggregate_figure3_{name}")
 
     fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.4))
     pictures = {"submodels": axes[0], "label epsilon": axes[1], "bag size": axes[2]}
@@ -217,7 +218,7 @@ def draw(name, rows):
     best = curves["submodels", "tables, aggregates"][-1][1]
     axes[2].axhline(best, color="k", linestyle="--", label="curated bags")
     axes[0].set(xlabel="number of submodels", ylabel="test log loss", title="(a) no noise")
-    axes[1].set(xscale="log", xlabel="label epsilon (delta = 1e-6)", title="(b) label privacy")
+    axes[1].set(xscale="log", xlabel="ε for a label (δ = 1e-6)", title="(b) label privacy")
     axes[2].set(xscale="log", xlabel="rows per random bag", title="(c) random bags")
     for ax in axes:
         ax.legend(fontsize=7)
@@ -266,6 +267,7 @@ def main() -> None:
         else:
             columns = ["data", "picture", "x", "model", "log loss"]
             write_table(f"aggregate_figure3_{name}", columns, figure(name, load(), args.seeds))
+            draw(name)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def false_alarms(runs=2000):
     write_table("audit_false_alarms", ["bound", "false alarms", "runs"], rows)
 
 
-def picture(seed=0):
+def draw(seed=0):
     import matplotlib.pyplot as plt
 
     X, y = load_digits(return_X_y=True)
@@ -173,8 +173,12 @@ def picture(seed=0):
         ax.plot(report.fpr_curve, report.tpr_curve, label=f"{attack}: AUC {report.auc:.3f}")
     ax.plot([1e-3, 1], [1e-3, 1], "k:", linewidth=1)
     ax.set(xscale="log", yscale="log", xlim=(1e-3, 1), ylim=(1e-3, 1))
-    ax.set(xlabel="false positive rate", ylabel="true positive rate", title="digits, forest of 100 trees")
-    ax.legend(frameon=False)
+    ax.set(
+        xlabel="false positive rate",
+        ylabel="true positive rate",
+        title="Members of a forest of 100 trees found (digits)",
+    )
+    ax.legend()
     save_figure(figure, "audit_attacks")
 
 
@@ -186,4 +190,4 @@ if __name__ == "__main__":
         raise SystemExit
     false_alarms()
     forests(args.seeds)
-    picture()
+    draw()

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _common import median_seconds, parse_args, save_figure, write_table
+from _common import median_seconds, parse_args, read_table, save_figure, write_table
 
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.ledger._book import LedgerState
@@ -118,15 +118,19 @@ def main():
     draw(rows)
 
 
-def draw(rows):
+def draw():
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    labels = [f"{store}, {before:,} before, {n} process{'es' * (n > 1)}" for store, before, n, *_ in rows]
-    axes.barh(labels[::-1], [row[3] for row in rows][::-1], color="tab:blue")
+    rows = [(store, int(before), int(n), float(ms)) for store, before, n, ms, *_ in read_table("ledger")]
+    labels = [f"{store}, {before:,} before, {n} process{'es' * (n > 1)}" for store, before, n, _ in rows]
+    axes.barh(labels[::-1], [row[3] for row in rows][::-1])
+    axes.grid(axis="x")
+    axes.grid(visible=False, axis="y")
+    axes.set_title("The cost of a durable charge")
     axes.set_xscale("log")
     axes.set_xlabel("milliseconds for each release (charge, then close), median")
     save_figure(figure, "ledger")

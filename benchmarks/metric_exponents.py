@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from _common import parse_args, save_figure, write_table
+from _common import parse_args, read_table, save_figure, write_table
 from metric_square import make_points
 from scipy.stats import wasserstein_distance
 
@@ -84,7 +84,7 @@ def rough(d: int, rng: np.random.Generator) -> np.ndarray:
 def main() -> None:
     args = parse_args(__doc__, seeds=3)
     warnings.simplefilter("ignore")
-    rows, curves = [], {}
+    rows = []
     for d, epsilons in EPSILONS.items():
         for name, make in (("smooth", smooth), ("rough", rough)):
             data = make(d, np.random.default_rng(1))
@@ -102,7 +102,6 @@ def main() -> None:
                 slope = float(np.polyfit(np.log(epsilons), np.log(errors), 1)[0])
                 shown = [round(error, 5) for error in errors] + [""] * (4 - len(errors))
                 rows.append([d, name, mechanism.__name__, *shown, round(slope, 3), round(-1 / (d + 1), 3)])
-                curves[d, name, mechanism.__name__] = (epsilons, errors)
                 print(rows[-1], flush=True)
     sizes, errors = [1e3, 1e4, 1e5], []
     for n in sizes:
@@ -122,19 +121,29 @@ def main() -> None:
         ["d", "data", "mechanism", "error 1", "error 2", "error 3", "error 4", "slope", "worst case"],
         rows,
     )
+    draw()
 
+
+def draw() -> None:
+    """Draw the errors against ε, one panel a dimension."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True)
+    curves = {}
+    for d, name, mechanism, *errors in read_table("metric_exponents"):
+        if mechanism in ("flow", "hats"):
+            curves[int(d), name, mechanism] = (EPSILONS[int(d)], [float(error) for error in errors[:4] if error])
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), sharey=True)
     for d, ax in zip((1, 2, 3), axes, strict=True):
         for (dimension, name, mechanism), (epsilons, found) in curves.items():
             if dimension == d:
                 ax.loglog(epsilons, found, "o-", ms=3, label=f"{mechanism}, {name} data")
         band = np.array(EPSILONS[d]) ** (-1 / (d + 1))
-        ax.fill_between(EPSILONS[d], 0.1 * band, band, color="0.9", label=f"[0.1, 1]·ε^(−1/{d + 1})")
-        ax.set(title=f"d = {d}", xlabel="ε per unit of W1")
+        ax.fill_between(
+            EPSILONS[d], 0.1 * band, band, color="0.9", label=rf"0.1 to 1 times $\varepsilon^{{-1/{d + 1}}}$"
+        )
+        ax.set(title=f"d = {d}", xlabel="ε per unit of $W_1$")
         ax.legend(frameon=False, fontsize=7)
-    axes[0].set_ylabel("W1 to the data")
+    axes[0].set_ylabel("$W_1$ to the data")
     figure.tight_layout()
     save_figure(figure, "metric_exponents")
 

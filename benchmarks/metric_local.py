@@ -9,7 +9,7 @@ import itertools
 import time
 
 import numpy as np
-from _common import parse_args, save_figure, write_table
+from _common import parse_args, read_table, save_figure, write_table
 
 from skprivate.datasets import load_locations
 from skprivate.metric import MetricPrivatizer
@@ -18,19 +18,20 @@ from skprivate.metric.net._interior_point import optimal_channel
 from skprivate.metric.net._spaces import expected_loss, remap
 
 
+def pickups() -> np.ndarray:
+    """Pickups in kilometres, in Manhattan and around: 6 × 6 cells of 2 km."""
+    place = (load_locations().data[:, :2] - [-74.02, 40.70]) * [84.3, 111.2]
+    return place[((place >= 0) & (place < 12)).all(axis=1)]
+
+
 def main() -> None:
     parse_args(__doc__, seeds=1)
-    trips = load_locations().data[:, :2]
-    # Manhattan and around, in kilometres: 6 × 6 cells of 2 km.
-    origin, scale = np.array([-74.02, 40.70]), np.array([84.3, 111.2])
-    place = (trips - origin) * scale
-    cell = np.floor(place / 2).astype(int)
-    inside = ((cell >= 0) & (cell < 6)).all(axis=1)
-    prior = np.bincount(cell[inside, 0] * 6 + cell[inside, 1], minlength=36) + 1.0
+    cell = np.floor(pickups() / 2).astype(int)
+    prior = np.bincount(cell[:, 0] * 6 + cell[:, 1], minlength=36) + 1.0
     prior /= prior.sum()
     centres = 2.0 * np.array(list(itertools.product(range(6), range(6)))) + 1
     distances = np.linalg.norm(centres[:, None] - centres[None], axis=2)
-    rows, losses = [], {}
+    rows = []
     for epsilon in (0.25, 0.5, 1.0, 2.0):
         draws = 20_000
         noisy = MetricPrivatizer(epsilon).fit(centres).transform(np.repeat(centres, draws, axis=0))
@@ -53,24 +54,33 @@ def main() -> None:
             "optimal": expected_loss(optimum, distances, prior),
         }
         rows.append([epsilon, round(radius, 4), 2 / epsilon, *(round(v, 3) for v in found.values()), round(seconds, 2)])
-        losses[epsilon] = found
         print(rows[-1], flush=True)
     write_table("metric_local", ["epsilon per km", "mean radius", "2/epsilon", *found, "its seconds"], rows)
+    draw()
 
+
+def draw() -> None:
+    """Draw the losses against ε, and pickups beside randomised ones."""
     import matplotlib.pyplot as plt
 
+    losses = {
+        float(epsilon): [float(loss) for loss in found[:4]] for epsilon, _, _, *found in read_table("metric_local")
+    }
+    names = ("planar Laplace, nearest cell", "planar Laplace, remapped", "exponential, remapped", "optimal")
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
-    for name in found:
-        axes[0].plot(list(losses), [losses[e][name] for e in losses], "o-", ms=3, label=name)
-    axes[0].set(xscale="log", xlabel="ε per km", ylabel="mean error, km", ylim=(0, None))
+    for k, name in enumerate(names):
+        axes[0].plot(list(losses), [found[k] for found in losses.values()], "o-", ms=3, label=name)
+    axes[0].set(xscale="log", xlabel="ε per km", ylabel="mean error, km", ylim=(0, None), title="Error of the place")
     axes[0].set_xticks(list(losses), [f"{e:g}" for e in losses])
     axes[0].minorticks_off()
     axes[0].legend(frameon=False, fontsize=8)
-    shown = place[inside][:800]
+    shown = pickups()[:800]
     noisy = MetricPrivatizer(2.0).fit(shown).transform(shown)
-    axes[1].scatter(*noisy.T, s=2, color="tab:orange", label="ε = 2 per km")
+    axes[1].scatter(*noisy.T, s=2, color="C1", label="ε = 2 per km")
     axes[1].scatter(*shown.T, s=2, color="black", label="pickups")
-    axes[1].set(xlabel="km east", ylabel="km north", aspect="equal", xlim=(-2, 14), ylim=(-2, 14))
+    axes[1].set(
+        xlabel="km east", ylabel="km north", aspect="equal", xlim=(-2, 14), ylim=(-2, 14), title="Pickups in New York"
+    )
     axes[1].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     save_figure(figure, "metric_local")

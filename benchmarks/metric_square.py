@@ -15,7 +15,7 @@ import time
 import warnings
 
 import numpy as np
-from _common import parse_args, save_figure, write_table
+from _common import parse_args, read_table, save_figure, write_table
 
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric.grid._hierarchy import (
@@ -32,6 +32,7 @@ from skprivate.privacy import open_release
 CELLS = 64
 RECORDED = {(1e3, 1): (0.0368, 0.0461), (1e4, 1): (0.0114, 0.0116), (1e5, 0.5): (0.0057, 0.0057),
             (1e5, 1): (0.0035, 0.0036), (1e5, 5): (0.0034, 0.0019)}  # fmt: skip
+COMPARED = {"bootstrap": 2, "PMM": 3, "PMM + WLS, r−3": 5, "ours": 6}  # columns of the table
 SETTINGS = [(1e3, 1.0), (1e4, 0.5), (1e4, 1.0), (1e5, 0.5), (1e5, 1.0), (1e5, 5.0)]
 
 
@@ -90,7 +91,7 @@ def published_hierarchy(points, epsilon, depth, seed, *, least_squares):
 def main() -> None:
     args = parse_args(__doc__, seeds=5)
     warnings.simplefilter("ignore")
-    rows, series = [], {}
+    rows = []
     for n, epsilon in SETTINGS:
         errors: dict[str, list[float]] = {}
         seconds = []
@@ -123,22 +124,26 @@ def main() -> None:
                 round(statistics.median(seconds), 3),
             ]
         )
-        for name, value in medians.items():
-            series.setdefault(name, []).append(value)
         print(rows[-1], flush=True)
     columns = ["n", "epsilon", *medians, "AIM (recorded)", "MST (recorded)", "our seconds"]
     write_table("metric_square", columns, rows)
+    draw()
 
+
+def draw() -> None:
+    """Draw the errors of each setting."""
     import matplotlib.pyplot as plt
 
+    table = read_table("metric_square")
     figure, ax = plt.subplots(figsize=(7, 3.6))
-    labels = [f"n = {n:.0e}\nε = {epsilon:g}" for n, epsilon in SETTINGS]
-    shown = ["bootstrap", "PMM", "PMM + WLS, r−3", "ours"]
-    for k, name in enumerate(shown):
+    labels = [f"n = {int(n):,}\nε = {epsilon:g}".replace(",", " ") for n, epsilon in SETTINGS]
+    series = {name: [float(row[k]) for row in table] for name, k in COMPARED.items()}
+    for k, name in enumerate(series):
         label = "bootstrap (not private)" if name == "bootstrap" else name
         ax.bar(np.arange(len(labels)) + 0.2 * k, series[name], 0.2, label=label)
-    ax.set(xticks=np.arange(len(labels)) + 0.3, xticklabels=labels, yscale="log", ylabel="W1 to the data")
-    ax.legend(frameon=False)
+    ax.set(xticks=np.arange(len(labels)) + 0.3, xticklabels=labels, yscale="log", ylabel="$W_1$ to the data")
+    ax.set_title("Distance of synthetic points to the data, unit square")
+    ax.legend()
     figure.tight_layout()
     save_figure(figure, "metric_square")
 

@@ -62,6 +62,11 @@ def main() -> None:
         print(table[-1], flush=True)
     write_table("metric_utility", ["training rows", "epsilon", "R² on real rows", "W1 to held-out rows"], table)
 
+    draw()
+
+
+def draw() -> None:
+    """Draw real and synthetic pickups."""
     import matplotlib.pyplot as plt
 
     pickups = load_locations().data[:, :2]
@@ -71,7 +76,7 @@ def main() -> None:
     axes[0].set_title("taxi pickups (real)")
     for ax, (metric, epsilon) in zip(axes[1:], (("rows", 0.5), ("rows", 5.0), ("wasserstein", 1e5)), strict=True):
         model = MetricPrivateSynthesizer(epsilon, metric=metric, bounds=CITY, random_state=0).fit(pickups)
-        ax.scatter(*model.sample(len(pickups), random_state=0).T, s=0.5, color="tab:red")
+        ax.scatter(*model.sample(len(pickups), random_state=0).T, s=0.5, color="C0")
         ax.set_title(f"{metric}, ε = {epsilon:g}")
     figure.tight_layout()
     save_figure(figure, "metric_locations")

@@ -160,7 +160,11 @@ def report(scores):
         else:
             rows.append([method, *(cell(by_epsilon[key]) for key in keys)])
     write_table("mixture_credit", ["balanced accuracy, mean ± standard error"] + [f"ε = {k}" for k in keys], rows)
+    draw()
 
+
+def draw():
+    """Draw the scores against ε, all and closer."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -171,11 +175,12 @@ def report(scores):
         names = [method for method in scores if method.startswith(prefix)]
         return max(names, key=lambda method: mean(value for v in scores[method].values() for value in v))
 
+    scores, keys = collect(), [str(epsilon) for epsilon in EPSILONS]
     lines = [
-        ("PPMHalfspaceClassifier, permute-and-flip", "#08519c", "o-"),
-        ("PPMHalfspaceClassifier, exponential", "#4292c6", "o-"),
-        ("greedy prototype", "#31a354", "s--"),
-        (best("diffprivlib"), "#e6550d", "s--"),
+        ("PPMHalfspaceClassifier, permute-and-flip", "C0", "o-"),
+        ("PPMHalfspaceClassifier, exponential", "C3", "o-"),
+        ("greedy prototype", "C2", "s--"),
+        (best("diffprivlib"), "C1", "s--"),
     ]
     levels = [method for method in scores if "not private" in method] + [best("isolation forest")]
     figure, panels = plt.subplots(1, 2, figsize=(10, 3.8))

@@ -334,8 +334,6 @@ def true_cost(case: Case, epsilon: float) -> float:
 
 
 def render() -> None:
-    import matplotlib.pyplot as plt
-
     with open(RESULTS / "private_search_runs.csv") as handle:
         runs = list(csv.DictReader(handle))
     found: dict[Any, list[float]] = {}
@@ -360,6 +358,12 @@ def render() -> None:
             seeds = min(len(found[case, method, e]) for e in EPSILONS if (case, method, e) in found)
             rows.append([case, method, seeds, *cells, f"{np.median(cpu.get((case, method), [np.nan])):.1f}"])
     write_table("private_search", ["data", "method", "seeds", *(f"ε = {e:g}" for e in EPSILONS), "CPU s"], rows)
+    draw(found)
+
+
+def draw(found: dict[Any, list[float]]) -> None:
+    """Draw the gains against ε, one panel a table."""
+    import matplotlib.pyplot as plt
 
     styles = {
         OPEN: ("k--", "nothing private"),
@@ -381,7 +385,6 @@ def render() -> None:
         if axis.get_ylim()[0] < LEAST_SHOWN:
             axis.set_ylim(LEAST_SHOWN, None)
             axis.text(0.5, 0.03, f"untuned, raw: below {LEAST_SHOWN}", transform=axis.transAxes, ha="center")
-        axis.grid(alpha=0.3)
     axes[0].set_ylabel("loss removed, % of a constant's")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=5, fontsize=8, frameon=False)
     figure.subplots_adjust(bottom=0.25)

@@ -15,7 +15,7 @@ from unittest import mock
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from _common import parse_args, save_figure, write_table
+from _common import parse_args, read_table, save_figure, write_table
 
 from skprivate.privacy.noise import _bits as _randomness
 from skprivate.privacy.noise._bits import bit_source
@@ -143,7 +143,11 @@ def main() -> None:
     )
     write_table("secure_noise_selection", ["selection", "ms"], selections(args.repeats))
     write_table("secure_noise_limits", ["limit", "value"], limits(args.repeats))
+    draw()
 
+
+def draw() -> None:
+    """Draw the speed against the scale of the noise."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -152,18 +156,17 @@ def main() -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
     series = [
         ("skprivate, secure and exact", 2, "C0", "o-"),
-        ("NumPy, float and not secure", 6, "0.5", "s--"),
-        ("OpenDP, secure and exact", 5, "C3", "^-"),
+        ("NumPy, float and not secure", 6, "C5", "s--"),
+        ("OpenDP, secure and exact", 5, "C1", "^-"),
     ]
     for axis, kind in zip(axes, ("laplace", "gaussian"), strict=True):
-        part = [row for row in rates if row[0] == kind]
+        part = [row for row in read_table("secure_noise") if row[0] == kind]
         for label, column, colour, style in series:
-            axis.plot(range(len(part)), [row[column] for row in part], style, color=colour, label=label)
+            axis.plot(range(len(part)), [float(row[column]) for row in part], style, color=colour, label=label)
         axis.set_xticks(range(len(part)), [f"${row[1].replace('^', '^{')}{'}' * ('^' in row[1])}$" for row in part])
         axis.set_xlabel("scale of the integer noise")
         axis.set_title({"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}[kind])
         axis.set_yscale("log")
-        axis.grid(alpha=0.3)
     axes[0].set_ylabel("million draws per second, one thread")
     axes[1].legend(frameon=False, fontsize=8, loc="center right")
     save_figure(figure, "secure_noise")

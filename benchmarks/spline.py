@@ -132,13 +132,13 @@ def render() -> None:
             private = [mean(name, method, epsilon) for method in (LINEAR, SPLINES, EBM)]
             without = [mean(name, method, np.inf) for method in (OPEN_LINEAR, OPEN_SPLINES)]
             rows.append([f"{name} ({metric})", f"{epsilon:g}", *private, *without, n_seeds[name, SPLINES]])
-        for method, colour in ((LINEAR, "#7570b3"), (SPLINES, "#1b9e77"), (EBM, "#d95f02")):
+        for method, colour in ((LINEAR, "C0"), (SPLINES, "C2"), (EBM, "C1")):
             found = [means.get((name, method, epsilon), np.nan) for epsilon in EPSILONS]
             axis.plot(EPSILONS, found, "o-", color=colour, label=method)
         for method, line in ((OPEN_LINEAR, ":"), (OPEN_SPLINES, "--")):
             axis.axhline(means[name, method, np.inf], color="black", lw=0.8, ls=line, label=method)
         top = means[name, OPEN_SPLINES, np.inf]
-        axis.set(title=f"{name}, {metric}", xscale="log", xticks=EPSILONS, xticklabels=EPSILONS)
+        axis.set(title=f"{name}, {metric.replace('R2', 'R²')}", xscale="log", xticks=EPSILONS, xticklabels=EPSILONS)
         axis.set_ylim(bottom=max(axis.get_ylim()[0], top - (0.15 if metric == "AUC" else 0.4)))
         axis.minorticks_off()
     axes[0, 0].legend(fontsize=7)

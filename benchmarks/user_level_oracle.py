@@ -237,7 +237,7 @@ def render():
     for axis, kind in zip(axes, KINDS, strict=True):
         cells = [row for row in table if row[0] == kind]
         for (adjacency, known), marker in zip(OURS, "osx", strict=True):
-            for epsilon, colour in zip(EPSILONS, ["tab:red", "tab:orange", "tab:blue"], strict=True):
+            for epsilon, colour in zip(EPSILONS, ["C4", "C1", "C0"], strict=True):
                 known = known or adjacency == "replace-one"
                 mine = [row for row in cells if row[2:5] == [epsilon, adjacency, known]]
                 offset = 1.0 + 0.05 * (EPSILONS.index(epsilon) - 1)

@@ -113,7 +113,6 @@ def main():
         axis.title.set_fontsize(10)
         axis.xaxis.set_minor_formatter("")
         axis.legend(fontsize=7)
-        axis.grid(alpha=0.3)
     save_figure(figure, "user_level_slopes")
 
 

@@ -297,6 +297,32 @@ def test_evidence_is_tables_and_at_most_300_words():
         assert len(" ".join(prose).split()) <= 300, page.stem
 
 
+#: Subscripts, powers, roots, sums and norms outside of formulas, code and links.
+AS_TEXT = re.compile(r"\b[A-Za-zα-ωΑ-Ω]_[\w{(]|\^[\w{(−]|[√ΣΠ∏‖∝∫⟨∩]|[₀-₉ᵢⱼₖ]")
+NO_TEXT = re.compile(
+    r"^```.*?^ *```|^ +```.*?^ +```|\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "evidence"], ids=name)
+def test_formulas_are_set_as_formulas(page):
+    lines = NO_TEXT.sub(lambda found: "\n" * found[0].count("\n"), page.read_text("utf-8")).splitlines()
+    assert not [f"{number}: {line}" for number, line in enumerate(lines, 1) if AS_TEXT.search(line)]
+
+
+def test_a_long_formula_breaks_where_lines_may():
+    """Browsers break no line within a formula, so on a phone the page would be wider than the screen."""
+    pytest.importorskip("latex2mathml")
+    pytest.importorskip("sphinx")
+    write = extension("mathml").mathml
+    long = write(r"a=\mathbb E[x,y]\le\max(b_1,b_2)+c_1c_2c_3c_4", "inline")
+    assert [re.sub("<.*?>", "", part) for part in long.split("<wbr>")] == ["a=", "𝔼[x,y]≤", "max(b1,b2)+", "c1c2c3c4"]
+    assert write(r"L\ln2/\max(a)", "inline").count("mspace") == 2 and "<mi>max</mi><mo stretchy" in write(
+        r"\max(a)", "block"
+    )
+    assert "<wbr>" not in write(r"a\le b", "inline") + write(r"a=b+c+d+e+f+g+h+i+j+k", "block")
+
+
 def test_every_script_of_the_gallery_has_a_place():
     order = extension("gallery_order").ORDER
     assert sorted(order) == sorted(path.stem.removeprefix("plot_") for path in (DOCS / "examples").glob("plot_*.py"))
@@ -306,6 +332,9 @@ def test_a_picture_of_the_gallery_is_finished_in_the_block_that_begins_it():
     for script in (DOCS / "examples").glob("plot_*.py"):
         for block in script.read_text().split("\n# %%"):  # the gallery takes its picture at the end of each
             assert "plt.subplots(" not in block or block.rstrip().endswith("plt.show()"), block
+            assert "plt.show()" not in block or "title" in block or "Display" in block or "quality.plot()" in block, (
+                block
+            )
 
 
 def test_guides_of_public_names_exist():

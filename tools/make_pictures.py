@@ -45,6 +45,7 @@ def photograph(page: Path) -> None:
 
 def main(names: list[str]) -> None:
     """Run the pages that save a picture."""
+    os.environ["MATPLOTLIBRC"] = str(DOCS / "pictures.mplstyle")
     import matplotlib
 
     matplotlib.use("Agg")

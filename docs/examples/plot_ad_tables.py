@@ -61,7 +61,7 @@ rows = np.arange(len(effects))
 for (name, effect), marker, color in zip(effects.items(), "|os", ("k", "C0", "C1"), strict=True):
     ax.plot(effect, rows, marker, color=color, ms=14 if marker == "|" else 6, label=name)
 ax.set_yticks(rows, effects.index)
-ax.set_xlabel("what the occupation adds to the log odds of a purchase")
+ax.set(xlabel="what the occupation adds to the log odds", title="Who buys: effects of occupations, from sums")
 ax.grid(axis="x", alpha=0.4)
 ax.legend()
 plt.show()

@@ -56,6 +56,7 @@ for shift, color, (name, rows) in zip((-0.1, 0.1), ("C1", "C0"), found.items(), 
 ax.axhline(50, color="k", ls="--", label="guessing")
 ax.set_xticks(range(len(GRADES)), GRADES)
 ax.set(xlabel="number of grades of the published score", ylabel="% of genders guessed right", ylim=(48, 84))
+ax.set_title("The gender of a client, guessed from a published score")
 ax.legend(loc="upper left", fontsize="small")
 plt.show()
 

@@ -61,6 +61,7 @@ for name, source, style in WAYS:
         tracemalloc.stop()
     print(f"{name:14}", *(coefficient.hex() for coefficient in model.coef_))
     plt.plot(SPANS, peaks, style, label=name)
+plt.title("Memory of a fit")
 plt.gca().set(xticks=SPANS, xlabel="months of flights, about 9 300 each", ylabel="memory, MB", ylim=(0, 20))
 plt.legend()
 plt.show()

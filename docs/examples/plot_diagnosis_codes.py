@@ -56,7 +56,12 @@ for label, share, color in zip(labels, 100 * np.transpose(shares), ("C0", "C9", 
     ax.bar(range(len(EPSILONS)), share, 0.75, below, color=color, label=label)
     below += share
 ax.set_xticks(range(len(EPSILONS)), EPSILONS)
-ax.set(xlabel="ε per unit of distance in the tree", ylabel="% of answers, mean over all codes", ylim=(0, 100))
+ax.set(
+    xlabel="ε per unit of distance in the tree",
+    ylabel="% of answers, mean over all codes",
+    ylim=(0, 100),
+    title="Randomised diagnosis codes",
+)
 ax.legend(loc="upper left", bbox_to_anchor=(1, 1), title="the answer is", reverse=True)
 plt.show()
 

@@ -61,7 +61,7 @@ models = [make_private_pipeline(classifier.set_params(random_state=seed), schema
 scores = [[auc(model.set_params(epsilon=epsilon)) for model in models] for epsilon in (0.03, 0.1, 1.0)]
 plt.plot(["ε = 0.03", "ε = 0.1", "ε = 1"], scores, "C0o", alpha=0.6, label=["three private fits", None, None])
 plt.axhline(usual, color="black", ls="--", label="scikit-learn without privacy")
-plt.gca().set(ylabel="AUC on 9 769 other people", ylim=(0.8, 0.9))
+plt.gca().set(ylabel="AUC on 9 769 other people", ylim=(0.8, 0.9), title="High incomes, predicted")
 plt.legend(loc="lower right")
 plt.show()
 

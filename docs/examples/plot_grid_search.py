@@ -48,12 +48,12 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained
 ticks = [f"ε = {epsilon:g}" for epsilon in grid["epsilon"]]
 left.plot(ticks, results.filter(regex="split"), "C0o", alpha=0.6, label=["three folds", None, None])
 left.plot(ticks, results["mean_test_score"], "C0", label="their mean")
-left.set(xlabel="budget of one fit", ylabel="AUC on the fold left out")
+left.set(xlabel="budget of one fit", ylabel="AUC on the fold left out", title="What ε buys")
 left.legend(loc="lower right")
 costs = {"one fit at ε = 1": 1.0, "9 fits, by the ledger": ledger.spent[0], "9 fits, as a sum": price.epsilon}
-bars = right.barh(list(costs), list(costs.values()), color=["C0", "C1", "C7"])
+bars = right.barh(list(costs), list(costs.values()), color=["C0", "C1", "C1"])
 right.bar_label(bars, fmt="%.2f", padding=3)
-right.set(xlabel="ε for one person", xlim=(0, 5))
+right.set(xlabel="ε for one person", xlim=(0, 5), title="What the search costs")
 plt.show()
 
 # %%

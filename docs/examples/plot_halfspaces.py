@@ -50,8 +50,8 @@ jitter = np.random.default_rng(0).uniform(-0.1, 0.1, len(X))  # for the eye: del
 for axes, epsilon in zip(panels, (0.002, 0.02, 1.0), strict=True):
     model.set_params(epsilon=epsilon, random_state=0).fit(X[~test], y[~test])
     inside = (model.predict(points) == "paid").reshape(300, 300)
-    axes.contourf(*grid.transpose(2, 0, 1), inside, levels=[0.5, 1.5], colors=["#cfe8ff"])
-    for label, color in (("defaulted", "#d95f02"), ("paid", "#1f77b4")):
+    axes.contourf(*grid.transpose(2, 0, 1), inside, levels=[0.5, 1.5], colors=["#dbe5ee"])
+    for label, color in (("defaulted", "C1"), ("paid", "C0")):
         some = X[test & (y == label)][:300]
         near = some["delay"] + jitter[some.index]
         axes.scatter(near, some["payment"], s=6, alpha=0.6, color=color, label=label)

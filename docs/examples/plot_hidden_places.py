@@ -38,6 +38,7 @@ for epsilon, color in zip(EPSILONS[::-1], ("C1", "C0"), strict=True):
     ax.scatter(*moved.T, s=9, color=color, label=label)
 ax.plot(0, 0, "k*", ms=13, label="the true place")
 ax.set(xlabel="km to the east", ylabel="km to the north", xlim=(-8, 8), ylim=(-7, 9), aspect="equal")
+ax.set_title("What is sent of one place")
 ax.legend()
 print(model.privacy_guarantee_)
 plt.show()
@@ -63,7 +64,7 @@ for shift, epsilon, color in zip((-0.2, 0.2), EPSILONS, ("C0", "C1"), strict=Tru
     ax.bar(np.arange(4) + shift, percent, 0.4, color=color, label=f"ε = {epsilon:g} per km")
 ax.axhline(100, color="k", ls="--")
 ax.set_xticks(range(4), AREAS)
-ax.set(ylabel="pickups sent from an area, % of the true number")
+ax.set(ylabel="pickups sent from an area, % of the true number", title="Counts of areas")
 ax.legend()
 plt.show()
 

@@ -55,6 +55,7 @@ for (name, line), style in zip(lines.items(), ("C0o-", "C1s-", "C3^-"), strict=T
     plt.semilogx(EPSILONS, line, style, label=name)
 plt.xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
 plt.minorticks_off()
+plt.title("Sums of labels of similar clients tell more")
 plt.xlabel("ε for the label of one client")
 plt.ylabel("AUC on new clients")
 plt.legend()

@@ -52,6 +52,7 @@ for place, (tau, name) in enumerate([(7.0, "range known, tau = 7 days"), (None, 
     )
 plt.axhline(exact, color="black", ls="--", label="exact mean of these patients")
 plt.xticks(range(len(EPSILONS)), [f"{epsilon:g}" for epsilon in EPSILONS])
+plt.title("Private mean, with its confidence radius")
 plt.xlabel("ε for one patient")
 plt.ylabel("mean length of a stay, days")
 plt.ylim(0, 8)

@@ -54,6 +54,7 @@ guarantee = PrivacyGuarantee(1.0, 1e-5, unit="row", adjacency="add-remove")
 ax.loglog(100 * f, 100 * guarantee.trade_off(f), "k--", label="most that ε = 1 permits")
 ax.loglog(100 * f, 100 * f, "k:", label="guessing")
 ax.set(xlabel="% of outsiders who are called members", ylabel="% of members who are found", xlim=(0.1, 100))
+ax.set_title("Members of random forests, found by an attack")
 ax.set_ylim(0.1, 110)
 for axis in (ax.xaxis, ax.yaxis):
     axis.set_major_formatter("{x:g}")

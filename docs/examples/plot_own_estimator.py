@@ -71,7 +71,7 @@ plt.hist(minutes, bins=edges, color="lightgrey", label="exact")
 for epsilon, color in ((0.01, "C1"), (0.1, "C0")):
     model = PrivateHistogram(epsilon, edges=edges, random_state=0).fit(minutes)
     plt.stairs(model.counts_[1:-1], edges, color=color, label=f"ε = {epsilon}")
-plt.gca().set(xlabel="duration, minutes", ylabel="trips")
+plt.gca().set(xlabel="duration, minutes", ylabel="trips", title="A private histogram")
 plt.legend()
 plt.show()
 

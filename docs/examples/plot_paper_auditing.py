@@ -36,7 +36,7 @@ for mu in MUS:
         line.append(value)
 for (label, line), style in zip(lines.items(), ("k--", "C0o-", "C1s-"), strict=True):
     plt.plot(MUS, line, style, label=label)
-plt.title("n = 100 000, 99 % confidence")
+plt.title("What is certified with 100 000 pairs, at 99 % confidence")
 plt.xlabel("μ, half the distance of the two means")
 plt.ylabel("mean squared loss; 1 is guessing")
 plt.legend()

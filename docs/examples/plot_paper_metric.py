@@ -41,7 +41,9 @@ for d in (1, 2):
     rate = np.array([measures_accuracy(d, epsilon) for epsilon in EPSILONS])
     height = np.exp(np.mean(np.log(errors / rate)))
     plt.loglog(EPSILONS, errors, "o-", color=f"C{d}", label=f"d = {d}, measured")
-    plt.loglog(EPSILONS, height * rate, ":", color=f"C{d}", label=f"{height:.2f} ε^(−1/{d + 1})")
+    plt.loglog(
+        EPSILONS, height * rate, ":", color=f"C{d}", label=rf"{height:.2f} $\varepsilon^{{-1/{d + 1}}}$"
+    )
 plt.title("Rough data: the error falls with the exponent of Theorem 6.2")
 plt.xlabel("ε per unit of Wasserstein distance")
 plt.ylabel("Wasserstein distance to the data")

@@ -58,11 +58,12 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained
 shares = np.array([list(parts.values()) for parts in charged.values()])
 left.barh(list(charged), shares[:, 0], color="C1", label="first step: fill values or knots")
 left.barh(list(charged), shares[:, 1], left=shares[:, 0], color="C0", label="last step: classifier")
-left.set(xlabel="ε charged to the ledger", xlim=(0, 1), ylim=(-0.5, 2.3))
+left.set(xlabel="ε charged to the ledger", xlim=(0, 1), ylim=(-0.5, 2.3), title="Steps share the budget")
 left.legend(loc="upper left")
 right.plot(SHARES, scores, "C0o", label=["two fits", None])
 right.plot(SHARES, np.mean(scores, axis=1), "C0", label="their mean")
 right.set(xlabel="part of ε = 1 for knots, divided by hand", ylabel="AUC on 6 000 other clients")
+right.set_title("Other shares, by hand")
 right.legend(loc="lower left")
 plt.show()
 

@@ -61,9 +61,10 @@ for seed in range(3):
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(["lines,\nno search", "search", "curves,\nno search"], np.transpose(errors), "C0o", alpha=0.6)
 left.set(ylabel="mean absolute error, minutes\n(three fits, other trips)", ylim=(0, 8), xlim=(-0.5, 2.5))
+left.set_title("Error of the model")
 costs = {"search": search.epsilon, "its candidates,\neach fitted once": 4 * search.search_plan_.each_epsilon}
-right.bar_label(right.barh(list(costs), list(costs.values()), color=["C0", "C7"]), fmt="%.2f", padding=3)
-right.set(xlabel="ε for one trip, as a sum", xlim=(0, 4))
+right.bar_label(right.barh(list(costs), list(costs.values()), color=["C0", "C1"]), fmt="%.2f", padding=3)
+right.set(xlabel="ε for one trip, as a sum", xlim=(0, 4), title="Its privacy cost")
 plt.show()
 
 # %%

@@ -51,6 +51,7 @@ for name, submodel in (("a table for each pair", "crosses"), ("shared factors", 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.8), layout="constrained", sharey=True)
 for ax, (name, (grid, new)) in zip(axes, shown.items(), strict=True):
     image = ax.imshow(100 * grid.reshape(40, 40), vmin=0, vmax=100)
+    ax.grid(visible=False)
     ax.set(title=f"{name}\nlog loss of new views: {log_loss(y_new, new):.3f}", xlabel="ad")
 axes[0].set_ylabel("audience")
 figure.colorbar(image, ax=axes, label="% of views with a purchase")

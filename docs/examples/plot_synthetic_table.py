@@ -45,14 +45,14 @@ for ax, name, unit in ((axes[0], "age", "years"), (axes[1], "hours_per_week", "h
     for (label, table), color in zip(tables.items(), ("0.75", "C0"), strict=True):
         kind = {"histtype": "stepfilled" if label == "real" else "step", "color": color, "lw": 1.5}
         ax.hist(table[name], np.arange(-0.5, 100, 4), label=label, **kind)
-    ax.set(xlabel=f"{name} ({unit})", ylabel="rows in 4 " + unit)
+    ax.set(xlabel=f"{name} ({unit})", ylabel="rows in 4 " + unit, title=name.replace("_", " "))
 places = np.arange(4)
 for shift, (label, table), color in zip((-0.2, 0.2), tables.items(), ("0.75", "C0"), strict=True):
     rich = 100 * (table["income"] == ">50K").groupby(table["marital_status"]).mean()
     axes[2].bar(places + shift, rich, 0.4, color=color, label=label)
 axes[2].set_xticks(places, rich.index)
 axes[2].legend()
-axes[2].set(ylim=(0, 55), ylabel="% with an income above \\$50 000")
+axes[2].set(title="income by marital status", ylim=(0, 55), ylabel="% with an income above \\$50 000")
 plt.show()
 
 # %%

@@ -46,7 +46,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained
 left.loglog(COUNTS, for_aircraft, "C1s--", label="fit for one row")
 left.loglog(COUNTS, np.ones(len(COUNTS)), "C0o-", label="fit for one aircraft")
 left.axvline(np.median(flown), color="black", ls=":", label="median aircraft")
-left.set(xlabel="flights of an aircraft", ylabel="ε for all of its flights")
+left.set(xlabel="flights of an aircraft", ylabel="ε for all of its flights", title="What is protected")
 left.legend()
 EPSILONS = [0.1, 0.3, 1.0, 3.0]
 for kind, style, ids in (("row", "C1s--", None), ("aircraft", "C0o-", aircraft[~test])):
@@ -56,7 +56,7 @@ for kind, style, ids in (("row", "C1s--", None), ("aircraft", "C0o-", aircraft[~
         scores.append([fit.fit(X[~test], y[~test], user_ids=ids).score(X[test], y[test]) for fit in fits])
     ticks = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
     right.plot(ticks, np.median(scores, axis=1), style, label=f"for one {kind}: median of three fits")
-right.set(ylabel="R² on other aircraft", ylim=(0, 1))
+right.set(ylabel="R² on other aircraft", ylim=(0, 1), title="How good the model is")
 right.legend(loc="lower right")
 plt.show()
 

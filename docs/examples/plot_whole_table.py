@@ -45,9 +45,9 @@ for (label, table), color in zip(tables.items(), ("0.75", "C0"), strict=True):
     axes[1].hist(np.log10(1 + table["capital_gain"]), np.linspace(0, 5, 21), log=True, **kind)
     rich = 100 * (table["income"] == ">50K").groupby(table["education"].astype(str)).mean()
     axes[2].plot(rich.sort_index(), rich.sort_index().index, "o", color=color, label=label)
-axes[0].set(xlabel="age (years)", ylabel="rows in 5 years")
-axes[1].set(xlabel="log10(1 + capital gain in \\$)", ylabel="rows")
-axes[2].set(xlabel="% with an income above \\$50 000")
+axes[0].set(xlabel="age (years)", ylabel="rows in 5 years", title="a number")
+axes[1].set(xlabel="log10(1 + capital gain in \\$)", ylabel="rows", title="a skewed number")
+axes[2].set(xlabel="% with an income above \\$50 000", title="a pair of columns")
 axes[2].legend()
 plt.show()
 

@@ -520,7 +520,8 @@ def test_quality_of_a_model():
     quality = fitted().quality(train, test, random_state=0)
     assert quality.score_of_real > 0.75 and quality.score > 0.7
     assert np.diag(quality.two_way).mean() < 0.1
-    assert quality.plot() is not None
+    drawn = quality.plot()
+    assert drawn.images[0].zorder > 0.5  # above the grid of a style
     matplotlib.pyplot.close("all")
     numbers = PrivateTableSynthesizer(20.0, target="temp", schema=SAID, random_state=0).fit(train)
     assert numbers.quality(train, test, random_state=0).score < 0.5

@@ -68,7 +68,7 @@ class TableQuality:
 
         ax = plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
         places = np.arange(len(self.names))
-        image = ax.imshow(self.two_way, vmin=0.0, cmap="Blues")
+        image = ax.imshow(self.two_way, vmin=0.0, cmap="Blues", zorder=1)  # above the grid of a style
         ax.set(xticks=places, yticks=places, yticklabels=self.names, title="Error of pairs: not for publication")
         ax.set_xticklabels(self.names, rotation=90)
         ax.figure.colorbar(image, ax=ax, label="total variation")
