@@ -139,8 +139,10 @@ def _warn_of_fits(middle: list[tuple[str, Any]]) -> None:
             )
 
 
-def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any]) -> list[Any]:
-    """List the steps behind numbers with gaps: by the model and the schema alone."""
+def _number_steps(
+    middle: list[tuple[str, Any]], model: BaseEstimator, splines: Any, limits: Mapping[int, Any]
+) -> list[Any]:
+    """List the steps behind numbers with gaps: by the other steps, the model and the schema alone."""
     bounds = limits if any(pair is not None for pair in limits.values()) else None
     if splines is not None:  # to which gaps are nothing
         return [splines.set_params(bounds=bounds)]
@@ -148,6 +150,8 @@ def _number_steps(model: BaseEstimator, splines: Any, limits: Mapping[int, Any])
         known = SimpleImputer(strategy="median", keep_empty_features=True)
         return [] if get_tags(model).input_tags.allow_nan else [known, StandardScaler()]
     if not has_fit_parameter(model, "private"):
+        if all(get_tags(each).input_tags.allow_nan for _, each in [*middle, ("model", model)]):
+            return []
         # Medians are the better fill even where limits have a middle, and linear models scale by themselves.
         return [_private_imputer.PrivateImputer(**_additive_pipeline.shared_parameters(model), bounds=bounds)]
     scaler = _public_scaler.PublicScaler.from_bounds(limits) if None not in limits.values() else None
@@ -256,10 +260,10 @@ def make_private_pipeline(
     *Guarantee.* At most (ε, δ), for the model's unit and neighbouring data sets. What ``schema`` or types say is taken
     as public.
 
-    Behind linear models gaps get private medians, within public limits where given, at a tenth of ε. Splines, at 0.3
-    ε, need no filling. Categories are found at 0.2 ε; a gap is a value of its own, what is not found is the rest.
-    The model gets what is left, or more where all steps together still compose to (ε, δ). Where only labels are
-    protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by limits, if
+    Linear models take gaps as they are, at no cost; behind steps that do not, gaps get private medians at a tenth of ε.
+    Splines, at 0.3 ε, need no filling. Categories are found at 0.2 ε; a gap is a value of its own, what is not found is
+    the rest. The model gets what is left, or more where all steps together still compose to (ε, δ). Where only labels
+    are protected, features are public, and cost nothing. Where some rows are public, numbers are scaled by limits, if
     all have limits, and gaps are the middle, or 0. Dates are days since the year 2000, with a fraction for the
     time, beside their places in the week, the year and the day; in UTC where they have a zone. Linear models know
     which columns are indicators, or places in the calendar: their unit is public, so that nothing is spent to find
@@ -296,7 +300,7 @@ def make_private_pipeline(
     )
 
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
-        return make_pipeline(_public_encoders.PublicNumbers(), *_number_steps(last, splines, limits))
+        return make_pipeline(_public_encoders.PublicNumbers(), *_number_steps(middle, last, splines, limits))
 
     entries: list[_Entry] = [  # of columns that say by their types what they hold
         ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),

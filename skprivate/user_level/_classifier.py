@@ -20,7 +20,7 @@ from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
 from skprivate.privacy import PrivacyLedger
 from skprivate.user_level import _losses, _plan, _problems, _sgd
-from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
+from skprivate.user_level._rows import GAPS, CheckedRows, by_user, labels, read_rows
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty, StepRules
 
@@ -119,6 +119,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
+    feature_fill_ : ndarray of shape (n_features,)
+        Released numbers that stand for missing entries, in fitting and in predicting.
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the typical
         norm √(n_features + 1), more where there is hardly any noise, and 2 √n_features where users are too few to scale
@@ -164,6 +166,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
     Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
     `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
+
+    *Missing entries* are as in `UserLevelSGDRegressor`.
 
     *Intervals* are for the coefficients of a logistic model, with smaller weights of long rows, none of which is
     clipped. Users with several rows count as one each. ``inference`` is for two classes without weights. Strong effects
@@ -245,8 +249,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or rows in blocks
-            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
-            The same rows give the same coefficients to the last bit, wherever they are.
+            Entries may be missing (Notes). Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`. The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
             Labels, all of them in ``classes``; where X is in blocks the name of their column, or its number in an
             array. Without ``classes`` the labels are collected from the blocks: they are taken as public.
@@ -366,7 +370,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self)
-        X = _validation.validate_data(self, X, dtype=np.float64, reset=False)
+        X = _validation.validate_data(self, X, **GAPS, reset=False)
         scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 

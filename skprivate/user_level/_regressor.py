@@ -107,6 +107,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         first is infinite, and the second one of residuals, where steps are preconditioned.
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
+    feature_fill_ : ndarray of shape (n_features,)
+        Released numbers that stand for missing entries, in fitting and in predicting.
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting, in typical norms
         √(n_features + 1): as many as ``feature_range_`` has scales, but three where the tail of the target is light
@@ -152,6 +154,9 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
     Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to
     twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
+
+    *Missing entries* (NaN) are taken to be ``feature_fill_``: the released centre of their column, or 0 where features
+    keep their units. A column of hardly anything else is named by a warning and moves no prediction.
 
     *Quantiles*: rows longer than typical get smaller weights, so that clipping moves no quantile. Those other than the
     median need about 5 000/ε rows for five features, more where residuals are small against the target; with fewer,
@@ -247,8 +252,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or rows in blocks
-            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
-            The same rows give the same coefficients to the last bit, wherever they are.
+            Entries may be missing (Notes). Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`. The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
             Target; where X is in blocks the name of its column, or the number in an array.
         user_ids : array-like of shape (n_samples,) or column of X, optional
@@ -331,7 +336,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         y : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, **_rows.GAPS, reset=False)
         return linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
 
     def __sklearn_tags__(self):

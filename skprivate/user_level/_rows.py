@@ -18,6 +18,8 @@ from skprivate.user_level._problems import UserData, UserGroups, encode_users, n
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Options for features with gaps.
+GAPS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 #: Checks X and y as scikit-learn's `validate_data` does, with its options.
 Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
 
@@ -37,16 +39,16 @@ def features_only(estimator: BaseEstimator, X: Any, y: None = None, **options: A
 
 
 def numeric_target(estimator: BaseEstimator, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
-    """Check features and a target of numbers."""
-    X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
+    """Check features, which may have gaps, and a target of numbers."""
+    X, y = validate_data(estimator, X, read_numbers(y), **GAPS, **options)
     return X, y.astype(np.float64, copy=False)
 
 
 def labels(
     estimator: BaseEstimator, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Check features, and labels against the kind of the public ones."""
-    X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
+    """Check features, which may have gaps, and labels against the kind of the public ones."""
+    X, y = validate_data(estimator, X, read_labels(y, **public), **GAPS, **options)
     return X, y
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -29,6 +30,12 @@ from skprivate.user_level.scaling import _frame, _standardise
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
 MAX_NOISE_LEVEL = 0.5
+#: What warnings say of features.
+ONE_VALUE = (
+    "to a private search nearly all values look alike, and far from 0. If they vary, subtract a public number near "
+    "them."
+)
+EMPTY = "to a private search nearly all values are missing, so that predictions do without them. Leave them out."
 
 
 class TooFewUsersWarning(UserWarning):
@@ -229,32 +236,34 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             )
         if result.failure and result.noise_level <= MAX_NOISE_LEVEL:
             privacy.warn_caller(result.failure, _descent.UnscaledFeaturesWarning)
-        if result.frame.one_value and result.noise_level <= MAX_NOISE_LEVEL:
-            names = getattr(self, "feature_names_in_", None)
-            named = ", ".join(column_label(j, names) for j in result.frame.one_value[:5])
-            privacy.warn_caller(
-                f"Features {named}: to a private search nearly all values look alike, and far from 0. If they vary, "
-                "subtract a public number near them.",
-                _descent.UnscaledFeaturesWarning,
-            )
+        doubts = result.frame.doubts
+        for columns, said in ((doubts.one_value, ONE_VALUE), (doubts.empty, EMPTY)):
+            if columns and result.noise_level <= MAX_NOISE_LEVEL:
+                privacy.warn_caller(f"Features {self._named(columns)}: {said}", _descent.UnscaledFeaturesWarning)
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha
         self._frame = frame = result.frame
         self.feature_center_, self.feature_scale_ = frame.centres, frame.scales
         self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
+        self.feature_fill_ = np.array(np.broadcast_to(frame.fills, self.n_features_in_))
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         if inference is not None and estimate is None:
             warn_no_intervals(result.n_users, self.epsilon, inference)
         if estimate is not None and (lost := np.flatnonzero(np.isnan(estimate.errors[: self.n_features_in_]))).size:
-            named = ", ".join(column_label(j, getattr(self, "feature_names_in_", None)) for j in lost[:5].tolist())
             privacy.warn_caller(
-                f"Features {named}: noise hides a combination that holds the coefficient, whose interval is NaN. "
-                "They are collinear, rare, or indicators of all categories, of which one has to be left out.",
+                f"Features {self._named(lost.tolist())}: noise hides a combination that holds the coefficient, whose "
+                "interval is NaN. They are collinear, rare, or indicators of all categories, of which one has to be "
+                "left out.",
                 TooFewUsersWarning,
             )
         return result, estimate
+
+    def _named(self, columns: Sequence[int]) -> str:
+        """Name the first columns of a list."""
+        names = getattr(self, "feature_names_in_", None)
+        return ", ".join(column_label(j, names) for j in columns[:5])
 
     def _store_intervals(self, estimate: Estimate | None) -> None:
         """Set the coefficients of the Newton step and their errors, NaN where there is none."""
@@ -313,6 +322,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             n_users=self.n_users_,
             guarantee=self.privacy_guarantee_,
         )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = []

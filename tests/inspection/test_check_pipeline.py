@@ -98,7 +98,7 @@ def test_notebooks_show_the_guarantee():
     assert "&lt;ε=1, label&gt;" in model._repr_html_()
 
 
-@pytest.mark.parametrize("model", [UserLevelSGDRegressor(), make_pipeline(PublicScaler(), UserLevelSGDRegressor())])
+@pytest.mark.parametrize("model", [UserLevelMean(), make_pipeline(PublicScaler(), UserLevelMean())])
 def test_missing_values_are_no_reason_to_leak(model):
     with pytest.raises(ValueError, match="Input X contains NaN") as caught:
         model.fit(np.full((60, 2), np.nan), np.zeros(60))

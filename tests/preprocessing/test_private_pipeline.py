@@ -90,6 +90,11 @@ def regressor(epsilon=None, columns=SCHEMA, **options):
     return make_private_pipeline(UserLevelSGDRegressor(**given), columns, epsilon=epsilon)
 
 
+def imputed(model, step=None):
+    """Put a private step behind the numbers."""
+    return model.set_params(columns__numbers=make_pipeline(PublicNumbers(), step or PrivateImputer(random_state=0)))
+
+
 @SIMULATED
 @pytest.mark.parametrize("kind", ["linear", "additive", "classes", "elsewhere"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 1e-5), (1.0, 1e-6), (8.0, 1e-9), (1e3, 1e-3)])
@@ -137,7 +142,7 @@ def test_users_are_protected_with_and_without_routing(routed):
     X, y = visits()
     users = np.arange(len(X)) // 3
     with config_context(enable_metadata_routing=routed):
-        found = guarantee_of(regressor(1.0).fit(X, y, user_ids=users))
+        found = guarantee_of(imputed(regressor(1.0)).fit(X, y, user_ids=users))
     assert str(found.unit) == "user" and 0.9 < found.epsilon <= 1.0
     assert "all steps were given the same user_ids" in found.assumptions
 
@@ -158,7 +163,7 @@ def test_frames_of_three_libraries_give_the_same_fit():
 @SIMULATED
 def test_gaps_dates_and_values_that_are_not_listed():
     X, y = visits()
-    columns = regressor(1.0).fit(X, y)[:-1]
+    columns = imputed(regressor(1.0)).fit(X, y)[:-1]
     days = [pd.Timestamp("2000-01-01 12:00"), pd.NaT, pd.Timestamp("2001-01-01")]
     rows = pd.DataFrame(
         {
@@ -253,9 +258,8 @@ def test_steps_that_look_at_no_data_stand_inside():
 def test_a_step_whose_width_is_released_leaves_the_sum_of_budgets():
     """The model then plans by what was released."""
     X, y = visits()
-    found = regressor(1.0)
     bins = PrivateKBinsDiscretizer(n_bins=4, encode="onehot-dense", random_state=1)
-    found.set_params(columns__numbers__privateimputer=bins).fit(X, y)
+    found = imputed(regressor(1.0), bins).fit(X, y)
     total = guarantee_of(found)
     assert total.adaptive and total.epsilon <= 1.0
     assert found["model"].privacy_guarantee_.epsilon <= 0.9
@@ -334,7 +338,7 @@ def test_a_grid_over_the_budget_of_the_whole_is_charged(tmp_path, jobs):
     X, y = visits(900)
     users = np.arange(900) % 300
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=50.0, delta=1e-3, composition="basic", simulation=True)
-    model = make_private_pipeline(UserLevelSGDRegressor(random_state=0), SCHEMA, epsilon=1.0, ledger=ledger)
+    model = imputed(regressor(1.0)).set_params(ledger=ledger)
     epsilons = [0.5, 1.0, 2.0]
     grid = GridSearchCV(model, {"epsilon": epsilons}, cv=UserKFold(3), n_jobs=jobs, error_score="raise")
     with config_context(enable_metadata_routing=True):
@@ -348,7 +352,7 @@ def test_a_grid_over_the_budget_of_the_whole_is_charged(tmp_path, jobs):
     assert 0.95 * total < ledger.spent[0] <= total
     alone = {entry.process_id for entry in entries} == {os.getpid()}
     assert alone is (jobs == 1)
-    again = make_private_pipeline(UserLevelSGDRegressor(random_state=0), SCHEMA, epsilon=best)
+    again = imputed(regressor(best))
     again.set_params(ledger=PrivacyLedger(epsilon=9.0, delta=1e-3)).fit(X, y, user_ids=users)
     np.testing.assert_array_equal(grid.best_estimator_.predict(X), again.predict(X))
 
@@ -573,7 +577,7 @@ def test_a_ledger_that_pays_for_the_first_steps_alone_pays_nothing(tmp_path, in_
     path = tmp_path / "study.ledger" if in_file else None
     terms = {"simulation": True, "composition": "basic", "unit": "user", "adjacency": "replace-one"}
     ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5, **terms)
-    model = regressor(0.6).set_params(ledger=ledger).fit(X, y, user_ids=np.arange(300))
+    model = imputed(regressor(0.6)).set_params(ledger=ledger).fit(X, y, user_ids=np.arange(300))
     before, rows = len(ledger.entries()), model.predict(X)
     with pytest.raises(BudgetExceededError, match="Nothing was drawn or spent"):
         model.fit(X, y, user_ids=np.arange(300))
@@ -593,14 +597,14 @@ def test_the_exact_budget_in_a_ledger_is_spent_or_refused_as_a_whole():
     for epsilon, n_entries in ((0.001, 0), (0.7, 2)):
         ledger = PrivacyLedger(epsilon=epsilon, delta=1e-6)
         with suppress(BudgetExceededError):
-            regressor(epsilon).set_params(ledger=ledger).fit(X, y)
+            imputed(regressor(epsilon)).set_params(ledger=ledger).fit(X, y)
         assert len(ledger.entries()) == n_entries and ledger.spent[0] <= epsilon
 
 
 @SIMULATED
 def test_an_interrupted_fit_leaves_all_steps_of_the_fit_before(monkeypatch):
     X, y = visits(300)
-    model = regressor(1.0).fit(X, y)
+    model = imputed(regressor(1.0)).fit(X, y)
     before, found = model.predict(X), guarantee_of(model)
 
     def interrupt(*_):
@@ -632,6 +636,7 @@ def test_seeds_that_a_ledger_does_not_admit_cost_nothing(tmp_path, simulation):
     terms = {"simulation": simulation, "unit": "row", "adjacency": "replace-one"}
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, **terms)
     model = regressor(1.0, random_state=None).set_params(ledger=ledger, model__random_state=0)
+    imputed(model, PrivateImputer())
     with pytest.raises(SimulatedNoiseError):
         model.fit(X, y)
     assert not ledger.entries()
@@ -641,7 +646,7 @@ def test_seeds_that_a_ledger_does_not_admit_cost_nothing(tmp_path, simulation):
 def test_columns_in_several_processes_are_charged_to_one_file(tmp_path):
     X, y = visits(300)
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=9.0, delta=1e-3, simulation=True)
-    model = regressor(1.0).set_params(columns__n_jobs=2)
+    model = imputed(regressor(1.0)).set_params(columns__n_jobs=2)
     alone = clone(model).fit(X, y)
     assert guarantee_of(alone).epsilon <= 1.0
     model.set_params(ledger=ledger).fit(X, y)
@@ -656,7 +661,7 @@ def test_processes_that_a_caller_asks_for_are_those_of_the_fit(tmp_path):
     in_memory = PrivacyLedger(epsilon=9.0, delta=1e-3, simulation=True)  # which no other process has
     for each in (ledger, in_memory):
         with parallel_config(backend="loky", n_jobs=2):
-            regressor(1.0).set_params(ledger=each, columns__n_jobs=2).fit(X, y)
+            imputed(regressor(1.0)).set_params(ledger=each, columns__n_jobs=2).fit(X, y)
         assert len(each.entries()) == 2
 
 

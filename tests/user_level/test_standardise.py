@@ -220,7 +220,7 @@ def test_a_whitened_row_that_is_not_finite_does_not_depend_on_blocks_or_others(m
 def test_distances_that_are_not_numbers_are_counted():
     """An error would tell that there is one."""
     codes = np.array([0, 1, 2, 2, 3, 3])
-    y = np.array([np.inf, -np.nan, 1.0, -np.inf, np.nan, 2.0])
+    y = np.array([np.inf, -np.inf, 1.0, -np.inf, np.inf, 2.0])
     data = UserData(np.zeros((6, 1)), y, UserGroups(codes), np.arange(4))
     with np.errstate(all="ignore"):
         (counts,) = distance_counts(target_as_column(data), np.array([0.5]))

@@ -40,7 +40,7 @@ class Descent(_rules.DescentRules):
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = _frame.identity(self.objective.n_features), None, self.bounds.row_norm
         means = np.zeros(self.objective.n_features)
-        if self.standardisation is None and math.isfinite(self.bounds.row_bound):
+        if self.standardisation is None:
             frame = frame._replace(row_bound=self.bounds.row_bound)
             rows = rows.map(partial(_standardise.clip_data, frame=frame))
         scale_missed = self.bounds.select_scale

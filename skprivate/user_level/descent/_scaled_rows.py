@@ -80,7 +80,7 @@ def _bound(frame: Frame) -> float:
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, target: bool) -> ScaledRows:
-    """Centre, scale, clip and round rows as predictions do; longer ones than ``radius`` count in part in moments."""
+    """Fill, centre, scale, clip and round rows as predictions do; those beyond ``radius`` count in part in moments."""
     n, d = data.X.shape
     unit, bound = row_unit(frame), _bound(frame)
     one, limit, most = 1.0 / unit, math.floor(bound / unit), math.floor(radius / unit)
@@ -90,6 +90,7 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     ends = np.minimum(np.broadcast_to(frame.half_ranges / frame.scales, d) * one, float(limit))
     count = max(1, BLOCK_NUMBERS // d)
     # Constants of a column, repeated: an operation on a flat block has no inner loops of d numbers.
+    fills = np.tile((frame.fills - frame.centres) * (one / frame.scales), (count, 1))
     centres, factors, highest = (np.tile(each, (count, 1)) for each in (frame.centres, one / frame.scales, ends))
     lowest, block = -highest, np.empty((count, d))
     for first in range(0, n, count):
@@ -97,6 +98,8 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
         rows, b = slice(first, first + m), block[:m]
         np.subtract(data.X[rows], centres[:m], out=b)
         b *= factors[:m]
+        if (gaps := np.isnan(b)).any():  # or an overflow, which is as good as one
+            b[gaps] = fills[:m][gaps]
         np.maximum(np.minimum(b, highest[:m], out=b), lowest[:m], out=b)
         np.rint(b, out=b)
         squares = np.einsum("ij,ij->i", b, b)  # of integers below 2⁵³

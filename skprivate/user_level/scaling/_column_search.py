@@ -56,6 +56,8 @@ RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
 LEAST_EVIDENCE = 6.0
 #: Centres of at most this size and deviations within this factor of 1 pass for 0 and 1.
 STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
+#: Deviations of noise that are no gaps, or no numbers, and the largest part that they may be to tell numbers from none.
+GAP_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
 #: Share of the budget that hardly matters, also where the number of users is private; more is spent where it is needed,
 #: up to the second.
 LEAST_SHARE, MOST_SHARE = 0.08, 0.25
@@ -80,6 +82,7 @@ class Columns(NamedTuple):
     """Centres and scales of columns; where the scale is 0, most values are the centre and others of order ``units``.
 
     Units that are not ``known`` are 1. Columns that seem ``one_value`` other than 0 differ by less than can be seen.
+    ``empty`` ones seem to be but gaps. Numbers are about ``middles``, also where centres are 0 by choice.
     """
 
     centres: FloatArray
@@ -87,20 +90,27 @@ class Columns(NamedTuple):
     units: FloatArray
     known: npt.NDArray[np.bool_]
     one_value: npt.NDArray[np.bool_]
+    empty: npt.NDArray[np.bool_]
+    middles: FloatArray
 
 
 class Histogram(NamedTuple):
-    """Noisy shares of the users in the cells between edges, and beyond them: one row a column."""
+    """Noisy shares of the users in the cells between edges, and beyond them: one row a column.
+
+    Shares add up to about those ``present``, who are no gaps.
+    """
 
     edges: FloatArray
     shares: FloatArray
     noise: float
     sought: npt.NDArray[np.bool_]
     folded: bool
+    present: FloatArray
 
     def support(self, expected: FloatArray, column: int | slice = slice(None)) -> FloatArray:
         """Compute the log-likelihood of expected shares, up to a constant of each column."""
-        gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
+        present, own = self.present[column], self.shares[column] @ expected.T
+        gain: FloatArray = (own.T * present).T - 0.5 * np.multiply.outer(present**2, (expected**2).sum(axis=1))
         return gain / self.noise**2
 
     def quantiles(self, column: int) -> tuple[float, float]:
@@ -245,7 +255,7 @@ class ColumnSearch:
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """All draws of `run`."""
-        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in CELLS))
+        cells = (len(MAGNITUDES) + 2, *(count + 2 for count in CELLS))
         return [
             (GaussianEvent(multiplier, self.n_columns * count), 1)
             for multiplier, count in zip(self.multipliers, cells, strict=True)
@@ -264,21 +274,28 @@ class ColumnSearch:
     def run(self, rows: Partitions, n_users: float, release: Release) -> Columns:
         """Release centres and scales of the columns."""
         edges = np.broadcast_to(MAGNITUDES, (self.n_columns, len(MAGNITUDES)))
-        first, *others = self.multipliers
-        zoom = Zoom(self._histogram(rows, edges, None, first, n_users, release))
+        multiplier, *others = self.multipliers
+        first = self._histogram(rows, edges, None, multiplier, n_users, release)
+        # The last cell is that of gaps.
+        gaps, doubt = first.shares[:, -1], GAP_DEVIATIONS * first.noise
+        present = np.where(gaps > doubt, np.clip(1.0 - gaps, first.noise, 1.0), 1.0)
+        empty = (1.0 - gaps < doubt) & (doubt < MOST_DOUBT)
+        zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present))
         for multiplier in others:
-            zoom.refine(self._histogram(rows, zoom.edges, zoom.sought, multiplier, n_users, release))
+            found = self._histogram(rows, zoom.edges, zoom.sought, multiplier, n_users, release)
+            zoom.refine(found._replace(present=present))
         if self.assume_standard and self.decides_all(n_users):
             zoom.take_quantiles()
         elif self.assume_standard:
             zoom.take_standard()
         elif self.centred:
             zoom.take_exceptions()
-        middles, scales = zoom.middles, zoom.scales
-        one_value = zoom.narrow & ~zoom.constant & zoom.finest & (np.abs(middles) > scales)
+        centres, scales = zoom.middles, zoom.scales
+        one_value = zoom.narrow & ~zoom.constant & zoom.finest & (np.abs(centres) > scales)
         if not self.centred:
-            middles, scales = np.zeros(self.n_columns), np.hypot(middles, scales)
-        return Columns(middles, scales, zoom.units, zoom.constant | ~zoom.unclear, one_value)
+            centres, scales = np.zeros(self.n_columns), np.hypot(centres, scales)
+        known = zoom.constant | ~zoom.unclear
+        return Columns(centres, scales, zoom.units, known, one_value, empty, zoom.middles)
 
     def _histogram(
         self,
@@ -289,7 +306,7 @@ class ColumnSearch:
         n_users: float,
         release: Release,
     ) -> Histogram:
-        """Release the shares of the users in the cells of the sought columns; None: in octaves of all.
+        """Release the shares of the users in the cells of the sought columns; None: in octaves and gaps of all.
 
         A user contributes non-negative integers that add up to `total` in a column, so they have that norm at most. All
         columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
@@ -306,7 +323,8 @@ class ColumnSearch:
         )
         unit = n_users * total * privacy.CONTRIBUTION_STEP
         shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
-        return Histogram(edges, shares, multiplier * self.terms.acute_sensitivity / unit, sought, folded)
+        noise = multiplier * self.terms.acute_sensitivity / unit
+        return Histogram(edges, shares, noise, sought, folded, np.ones(self.n_columns))
 
 
 def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
@@ -333,9 +351,10 @@ def _counts(
 ) -> IntArray:
     """Sum over users the shares of their rows, by cell: shape (n_columns, n_cells).
 
-    The i-th of a user's m rows has ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋, in their own order: they add up to the total.
+    The i-th of a user's m rows has ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋, in their own order: they add up to the total. A gap
+    has a cell of its own, the last one, in octaves, and else none: then they add up to less.
     """
-    groups, n_cells = data.groups, edges.shape[1] + 1
+    groups, n_cells = data.groups, edges.shape[1] + 1 + folded
     counts = np.zeros((len(edges), n_cells), dtype=np.int64)
     for users, rows in groups.blocks():
         sizes = groups.sizes[users]
@@ -349,7 +368,8 @@ def _counts(
         for j in np.flatnonzero(sought).tolist():
             column = data.X[rows, j]
             cells = _octaves(column) if folded else _equal_cells(column, edges[j])
-            found = np.bincount(cells, weights, minlength=n_cells).astype(np.int64)
+            cells[np.isnan(column)] = n_cells - folded
+            found = np.bincount(cells, weights, minlength=n_cells + 1)[:n_cells].astype(np.int64)
             counts[j] += found * total if weights is None else found
     return counts
 

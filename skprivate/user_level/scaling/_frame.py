@@ -96,12 +96,18 @@ def bounded_rows(
     return result.T
 
 
+class Doubts(NamedTuple):
+    """Columns that may differ by less than a search sees, for it are ``one_value``, or ``empty`` but for gaps."""
+
+    one_value: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
+
+
 class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
     Features are clipped to ``half_ranges`` about their centres, and rows after the map to the Euclidean norm
-    ``row_bound``. The target goes as far as ``target_range`` scales from its centre. Columns of ``one_value`` may
-    differ by less than the search can see.
+    ``row_bound``. The target goes as far as ``target_range`` scales from its centre. Gaps are ``fills``.
     """
 
     centres: FloatArray
@@ -112,7 +118,8 @@ class Frame(NamedTuple):
     row_bound: float = math.inf
     half_ranges: FloatArray | float = math.inf
     target_range: float = TARGET_RANGE
-    one_value: tuple[int, ...] = ()
+    fills: FloatArray | float = 0.0
+    doubts: Doubts = Doubts()
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Convert coefficients after the map, of shape (n_outputs, n_coef), to those of the original features."""
@@ -128,8 +135,14 @@ class Frame(NamedTuple):
         """Lower and upper ends of the clipped features."""
         return self.centres - self.half_ranges, self.centres + self.half_ranges
 
+    def filled(self, X: FloatArray) -> FloatArray:
+        """Fill gaps; returns ``X`` itself where there are none."""
+        gaps = np.isnan(X)
+        return np.where(gaps, self.fills, X) if gaps.any() else X
+
     def bounded(self, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Clip features and rows as in a fit, in their original units; ``out`` as in `bounded_rows`."""
+        """Fill gaps, clip features and rows as in a fit, in their original units; ``out`` as in `bounded_rows`."""
+        X = self.filled(X)
         if np.isfinite(self.half_ranges).any():
             X = np.clip(X, *self.feature_range)
         with np.errstate(all="ignore"):

@@ -58,15 +58,17 @@ def target_as_column(data: UserData) -> UserData:
 
 
 def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
-    """Clip features and map rows to the coordinates of a frame."""
+    """Fill gaps, clip features and map rows to the coordinates of a frame."""
     store = data.writable(data.X.shape[1], spare=1)
     mapped = store[: data.X.shape[1]]
     low, high = (np.broadcast_to(ends, len(mapped)).tolist() for ends in frame.feature_range)
     clipped = np.isfinite(frame.half_ranges).any()
+    fills = np.broadcast_to(frame.fills, len(mapped)).tolist()
     for j, (column, centre, scale) in enumerate(zip(data.X.T, frame.centres, frame.scales, strict=True)):
         for rows in row_blocks(len(data)):
             out = mapped[j, rows]
-            np.subtract(np.clip(column[rows], low[j], high[j]) if clipped else column[rows], centre, out=out)
+            own = np.where(np.isnan(column[rows]), fills[j], column[rows])
+            np.subtract(np.clip(own, low[j], high[j], out=own) if clipped else own, centre, out=out)
             out /= scale
     y = (data.y - frame.target_centre) / frame.target_scale if target else data.y
     return replace(data, X=mapped.T, y=y, store=store)
@@ -88,7 +90,9 @@ def clip_rows(data: UserData, bound: float) -> UserData:
 
 
 def clip_data(data: UserData, frame: Frame) -> UserData:
-    """Clip rows in their original units."""
+    """Fill gaps and clip rows in their original units."""
+    if math.isinf(frame.row_bound):
+        return replace(data, X=filled, store=None) if (filled := frame.filled(data.X)) is not data.X else data
     store = data.writable(data.X.shape[1])
     return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
 
@@ -206,7 +210,7 @@ class Standardisation:
 
     def _with_features(self, frame: Frame, found: Columns, n_users: float) -> tuple[Frame, npt.NDArray[np.bool_]]:
         """Set centres, scales and ranges of features; returns flags of those without a scale, too."""
-        centres, scales, units, known_units, one_value = found
+        centres, scales, units, known_units, *_ = found
         level = self._level(n_users)
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
         factor = _frame.row_bound_factor(frame.target_range, level)
@@ -224,14 +228,20 @@ class Standardisation:
             centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
             factor = math.inf if known or self.scale_epsilon is not None else factor
         largest = np.where(known_units, self._largest_distance(n_users), self._unknown_distance(n_users))
-        ends = np.where(rare, largest * units, factor * scales)
+        ends = np.where(rare, largest * units, factor * scales) * ~found.empty
+        doubts = _frame.Doubts(self._places(found.one_value), self._places(found.empty))
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
             scales=self._among_all(np.where(rare, units, scales), 1.0),
             half_ranges=self._among_all(ends, np.inf),
-            one_value=tuple(np.flatnonzero(self._searched)[one_value].tolist()),
+            fills=self._among_all(centres if self.centred else found.middles, 0.0),
+            doubts=doubts,
         )
         return frame, rare
+
+    def _places(self, flags: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+        """List places of searched columns among all."""
+        return tuple(np.flatnonzero(self._searched)[flags].tolist())
 
     def _among_all(self, values: FloatArray, fill: float) -> FloatArray:
         """Insert values of the columns that were searched among all, with ``fill`` for the others."""
@@ -307,11 +317,11 @@ class Standardisation:
 
 def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     """Count users by the root mean square distance of their rows to the centre, in each column."""
-    # What is not a number may have a sign, too, and is far away.
-    counts = [
-        np.bincount(EIGHTHS.cells(np.abs(user_magnitudes(column, data.groups, centre))), minlength=EIGHTHS.last + 1)
-        for column, centre in zip(data.X.T, centres.tolist(), strict=True)
-    ]
+    counts = []
+    for column, centre in zip(data.X.T, centres.tolist(), strict=True):
+        # A gap is the centre. What overflows may have a sign, too, and is far away.
+        distances = np.abs(user_magnitudes(np.where(np.isnan(column), centre, column), data.groups, centre))
+        counts.append(np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1))
     return np.array(counts, dtype=np.int64)
 
 
