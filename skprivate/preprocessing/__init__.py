@@ -2,6 +2,7 @@
 
 from skprivate._messages import TooFewUnitsWarning
 from skprivate.preprocessing._additive_pipeline import make_additive_pipeline
+from skprivate.preprocessing._curves import CurveBands
 from skprivate.preprocessing._make_private_pipeline import make_private_pipeline
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
@@ -20,6 +21,7 @@ from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
 
 __all__ = [
+    "CurveBands",
     "PrivateImputer",
     "PrivateKBinsDiscretizer",
     "PrivateOneHotEncoder",

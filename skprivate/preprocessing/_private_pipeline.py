@@ -15,6 +15,7 @@ from joblib import parallel_config
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone, is_regressor
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import check_consistent_length
@@ -27,7 +28,7 @@ from skprivate._messages import delta_number, epsilon_number, must_be
 from skprivate._sklearn import listening, quoting_no_entries
 from skprivate.base import REPEATS, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing import _private_one_hot_encoder, _private_spline_transformer, _public_encoders
+from skprivate.preprocessing import _curves, _private_one_hot_encoder, _private_spline_transformer, _public_encoders
 from skprivate.privacy import GaussianEvent, PaymentIsNext, PrivacyEvent, PrivacyLedger, Rehearsal, draws
 
 #: Share of ε of a step that finds categories, and of the others before the model, together: knots of splines decide
@@ -38,7 +39,7 @@ FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 COMPOSED_SHARE = 0.99
 #: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
 _FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
-_HANDED_OVER = ("_prepared_features", "_categories", "_whole")
+_HANDED_OVER = ("_prepared_features", "_categories", "_lines", "_column_names", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -172,6 +173,46 @@ class PrivatePipeline(Pipeline):  # type: ignore[misc]
     @privacy.in_one_order
     def score(self, X: Any, y: Any = None, sample_weight: object = None, **params: object) -> Any:
         return super().score(X, y, sample_weight, **params)
+
+    @available_if(_last_has("confidence_interval"))  # type: ignore[untyped-decorator]
+    def confidence_interval(self, level: float = 0.95) -> Any:
+        """Compute confidence intervals of the model's coefficients, in the order of the names of `summary`."""
+        return self._final_estimator.confidence_interval(level)
+
+    @available_if(_last_has("summary"))  # type: ignore[untyped-decorator]
+    def summary(self, level: float = 0.95) -> Any:
+        """Show the model's coefficients with intervals, by the names that the steps before it give its columns.
+
+        The guarantee is that of the model's own step; `~skprivate.guarantee_of` states that of the whole.
+        """
+        found = self._final_estimator.summary(level)
+        names = names_behind(self.steps[:-1], len(found.names))
+        return found if names is None else found._replace(names=names)
+
+    @available_if(_last_has("confidence_interval"))  # type: ignore[untyped-decorator]
+    def confidence_band(self, values: Any = None, level: float = 0.95) -> _curves.CurveBands:
+        """Compute confidence bands of the curves of an additive model: of sampling and of privacy noise.
+
+        Parameters
+        ----------
+        values : array-like of shape (n_points, n_curves), or frame with these columns, optional
+            Numbers at which each curve is evaluated; public or released ones. By default 101 from one interval below
+            to one above the released quantiles.
+        level : float in (0, 1), default=0.95
+            Chance to hold a curve at one of the points.
+
+        Returns
+        -------
+        bands : CurveBands
+            Curves, which are 0 on average between the outermost released quantiles, with lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            If the fit was without ``inference=True``, or no step before the model makes splines.
+        """
+        names = names_behind(self.steps[:-1], self._final_estimator.n_features_in_)
+        return _curves.curve_bands(self, names, values, level)
 
     def __getitem__(self, ind: object) -> Any:
         """Select a step, or a plain pipeline of some steps, which has no budget to divide."""
@@ -381,19 +422,16 @@ def _take_rest(part: Any, before: list[Any], parts: list[Any], budget: tuple[flo
 
 
 def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
-    """Tell the last step what is public about the columns that it gets, if it asks for that."""
+    """Tell the last step the names of its columns, and what is public about them, if it asks for that."""
+    if hasattr(part, "_column_names"):
+        part._column_names = names_behind(before, Z.shape[1])
     if len(before) != 1 or not hasattr(part, "_prepared_features"):
         return
     step = before[0][1]
-    places: list[Any] = [(step, slice(0, Z.shape[1]))]
-    if isinstance(step, ColumnTransformer):
-        places = [(each, step.output_indices_[name]) for name, each, _ in step.transformers_]
     known: list[Any] = [None] * Z.shape[1]
     categories: list[tuple[int, ...]] = []
-    for each, place in places:
-        if not known[place]:
-            continue  # not fitted
-        last = each.steps[-1][1] if isinstance(each, Pipeline) else each
+    lines: list[tuple[int, int, float, float]] = []
+    for last, place in _curves.last_parts(step, Z.shape[1]):
         found = last.step if isinstance(last, _Rehearsed) else last
         if isinstance(
             found,
@@ -408,8 +446,19 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
                 first += n_columns
         elif isinstance(last, _private_spline_transformer.PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
+            lines += [(place.start + k, place.start + j, *line) for k, j, *line in last._lines]
     if any(known):
-        part._prepared_features, part._categories = tuple(known), tuple(categories)
+        part._prepared_features, part._categories, part._lines = tuple(known), tuple(categories), tuple(lines)
+
+
+def names_behind(before: list[Any], n_columns: int) -> tuple[str, ...] | None:
+    """Return the names that fitted steps give to the columns that they hand on; None where one gives none."""
+    if not before:
+        return None
+    with suppress(AttributeError, ValueError, NotFittedError):
+        names = tuple(map(str, Pipeline(before).get_feature_names_out()))
+        return names if len(names) == n_columns else None
+    return None
 
 
 def _width_is_public(part: object) -> bool:

@@ -15,6 +15,7 @@ from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import AdjacencyName
 from skprivate.preprocessing import _columns, _mechanisms, _private_columns, _spline_basis
 from skprivate.privacy import PrivacyLedger, draws
+from skprivate.privacy.noise import FloatArray
 
 #: Knots of "auto", the most first, and how many times the units of a median they need: with fewer units fewer knots,
 #: or none, predict better.
@@ -227,6 +228,11 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         own = [np.where(np.isnan(table), self._medians, table)] if self.passthrough else []
         return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
 
+    def _columns_of(self, j: int, values: FloatArray) -> FloatArray:
+        """Return the columns that `transform` makes of one feature's values, which have no gaps."""
+        own = [values[:, None]] if self.passthrough or self._splines is None else []
+        return np.hstack([*own, *([self._splines[j](values)] if self._splines is not None else [])])
+
     @property
     def _prepared_outputs(self) -> tuple[tuple[int, float] | None, ...]:
         """Kind of each column of `transform`: None for a feature, (feature, deviation) for a function.
@@ -241,6 +247,19 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
                 deviations[0] = 0.0
             own += [(j, each) for j in range(self.n_features_in_) for each in deviations.tolist()]
         return tuple(own)
+
+    @property
+    def _lines(self) -> list[tuple[int, int, float, float]]:
+        """Columns that are lines beside the feature itself: (column, feature, slope, offset) between its knots."""
+        if self._splines is None or not self.passthrough or self.basis != "smooth":
+            return []
+        lines = []
+        for j, spline in enumerate(self._splines):
+            ends = spline.knots[[0, -1]]
+            first, last = spline(ends)[:, 0].tolist()
+            slope = (last - first) / float(ends[1] - ends[0])
+            lines.append((self.n_features_in_ + j * self.n_outputs_, j, slope, first - slope * float(ends[0])))
+        return lines
 
     def _names_out(self, names):
         if self._splines is None:

@@ -20,7 +20,7 @@ from skprivate.report._other_facts import purpose, spent_after_each
 
 #: False positive rates of the curves; on logarithmic axes from the first positive one.
 _RATES = np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.05, 28), np.linspace(0.05, 1.0, 58)]))
-_COLORS = ("#2f5d8a", "#b0702b", "#4c7d5b", "#7a5793", "#a3271d", "#5b6670")
+COLORS = ("#2f5d8a", "#b0702b", "#4c7d5b", "#7a5793", "#a3271d", "#5b6670")
 #: Most entries of a ledger whose steps have numbers of their own.
 _NUMBERED = 30
 
@@ -30,10 +30,15 @@ def _axes(ax, size):
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def _shown(display, ax):
-    """Hide the upper and right borders, and keep the axes and the figure."""
+def hide_borders(ax):
+    """Hide the upper and right borders."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
+
+
+def _shown(display, ax):
+    """Hide borders, and keep the axes and the figure."""
+    hide_borders(ax)
     display.ax_, display.figure_ = ax, ax.figure
     return display
 
@@ -43,7 +48,8 @@ def _note(ax, text, at, up, **style):
     ax.annotate(text, at, xytext=(0, up), textcoords="offset points", **style)
 
 
-def _grid(ax, axis):
+def add_grid(ax, axis):
+    """Add grid lines behind everything else."""
     ax.grid(axis=axis, color="#e2e4e2", linewidth=0.7)
     ax.set_axisbelow(True)
 
@@ -166,7 +172,7 @@ class GuaranteeDisplay:
         )
         self.lines_ = []
         for k, (tpr, label) in enumerate(zip(self.tpr, self.labels, strict=True)):
-            color = _COLORS[k % len(_COLORS)]
+            color = COLORS[k % len(COLORS)]
             tpr = np.asarray(tpr, dtype=float)
             self.lines_ += ax.plot(fpr[shown], tpr[shown], color=color, linewidth=2.0, label=label)
             if k == 0:
@@ -179,7 +185,7 @@ class GuaranteeDisplay:
             axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
         ax.set_xlabel("accused falsely, of those who took no part")
         ax.set_ylabel("recognised at most, of those who did")
-        _grid(ax, "both")
+        add_grid(ax, "both")
         ax.legend(handles=[*self.lines_, guess], loc="lower right", frameon=False, fontsize=9)
         return _shown(self, ax)
 
@@ -281,12 +287,12 @@ class LedgerDisplay:
 
         purposes = list(self.purposes)
         names = list(dict.fromkeys(purposes))
-        if len(names) > len(_COLORS):  # no colour for two of them
-            kept = names[: len(_COLORS) - 1]
+        if len(names) > len(COLORS):  # no colour for two of them
+            kept = names[: len(COLORS) - 1]
             others = f"{len(names) - len(kept)} others"
             purposes = [name if name in kept else others for name in purposes]
             names = [*kept, others]
-        colors = dict(zip(names, _COLORS, strict=False))
+        colors = dict(zip(names, COLORS, strict=False))
         place = np.arange(1, n + 1)
         filled = [colors[name] for name in purposes]
         ax.bar(place, spent[:-1], width=0.86, color=filled, alpha=0.16, linewidth=0)
@@ -507,7 +513,7 @@ class PrivacyUtilityDisplay:
         ax.minorticks_off()
         ax.set_xlabel("ε of one fit")
         ax.set_ylabel(self.score_name)
-        _grid(ax, "y")
+        add_grid(ax, "y")
         ax.legend(loc="lower right", frameon=False, fontsize=9)
         return _shown(self, ax)
 

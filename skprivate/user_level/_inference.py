@@ -32,6 +32,7 @@ from skprivate.user_level._losses import HuberLoss, LogisticLoss
 from skprivate.user_level._problems import UserData, vector_norms
 from skprivate.user_level._ranges import FINE_SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult
+from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling import _standardise
 from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noise, whiten, whitening
 
@@ -62,15 +63,27 @@ class Point(NamedTuple):
     clip: float = math.inf
 
 
+class Line(NamedTuple):
+    """Column that is slope·x + offset, with a feature x among the columns, but far from the middle of x."""
+
+    column: int
+    feature: int
+    slope: float
+    offset: float
+
+
 class Estimate(NamedTuple):
     """Coefficients, intercept last, the standard errors of all, and the part of noise in the squares of these.
 
-    Errors are NaN where noise hides a combination of features that holds the coefficient.
+    Errors are NaN where noise hides a combination of features that holds the coefficient. ``covariance`` is that of all
+    coefficients, ``hidden`` what hidden combinations may add to it.
     """
 
     coef: FloatArray
     errors: FloatArray
     noise_share: FloatArray
+    covariance: FloatArray
+    hidden: FloatArray
 
 
 def _scores(data: UserData, at: Point) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
@@ -135,7 +148,8 @@ def _curvature(slopes: FloatArray, loss: HuberLoss | LogisticLoss) -> FloatArray
 class Inference:
     """Newton step from released coefficients with a covariance; ``several`` if users may have several rows.
 
-    ``categories`` are sets of columns of which exactly one is 1 in every row, and the others 0.
+    ``categories`` are sets of columns of which exactly one is 1 in every row, and the others 0. ``functions`` are
+    columns that are a function of a feature, with their deviations, and ``lines`` those of them that are lines.
     """
 
     terms: _plan.Terms
@@ -144,6 +158,8 @@ class Inference:
     logistic: bool
     several: bool
     categories: tuple[tuple[int, ...], ...] = ()
+    functions: tuple[Function | None, ...] = ()
+    lines: tuple[Line, ...] = ()
 
     @property
     def _referred(self) -> tuple[tuple[int, ...], ...]:
@@ -151,9 +167,17 @@ class Inference:
         return self.categories if self.fit_intercept else self.categories[1:]
 
     @property
+    def _deviations(self) -> FloatArray:
+        """Public deviations of functions, and 1 for all other features."""
+        deviations = np.ones(self.n_features)
+        for j, function in enumerate(self.functions):
+            deviations[j] = (function.deviation if function is not None else 0.0) or 1.0
+        return deviations
+
+    @property
     def size(self) -> int:
         """Number of coefficients that are estimated."""
-        return self.n_features + self.fit_intercept - len(self._referred)
+        return self.n_features + self.fit_intercept - len(self._referred) - len(self.lines)
 
     @property
     def scale_epsilon(self) -> float | None:
@@ -198,10 +222,10 @@ class Inference:
         """
         if not self.draws:
             return None
-        frame = result.frame._replace(half_ranges=math.inf)
+        frame = result.frame._replace(half_ranges=math.inf, scales=result.frame.scales * self._deviations)
         coef, kept = self._with_references(result.coef, frame.scales)
         rows = rows.map(UserData.in_order).map(partial(_standardise.mapped_rows, frame=frame, target=not self.logistic))
-        if self._referred:
+        if not kept.all():
             rows = rows.map(partial(_standardise.kept_columns, kept=kept[: self.n_features]))
         matrix, length = whitening(
             rows,
@@ -236,11 +260,14 @@ class Inference:
         return self._in_units_of_the_caller(found, coef, kept, matrix, frame)
 
     def _with_references(self, coef: FloatArray, scales: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-        """Give the commonest of each set of categories, by released scales, coefficient 0; predictions stay.
+        """Give lines, and the commonest of each set of categories by released scales, coefficient 0; predictions stay.
 
         Returns flags of the other coefficients, too.
         """
         coef, kept = coef.copy(), np.ones(len(coef), dtype=bool)
+        for column, feature, slope, offset in self.lines:
+            coef[[feature, -1]] += coef[column] * np.array([slope, offset])
+            coef[column], kept[column] = 0.0, False
         constant = [-1] if self.fit_intercept else list(self.categories[0]) if self.categories else []
         for columns in map(list, self._referred):
             reference = columns[int(scales[columns].argmax())]
@@ -257,17 +284,18 @@ class Inference:
         to_caller = jacobian @ matrix
         noise, squares = (np.square(to_caller @ root).sum(axis=1) for root in (found.noise, found.error))
         # What a hidden combination may well add: a scale of the target for a scale of a feature, or for a category.
-        usual = np.ones(len(coef))
+        usual = np.append(self._deviations, np.ones(int(self.fit_intercept)))
         for columns in map(list, self.categories):
             usual[columns] = frame.scales[columns]
         hidden_in_frame = np.linalg.qr(matrix @ found.hidden).Q
-        hidden = np.square(jacobian @ hidden_in_frame @ (hidden_in_frame.T * usual[kept])).sum(axis=1)
-        errors = np.sqrt(np.where(hidden <= squares, squares + hidden, np.nan))
+        hidden = jacobian @ hidden_in_frame @ (hidden_in_frame.T * usual[kept])
+        covariances = [root @ root.T for root in (to_caller @ found.error, hidden)]
         after = coef + to_caller @ found.move
         if self.fit_intercept and not self.logistic:
             # What clipping takes of skewed errors moves the step's intercept: the descent's is kept about the centres.
             after[-1] = coef[-1] + (coef - after)[: self.n_features] @ frame.centres
-        return Estimate(after, errors, noise / np.where(squares > 0.0, squares, 1.0))
+        errors = combined_errors(np.eye(len(coef)), *covariances)
+        return Estimate(after, errors, noise / np.where(squares > 0.0, squares, 1.0), *covariances)
 
     def _multiplier(self, share: float) -> float:
         return self.terms.multiplier / math.sqrt(share) * _plan.WIDER
@@ -368,6 +396,12 @@ def _jacobian(frame: Frame, fit_intercept: bool) -> FloatArray:
     return centred.coefficients(np.eye(len(frame.centres) + fit_intercept), fit_intercept).T
 
 
+def combined_errors(combinations: FloatArray, covariance: FloatArray, hidden: FloatArray) -> FloatArray:
+    """Return standard errors of combinations of coefficients, a row each; NaN where most of one is hidden."""
+    squares, unknown = (((combinations @ each) * combinations).sum(axis=1) for each in (covariance, hidden))
+    return np.asarray(np.sqrt(np.where(unknown <= squares, squares + unknown, np.nan)))
+
+
 def normal_interval(coef: FloatArray, errors: FloatArray, level: float) -> FloatArray:
     """Return lower and upper ends along a last axis."""
     half = float(norm.isf(0.5 * (1.0 - level))) * errors
@@ -422,6 +456,9 @@ class CoefSummary(NamedTuple):
         width = max(7, *map(len, self.names))
         lines = [f"{'feature':{width}} {'coef':>11} {f'{100 * self.level:g} % interval':>25} {'noise':>6}"]
         for name, coef, (low, high), share in zip(self.names, self.coef, self.interval, self.noise_share, strict=True):
+            if low == high:  # the category of which others are differences, or a line beside its feature
+                lines.append(f"{name:{width}} {coef:>11.4g} {'reference':>25}")
+                continue
             lines.append(f"{name:{width}} {coef:>11.4g} {f'[{low:.4g}, {high:.4g}]':>25} {share:>6.0%}")
         lines.append(f"n = {self.n_users:.0f}, {repr(self.guarantee).strip('<>')}")
         return "\n".join(lines)

@@ -20,7 +20,7 @@ from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimat
 from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
 from skprivate.user_level import _losses, _problems
-from skprivate.user_level._inference import CoefSummary, Estimate, Inference, normal_interval
+from skprivate.user_level._inference import CoefSummary, Estimate, Inference, Line, combined_errors, normal_interval
 from skprivate.user_level._plan import Terms
 from skprivate.user_level.descent import _descent, _linear, _preconditioned, _rules
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, FloatArray, Function, Penalty
@@ -60,6 +60,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
     #: Sets of its columns of which exactly one is 1 in every row, and the others 0; set in the same way.
     _categories: tuple[tuple[int, ...], ...] = ()
+    #: Columns that are a slope and an offset on a feature (column, feature, slope, offset); set in the same way.
+    _lines: tuple[tuple[int, int, float, float], ...] = ()
+    #: Names of its columns; set in the same way.
+    _column_names: tuple[str, ...] | None = None
     #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: SharedBudget | None = None
 
@@ -95,9 +99,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         """Return the terms of all other draws, and what makes intervals."""
         if not self.inference:
             return terms, None
-        logistic = self.loss == "log_loss"
-        several, categories = user_ids is not None, self._categories
-        found = Inference(terms, self.n_features_in_, self.fit_intercept, logistic, several, categories)
+        found = Inference(
+            terms,
+            self.n_features_in_,
+            self.fit_intercept,
+            logistic=self.loss == "log_loss",
+            several=user_ids is not None,
+            categories=self._categories,
+            functions=self._functions,
+            lines=tuple(Line(*each) for each in self._lines) if self.fit_intercept else (),
+        )
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _plan_descent(
@@ -216,6 +227,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     ) -> tuple[_descent.LinearResult, Estimate | None]:
         """Release the model, set the fitted attributes, and warn by released numbers."""
         estimate = None
+        if inference is not None and not inference.draws:  # public numbers tell, before anything is paid for
+            warn_no_intervals(float(inference.terms.n_users or 0), self.epsilon, inference)
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -249,27 +262,36 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         self.feature_fill_ = np.array(np.broadcast_to(frame.fills, self.n_features_in_))
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
-        if inference is not None and estimate is None:
+        if inference is not None and inference.draws and estimate is None:
             warn_no_intervals(result.n_users, self.epsilon, inference)
-        if estimate is not None and (lost := np.flatnonzero(np.isnan(estimate.errors[: self.n_features_in_]))).size:
+        if estimate is not None and (lost := self._without_interval(estimate)):
             privacy.warn_caller(
-                f"Features {self._named(lost.tolist())}: noise hides a combination that holds the coefficient, whose "
-                "interval is NaN. They are collinear, rare, or indicators of all categories, of which one has to be "
-                "left out.",
+                f"Features {self._named(lost)}: noise hides a combination that holds the coefficient, whose interval "
+                "is NaN. They are collinear, rare, or indicators of all categories, of which one has to be left out.",
                 TooFewUsersWarning,
             )
         return result, estimate
 
     def _named(self, columns: Sequence[int]) -> str:
-        """Name the first columns of a list."""
-        names = getattr(self, "feature_names_in_", None)
+        """List the first few columns by their names."""
+        names = getattr(self, "feature_names_in_", self._column_names)
         return ", ".join(column_label(j, names) for j in columns[:5])
+
+    def _without_interval(self, estimate: Estimate) -> list[int]:
+        """List features whose error is NaN, but for functions of a feature and that feature: their sum is a curve."""
+        curves = {j for j, each in enumerate(self._functions) if each is not None}
+        curves |= {each.feature for each in self._functions if each is not None}
+        lost = np.flatnonzero(np.isnan(estimate.errors[: self.n_features_in_]))
+        return [j for j in lost.tolist() if j not in curves]
 
     def _store_intervals(self, estimate: Estimate | None) -> None:
         """Set the coefficients of the Newton step and their errors, NaN where there is none."""
         if self.inference:
             n_features, shape = self.n_features_in_, self.coef_.shape
-            found = estimate or Estimate(*np.full((3, n_features), np.nan))
+            found = estimate or Estimate(
+                *np.full((3, n_features), np.nan), *np.full((2, n_features, n_features), np.nan)
+            )
+            self._covariances = [each[:n_features, :n_features] for each in (found.covariance, found.hidden)]
             self.coef_error_ = found.errors[:n_features].reshape(shape)
             self.noise_share_ = found.noise_share[:n_features].reshape(shape)
             self.coef_interval_ = self.confidence_interval()
@@ -292,11 +314,15 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         ValueError
             If the fit was without ``inference=True``, or for another level.
         """
+        return normal_interval(self.coef_, self._errors_at(level), level)
+
+    def _errors_at(self, level: float, combinations: FloatArray | None = None) -> FloatArray:
+        """Return standard errors of the coefficients, or of combinations of them; refuses a level that is none."""
         check_is_fitted(self)
         number("level", level, "a number in (0, 1)", lambda value: 0 < value < 1)
         if not hasattr(self, "coef_error_"):
             raise ValueError("confidence intervals need a fit with inference=True.")
-        return normal_interval(self.coef_, self.coef_error_, level)
+        return self.coef_error_ if combinations is None else combined_errors(combinations, *self._covariances)
 
     def summary(self, level: float = 0.95) -> CoefSummary:
         """Show coefficients with their confidence intervals.

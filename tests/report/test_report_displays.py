@@ -8,9 +8,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
-from skprivate.preprocessing import PrivateStandardScaler
+from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
-from skprivate.report import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
+from skprivate.report import BandDisplay, GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 pyplot.switch_backend("Agg")
@@ -134,3 +134,32 @@ def test_a_missing_matplotlib_names_the_extra(monkeypatch):
         GuaranteeDisplay.from_guarantee(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"))
     with pytest.raises(ImportError, match="plots need matplotlib"):
         LedgerDisplay.from_ledger(PrivacyLedger(epsilon=1.0))
+
+
+@pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+def test_bands_of_curves():
+    rng = public_generator(0)
+    X = rng.uniform(-2.0, 2.0, size=(30_000, 2))
+    y = np.sin(X[:, 0]) + rng.normal(size=len(X))
+    linear = UserLevelSGDRegressor(3.0, inference=True, random_state=0)
+    model = make_additive_pipeline(linear, n_knots=5).fit(X, y)
+    display = BandDisplay.from_estimator(model, level=0.9)
+    bands = model.confidence_band(level=0.9)
+    assert [ax.get_xlabel() for ax in display.axes_] == ["x0", "x1"]
+    for j, ax in enumerate(display.axes_):
+        np.testing.assert_array_equal(ax.lines[0].get_ydata(), bands.curve[:, j])
+        area = ax.collections[0].get_paths()[0].vertices[:, 1]
+        assert area.min() == bands.lower[:, j].min() and area.max() == bands.upper[:, j].max()
+    assert display.axes_[0].get_legend().get_texts()[0].get_text() == "90 % band"
+    _, axes = pyplot.subplots(1, 1)
+    one = BandDisplay.from_estimator(model, np.zeros((3, 2)), features=["x1"], ax=axes)
+    assert one.figure_ is axes.figure and one.axes_.tolist() == [axes]
+    with pytest.raises(ValueError, match="features must be among"):
+        BandDisplay.from_estimator(model, features=["x7"])
+    with pytest.raises(ValueError, match="ax must be 2 axes"):
+        BandDisplay.from_estimator(model, ax=axes)
+    missing = np.full((3, 1), np.nan)
+    few = BandDisplay(
+        names=["age"], values=np.arange(3.0)[:, None], curve=np.ones((3, 1)), lower=missing, upper=missing, level=0.9
+    ).plot()
+    assert few.axes_[0].get_legend().get_texts()[0].get_text() == "no band: too few users"
