@@ -125,9 +125,28 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
 
     privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
+    #: What docstrings of estimators say alike: a line in angle brackets is replaced where a class is made.
+    _shared_docs: ClassVar[dict[str, str]] = {
+        "<random_state, ledger>": """random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.""",
+        "<privacy_guarantee_, n_features_in_, feature_names_in_>": """privacy_guarantee_ : PrivacyGuarantee
+        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
+    n_features_in_ : int
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.""",
+    }
     #: Most tasks of one fit that callbacks hear of (`skprivate._sklearn.steps`), one after the other; the draws are
     #: one.
     _most_fit_tasks: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for line, text in cls._shared_docs.items():
+            if cls.__doc__ and line in cls.__doc__:  # cleaned, as Python 3.13 does by itself
+                cls.__doc__ = inspect.cleandoc(cls.__doc__).replace(line, inspect.cleandoc(text)) + "\n"
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

@@ -74,10 +74,7 @@ class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCura
         Gradient tolerance of the fit, in the solver's scaled variables.
     max_iter : int, default=500
         Most iterations of the solver.
-    random_state : None, int or RandomState, default=None
-        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -93,12 +90,9 @@ class CuratedBagGAMClassifier(_classifier.BagClassifierMixin, _gam_base.BaseCura
         None for factors and networks.
     bags_ : CuratedBags
         What was released about the labels.
-    privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
         Updates of the penalties, or evaluations of the objective if they were given.
-    n_features_in_, feature_names_in_
-        Number of features that `fit` saw, and their names where X has strings for them.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

@@ -44,10 +44,7 @@ class CuratedBagGAMRegressor(RegressorMixin, _gam_base.BaseCuratedBagGAM):
         As in `CuratedBagGAMClassifier`.
     bin_edges, mechanism, tol, max_iter
         As in `CuratedBagGAMClassifier`.
-    random_state : None, int or RandomState, default=None
-        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------

@@ -74,10 +74,7 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
     classes : sequence, optional
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
-    random_state : None, int or RandomState, default=None
-        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -104,12 +101,9 @@ class RandomBagClassifier(_classifier.BagClassifierMixin, _random_bag_base.BaseR
         scores are too small, or no better than a constant.
     bags_ : RandomBags
         What was released about the labels.
-    privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
         Iterations of the solver; passes over the bags for networks.
-    n_features_in_, feature_names_in_
-        Number of features that `fit` saw, and their names where X has strings for them.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

@@ -49,10 +49,7 @@ class RandomBagRegressor(RegressorMixin, _random_bag_base.BaseRandomBagModel):
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
         and up to a half of it where n·ε is below 500.
-    random_state : None, int or RandomState, default=None
-        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------

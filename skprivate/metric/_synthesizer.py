@@ -66,10 +66,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
     out_of_bounds : {"clip", "raise"}, default="clip"
         Treatment of values outside public ``bounds``; private ones always clip.
-    random_state : None, int or RandomState, default=None
-        None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -77,12 +74,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         The released probability measure: grid and weights (per combination of categories).
     bounds_ : tuple of two ndarrays of shape (n_numeric_features,)
         Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of str
-        Names of the columns, if they have names that are str.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

@@ -48,10 +48,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         ``"date"``, ``"category"`` (the values that the type declares, or else up to 1000 that many rows have, found
         privately), or ``"drop"``. Limits save what finding magnitudes takes. Values that are not listed, or not found,
         are gaps. Columns of text must be said.
-    random_state : None, int or RandomState, default=None
-        None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
-    ledger : PrivacyLedger, optional
-        Budget of the data set.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -61,12 +58,7 @@ class PrivateTableSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Released number of rows, or of users.
     gaps_ : ndarray of shape (n_columns,)
         Released share of gaps in each column that is not left out.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit.
-    n_features_in_ : int
-        Number of columns that `fit` saw.
-    feature_names_in_ : ndarray of str
-        Names of the columns, if they have names that are str.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

@@ -200,10 +200,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, TakesSparse, ClassifierMixin
     classes : array-like of shape (2,), default=None
         Public label set. None means the labels of `y`, which is then stated as an assumption of the guarantee;
         needed with adjacency="add-remove".
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, default=None
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
     n_jobs : int, default=None
         Threads of the exact strategy, for rows in memory.
 
@@ -234,12 +231,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, TakesSparse, ClassifierMixin
         Number of hypotheses of the first draw; 0 for a descent, which compares none.
     log_n_hypotheses_ : float
         Its natural logarithm, −∞ for 0.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of this fit for one private row.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, if all were strings.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

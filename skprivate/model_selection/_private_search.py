@@ -98,12 +98,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         The cost: what one evaluation may spend, how their number is drawn, and what all cost together. Public.
     classes_ : ndarray
         Of the best model, if it has them.
-    privacy_guarantee_ : PrivacyGuarantee
-        What the whole search promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------

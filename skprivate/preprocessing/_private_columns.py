@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -19,27 +18,6 @@ from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import numeric_table, public_count, read_columns
 from skprivate.privacy import Adjacency
 
-#: What the docstrings of all transformers say alike: a line in angle brackets is replaced where a class is made.
-_SHARED = {
-    "<delta, adjacency>": """delta : float in [0, 1), default=1e-6
-        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.""",
-    "<random_state, ledger>": """random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.""",
-    "<privacy_guarantee_, n_features_in_, feature_names_in_>": """privacy_guarantee_ : PrivacyGuarantee
-        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
-    n_features_in_ : int
-        Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.""",
-    "<guarantee>": """*Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user
-    where ``user_ids`` are given to `fit`; then every user has the same weight, spread over the user's own rows.
-    Derivation in docs/guide/preprocessing.md.""",
-}
-
 
 class PrivateColumns(PrivateEstimatorMixin, TakesSparse, TransformerMixin, BaseEstimator):
     """Release constants of every column; a subclass makes the mechanism and stores what it returns."""
@@ -53,14 +31,18 @@ class PrivateColumns(PrivateEstimatorMixin, TakesSparse, TransformerMixin, BaseE
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "bounds": [Mapping, "array-like", None],
     }
+    _shared_docs: ClassVar[dict[str, str]] = {
+        **PrivateEstimatorMixin._shared_docs,
+        "<delta, adjacency>": """delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.""",
+        "<guarantee>": """*Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that
+    user where ``user_ids`` are given to `fit`; then every user has the same weight, spread over the user's own rows.
+    Derivation in docs/guide/preprocessing.md.""",
+    }
     #: Validates a table.
     _read: Any = staticmethod(numeric_table)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for line, text in _SHARED.items():
-            if cls.__doc__ and line in cls.__doc__:  # cleaned, as Python 3.13 does by itself
-                cls.__doc__ = inspect.cleandoc(cls.__doc__).replace(line, inspect.cleandoc(text)) + "\n"
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
