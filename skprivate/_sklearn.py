@@ -90,6 +90,12 @@ _LIBRARIES = (
 )  # fmt: skip
 #: Without NumPy's warnings: sums of labels, by which scikit-learn looks for NaN, overflow by somebody's label.
 _check_y = np.errstate(all="ignore")(_sklearn_check_y)
+#: Modules of scikit-learn that fit others as parts of a whole; columns are transformed by that of pipelines.
+COMPOSITES = (
+    "sklearn.calibration", "sklearn.compose", "sklearn.ensemble", "sklearn.feature_selection",
+    "sklearn.linear_model._ransac", "sklearn.model_selection._classification_threshold", "sklearn.multiclass",
+    "sklearn.multioutput", "sklearn.pipeline", "sklearn.semi_supervised",
+)  # fmt: skip
 #: Modules of scikit-learn that score fits on rows held out, and those of their functions that only predict.
 _SEARCHES = frozenset((
     "sklearn.feature_selection._rfe", "sklearn.feature_selection._sequential",
@@ -246,10 +252,10 @@ def quoting_no_entries():
         raise own from None
 
 
-def called_from(module):
-    """Tell if a function of a module called; that of "sklearn.pipeline" fits parts of column transformers, too."""
+def called_from(*modules):
+    """Tell if a function of one of some modules called, or of what is in them."""
     frame = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") != module:
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(modules):
         frame = frame.f_back
     return frame is not None
 

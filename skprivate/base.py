@@ -272,7 +272,7 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
 
 def of_every_fit(unit: PrivacyUnit | str, *assumptions: str) -> tuple[str, ...]:
     """Add assumptions of every fit: columns are public and, where more than labels is protected, no result came in."""
-    before = privacy.STEP_ALONE if _sklearn.called_from("sklearn.pipeline") else privacy.PUBLIC_BEFORE
+    before = privacy.STEP_ALONE if _sklearn.called_from(*_sklearn.COMPOSITES) else privacy.PUBLIC_BEFORE
     searched = [privacy.SEARCHED] if _sklearn.search_under_way() is not None else []
     return (COLUMNS_ARE_PUBLIC, *assumptions, *searched, *([] if unit == PrivacyUnit.LABEL else [before]))
 

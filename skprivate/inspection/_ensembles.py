@@ -31,7 +31,7 @@ from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection import _pipelines, _single
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
 from skprivate.partitions import fold_problem
-from skprivate.preprocessing import RowByRow
+from skprivate.preprocessing import RowByRow, inner_models
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 _ROWS = (PrivacyUnit.ROW, PrivacyUnit.USER)
@@ -235,7 +235,7 @@ def refuse(model: BaseEstimator, place: Place, walk: Walk, why: str) -> Iterator
     if folded and (problem := fold_problem(model)):
         why = f"{why}. {problem.removesuffix('.')}"
     yield place.step(model, Role.UNPROTECTED, why)
-    for name, part in _single.inner_models(model):
+    for name, part in inner_models(model):
         yield from walk(part, place.inside(name, fitted=False, copies=None, times=times))
 
 

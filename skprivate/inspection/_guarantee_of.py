@@ -16,6 +16,7 @@ from skprivate.base import REPEATS, BestModelMixin
 from skprivate.inspection import _ensembles, _pipelines, _single
 from skprivate.inspection._steps import Place, Role, Step, Tally, Visit
 from skprivate.partitions import is_known, published_copy
+from skprivate.preprocessing import inner_models, needs_fit
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, search
 from skprivate.user_level import UserLevelSelector
 
@@ -67,14 +68,14 @@ def walk(model: BaseEstimator, place: Place) -> Iterator[Step]:
     else:
         step = _single.leaf(model, place)
         elsewhere = place.fitted and step.role is Role.NO_DATA and not is_known(type(model))
-        if elsewhere and _single.needs_fit(model):
+        if elsewhere and needs_fit(model):
             text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
             step = replace(step, assumptions=(*step.assumptions, text))
         elif elsewhere:
             place.seen[id(model)] = Visit(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
-            for name, part in _single.inner_models(model):
+            for name, part in inner_models(model):
                 yield from walk(part, place.inside(name, fitted=False, copies=None))
         elif place.fitted and isinstance(model, BestModelMixin):
             # A search states one guarantee for all that it hands over; what is not private in it was put there.

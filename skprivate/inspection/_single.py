@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 from sklearn import feature_selection, preprocessing
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -26,7 +22,6 @@ from sklearn.preprocessing import (
     OrdinalEncoder,
     PolynomialFeatures,
 )
-from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.base import PrivateEstimatorMixin
@@ -34,6 +29,8 @@ from skprivate.inspection._steps import Place, Role, Step
 from skprivate.metric import MetricPrivatizer
 from skprivate.partitions import is_estimator, is_known
 from skprivate.preprocessing import (
+    FEATURES_ONLY,
+    NO_DATA,
     PrivateImputer,
     PrivateKBinsDiscretizer,
     PrivateOneHotEncoder,
@@ -46,6 +43,9 @@ from skprivate.preprocessing import (
     PublicOrdinalEncoder,
     PublicScaler,
     RowByRow,
+    inner_models,
+    speaks_of_rows,
+    why_it_learns,
 )
 from skprivate.privacy import TO_THE_LAST_BIT, PrivacyGuarantee
 from skprivate.user_level import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -78,43 +78,6 @@ _DESCRIPTORS = (property, classmethod, staticmethod)
 #: Methods that see rows.
 _LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
 _NOTHING_ELSE = "knows nothing else that is private"
-_SCALE = (
-    "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
-    "budget"
-)
-_PLAIN = "its fit takes statistics of private rows without noise"
-#: scikit-learn's estimators that learn from X and ignore y.
-_FEATURES_ONLY: dict[str, str] = {
-    **dict.fromkeys((
-        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
-    ), _SCALE),
-    **dict.fromkeys((
-        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
-        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
-        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
-        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
-        "TruncatedSVD", "VarianceThreshold",
-    ), _PLAIN),
-}  # fmt: skip
-
-
-def speaks_of_rows(encoder: BaseEstimator) -> str:
-    """Explain why an encoder of scikit-learn would report a row whose category is not listed; empty if it would not."""
-    silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
-    if encoder.handle_unknown != silent:
-        return (
-            f"handle_unknown={encoder.handle_unknown!r} warns, or raises an error, where a row has a category that is "
-            f"not listed: set handle_unknown={silent!r}, or use a public encoder of skprivate.preprocessing"
-        )
-    if getattr(encoder, "drop", None) is not None:
-        return "warns, with drop, where a row has a category that is not listed: set drop=None"
-    listed = getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
-    if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
-        return (
-            "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
-            "its column become floats, which merge some of them. Use a public encoder of skprivate.preprocessing"
-        )
-    return ""
 
 
 def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
@@ -181,42 +144,6 @@ def _couples(model: BaseEstimator) -> bool:
     )
 
 
-def _encoder(model: BaseEstimator) -> str:
-    if isinstance(model.categories, str):
-        return "learns the categories that occur: give them by categories=[...], from what is publicly known"
-    if model.min_frequency is not None or model.max_categories is not None:
-        return "counts how often categories occur (min_frequency, max_categories): leave both at None"
-    return speaks_of_rows(model)
-
-
-def _imputer(model: BaseEstimator) -> str:
-    if model.strategy != "constant":
-        return (
-            "learns its fill values from private rows: use strategy='constant', or impute within the budget "
-            "(skprivate.preprocessing.PrivateImputer)"
-        )
-    if model.add_indicator or not model.keep_empty_features:
-        return (
-            "the columns it drops or adds say where values are missing: set keep_empty_features=True and "
-            "add_indicator=False"
-        )
-    return ""
-
-
-#: scikit-learn's transformers that look at no data with the right parameters; the functions say what is wrong else.
-#: Exact classes: what a subclass does is not known. The tag ``requires_fit=False`` is no proof (a Gaussian process
-#: has it, and learns).
-_NO_DATA: dict[type, Callable[[Any], str]] = {
-    **dict.fromkeys((
-        Binarizer, FeatureHasher, FunctionTransformer, HashingVectorizer, Normalizer, PolynomialFeatures,
-    ), lambda model: ""),
-    AdditiveChi2Sampler: lambda model: "raises an error where a row holds a negative number",
-    OneHotEncoder: _encoder,
-    OrdinalEncoder: _encoder,
-    SimpleImputer: _imputer,
-}  # fmt: skip
-
-
 def is_private(model: BaseEstimator) -> bool:
     """Tell if a model has a guarantee of its own, by its class, its parameters or its attributes after `fit`."""
     if isinstance(model, PrivateEstimatorMixin):
@@ -232,18 +159,6 @@ def releases_when_transforming(model: BaseEstimator) -> bool:
     return bool(getattr(model, "releases_in", None) == "transform")
 
 
-def inner_models(model: BaseEstimator) -> list[tuple[str, Any]]:
-    """List estimators among the parameters of a model, with their names for messages."""
-    found: list[tuple[str, Any]] = []
-    for name, value in model.get_params(deep=False).items():
-        if hasattr(value, "fit") and not isinstance(value, type):
-            found.append((name, value))
-        elif isinstance(value, (list, tuple)):
-            pairs = [pair for pair in value if isinstance(pair, tuple) and len(pair) >= 2]
-            found += [(f"{name} {pair[0]!r}", pair[1]) for pair in pairs if hasattr(pair[1], "fit")]
-    return found
-
-
 def leaf(model: BaseEstimator, place: Place) -> Step:
     """Classify a single estimator by what it does with the rows that arrive."""
     if is_private(model):
@@ -257,8 +172,7 @@ def leaf(model: BaseEstimator, place: Place) -> Step:
             "the class declare looks_at_no_data = True itself"
         )
         return place.step(model, Role.UNPROTECTED, why)
-    problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
-    if problem == "":
+    if type(model) in NO_DATA and not why_it_learns(model):
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
             checked = model.check_inverse and model.func is not None and model.inverse_func is not None
             texts = [inverse_is_checked(place.name(model))] if checked and not place.rows.alone else []
@@ -269,23 +183,22 @@ def leaf(model: BaseEstimator, place: Place) -> Step:
             return place.step(model, Role.NO_DATA, "", text)
         return place.step(model, Role.NO_DATA)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
-    features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
+    features_only = of_scikit_learn and type(model).__name__ in FEATURES_ONLY
     if place.rows.released and features_only:
         return place.step(model, Role.RELEASED, "", *_no_weights(place, model))
     if place.rows.released:
         why = "the rows that it sees are randomised, but it may learn from the targets, which are not"
         return place.step(model, Role.UNPROTECTED, why)
     if features_only:
-        why = problem or _FEATURES_ONLY[type(model).__name__]
         role = Role.UNPROTECTED if place.rows.target else Role.FEATURES
-        return place.step(model, role, why, *_no_weights(place, model))
-    if not of_scikit_learn and hasattr(model, "transform") and not needs_fit(model):
+        return place.step(model, role, why_it_learns(model), *_no_weights(place, model))
+    if not (why := why_it_learns(model)):
         text = f"{place.name(model)} needs no fit: it {_NOTHING_ELSE}"
         return place.step(model, Role.NO_DATA, "", text)
     if inner_models(model):
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
-    return place.step(model, Role.UNPROTECTED, problem or "learns from private rows without a guarantee")
+    return place.step(model, Role.UNPROTECTED, why)
 
 
 def inverse_is_checked(name: str) -> str:
@@ -337,8 +250,3 @@ def _defined_elsewhere(model: BaseEstimator) -> list[str]:
                 if callable(value) or isinstance(value, _DESCRIPTORS) or not name.startswith("__")
             }
     return sorted(name for name in found - _HARMLESS if not re.fullmatch("predict.*|set_.*_request", name))
-
-
-def needs_fit(model: BaseEstimator) -> bool:
-    """Tell if an estimator has to be fitted before it transforms."""
-    return bool(get_tags(model).requires_fit)

@@ -3,6 +3,14 @@
 from skprivate._messages import TooFewUnitsWarning
 from skprivate.preprocessing._additive_pipeline import make_additive_pipeline
 from skprivate.preprocessing._curves import CurveBands
+from skprivate.preprocessing._learning import (
+    FEATURES_ONLY,
+    NO_DATA,
+    inner_models,
+    needs_fit,
+    speaks_of_rows,
+    why_it_learns,
+)
 from skprivate.preprocessing._make_private_pipeline import make_private_pipeline
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer

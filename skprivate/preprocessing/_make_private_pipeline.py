@@ -25,15 +25,11 @@ from skprivate.preprocessing import (
     _public_encoders,
     _public_scaler,
 )
+from skprivate.preprocessing._learning import learning_parts
 from skprivate.privacy import PrivacyLedger, warn_caller
 
 #: Name, transformer and columns, as ColumnTransformer takes them.
 _Entry: TypeAlias = tuple[str, Any, Any]
-#: Packages of scikit-learn whose transformers learn from rows, but for classes that depend on parameters, or do not.
-_LEARNING = (
-    "sklearn.decomposition", "sklearn.discriminant_analysis", "sklearn.kernel_approximation", "sklearn.preprocessing"
-)  # fmt: skip
-_MAYBE = frozenset(("AdditiveChi2Sampler", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures"))
 
 
 def _features(name: str, entry: object, encoder: BaseEstimator) -> list[str]:
@@ -128,13 +124,12 @@ def _take_apart(model: BaseEstimator) -> tuple[list[tuple[str, Any]], Any, Any]:
 
 
 def _warn_of_fits(middle: list[tuple[str, Any]]) -> None:
-    """Warn of given steps of scikit-learn that learn from rows, by their classes alone."""
+    """Warn of given steps that learn from rows, by their classes and parameters."""
     for name, step in middle:
-        module, kind = type(step).__module__, type(step).__name__
-        if module.startswith(_LEARNING) and kind not in _MAYBE and get_tags(step).requires_fit:
+        for part, why in learning_parts(step):
             warn_caller(
-                f"step {name!r} ({kind}) learns from private rows without noise, so that no guarantee will hold for "
-                "the whole: skprivate.check_pipeline says why. Scale by public numbers, or leave it to the model.",
+                f"step {name!r} ({type(part).__name__}) learns from private rows without noise, so that no guarantee "
+                f"will hold for the whole (skprivate.check_pipeline): {why}.",
                 UserWarning,
             )
 

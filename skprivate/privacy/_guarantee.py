@@ -19,7 +19,7 @@ from skprivate.privacy.accounting import _composition
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
 TO_THE_LAST_BIT = "to the last bit"
-#: Assumption of every fit that protects more than labels, and of one that is a step: what came before counts, too.
+#: Assumption of every fit that protects more than labels, and of a part of a composite: the others count, too.
 PUBLIC_BEFORE = "before the fit, rows were changed by public rules only"
 STEP_ALONE = "this is the guarantee of one step alone: before it, rows were changed by public rules only"
 #: Fact about a fit, among its assumptions so that it goes where they go.

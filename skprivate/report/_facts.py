@@ -227,8 +227,8 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         )
     if STEP_ALONE in guarantee.assumptions:
         look.append(
-            "This is one step of a pipeline. What the steps before it learned from private rows is counted nowhere: "
-            "report the pipeline."
+            "This is one part of a pipeline or an ensemble. What the others learned from private rows is not counted "
+            "here: report the whole."
         )
     if SEARCHED in guarantee.assumptions:
         look.append(

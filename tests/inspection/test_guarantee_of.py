@@ -64,6 +64,7 @@ from skprivate import (
     SimulatedNoiseWarning,
     UserLevelMean,
     UserLevelSelector,
+    UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
     guarantee_of,
@@ -72,7 +73,15 @@ from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection import quote
 from skprivate.inspection._guarantee_of import TYPES_STAY
 from skprivate.preprocessing import PrivatePipeline, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow
-from skprivate.privacy import PUBLIC_BEFORE, GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
+from skprivate.privacy import (
+    PUBLIC_BEFORE,
+    STEP_ALONE,
+    GaussianEvent,
+    PureEvent,
+    compose_epsilon,
+    open_release,
+    public_generator,
+)
 from skprivate.utils.estimator_checks import default_data
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -437,6 +446,34 @@ def test_a_part_speaks_of_itself(estimator):
         assert ("of this step alone" in str(one)) is rows is ("of this step alone" in repr(one))
     for one in (guarantee_of(whole), guarantee_of(FrozenEstimator(whole))):
         assert (PUBLIC_BEFORE in one.assumptions) is rows and "alone" not in f"{one}{one!r}{one.assumptions}"
+
+
+MEMBERS = {
+    "a target": (lambda r, c: TransformedTargetRegressor(r, transformer=StandardScaler()), lambda m: m.regressor_),
+    "features left": (lambda r, c: RFE(r, n_features_to_select=1), lambda m: m.estimator_),
+    "a chooser": (lambda r, c: SelectFromModel(r), lambda m: m.estimator_),
+    "errors of others": (lambda r, c: AdaBoostRegressor(r, n_estimators=2), lambda m: m.estimators_[0]),
+    "a bag": (lambda r, c: BaggingRegressor(r, n_estimators=2, bootstrap=False), lambda m: m.estimators_[0]),
+    "a vote": (lambda r, c: VotingRegressor([("a", r)]), lambda m: m.estimators_[0]),
+    "calibrated": (lambda r, c: CalibratedClassifierCV(c, cv=2), lambda m: m.calibrated_classifiers_[0].estimator),
+    "one against the rest": (lambda r, c: OneVsRestClassifier(c), lambda m: m.estimators_[0]),
+    "own labels": (lambda r, c: SelfTrainingClassifier(c), lambda m: m.estimator_),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_member_speaks_of_itself(name, n_jobs):
+    """What its composite learned besides is not in its guarantee."""
+    X = np.linspace(0, 1, 120).reshape(60, 2)
+    make, part = MEMBERS[name]
+    model = make(UserLevelSGDRegressor(max_iter=2), UserLevelSGDClassifier(max_iter=2, classes=[0, 1]))
+    if n_jobs and "n_jobs" not in model.get_params():
+        pytest.skip("one after the other")
+    model.set_params(**{"n_jobs": n_jobs} if n_jobs else {})
+    model.fit(X, np.arange(60) % 2)
+    assert "of this step alone" in str(part(model).privacy_guarantee_)
 
 
 def test_bagging_is_simulated_because_it_sets_seeds():
@@ -907,9 +944,9 @@ def test_users_through_metadata_routing():
     guarantee = guarantee_of(model)
     own = [fitted.privacy_guarantee_ for fitted in model.estimators_]
     same = own[0].compose(own[1])
-    assert guarantee == dataclasses.replace(
-        same, assumptions=(*same.assumptions, "all steps were given the same user_ids", TYPES_STAY)
-    )
+    texts = tuple(PUBLIC_BEFORE if text == STEP_ALONE else text for text in same.assumptions)
+    texts = (*texts, "all steps were given the same user_ids", TYPES_STAY)
+    assert guarantee == dataclasses.replace(same, assumptions=texts)
     assert guarantee.unit == "user" and guarantee.delta == pytest.approx(2e-6)
 
 

@@ -21,11 +21,18 @@ from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.feature_selection import SelectFromModel
+from sklearn.feature_selection import SelectFromModel, SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.utils.fixes import parse_version
 
 from skprivate import (
@@ -49,6 +56,8 @@ from skprivate.preprocessing import (
     PrivatePipeline,
     PrivateStandardScaler,
     PublicOneHotEncoder,
+    PublicScaler,
+    RowByRow,
     make_additive_pipeline,
 )
 from skprivate.preprocessing._public_encoders import PublicCalendar, PublicNumbers
@@ -132,7 +141,20 @@ def test_a_given_step_that_learns_from_private_rows_is_named():
     with pytest.warns(UserWarning, match=r"step 'standardscaler' \(StandardScaler\) learns from private rows"):
         model = make_private_pipeline(make_pipeline(StandardScaler(), UserLevelSGDRegressor()), schema, epsilon=1.0)
     assert not check_pipeline(model).could_hold
-    make_private_pipeline(make_pipeline(PolynomialFeatures(), UserLevelSGDRegressor()), schema, epsilon=1.0)
+    for inside in (FeatureUnion([("s", make_pipeline(MinMaxScaler()))]), RowByRow(MinMaxScaler()), SelectKBest()):
+        with pytest.warns(UserWarning, match=r"\((MinMaxScaler|SelectKBest)\) learns from private rows"):
+            make_private_pipeline(make_pipeline(inside, UserLevelSGDRegressor()), schema, epsilon=1.0)
+    listed = OneHotEncoder(categories=[[0.0, 1.0]], handle_unknown="ignore")
+    with pytest.warns(UserWarning, match="OneHotEncoder.*learns the categories that occur"):
+        make_private_pipeline(make_pipeline(OneHotEncoder(), UserLevelSGDRegressor()), schema, epsilon=1.0)
+    for silent in (
+        PolynomialFeatures(),
+        PublicScaler(),
+        PrivateStandardScaler(),
+        FrozenEstimator(MinMaxScaler()),
+        listed,
+    ):
+        make_private_pipeline(make_pipeline(silent, UserLevelSGDRegressor()), schema, epsilon=1.0)
     make_private_pipeline(make_pipeline(StandardScaler(), RandomBagClassifier()), schema, epsilon=1.0)
 
 

@@ -125,8 +125,8 @@ def test_units_that_are_less_than_a_person_are_said_in_the_head():
 def test_a_step_of_a_pipeline_is_not_the_pipeline():
     scaler = PrivateStandardScaler(epsilon=1.0, bounds=(0, 1))
     model = make_pipeline(scaler, UserLevelSGDRegressor()).fit(X, Y)
-    assert any("report the pipeline" in each for each in privacy_report(model[0], **ANSWERED).findings)
-    assert not any("report the pipeline" in each for each in privacy_report(model, **ANSWERED).findings)
+    assert any("report the whole" in each for each in privacy_report(model[0], **ANSWERED).findings)
+    assert not any("report the whole" in each for each in privacy_report(model, **ANSWERED).findings)
 
 
 def test_nothing_is_claimed_of_simulated_noise():

@@ -234,7 +234,7 @@ class FrameSchema:
 
 
 def _refuse_undeclared(own: FrameColumn, declared: list[Any], *, closed: bool) -> None:
-    """Refuse listed values if a type declares none of them, or, where it is ``closed``, not all."""
+    """Refuse listed values where a type declares none of them, or, where it is ``closed``, not all."""
     others = [value for value in own.values or () if value not in declared]
     if others and (closed or len(others) == len(own.values or ())):
         raise _unfit(own, others, "type does not declare")
