@@ -176,3 +176,19 @@ def test_linear_pipelines_spend_nothing_on_gaps():
     np.testing.assert_array_equal(model["model"].coef_, alone.coef_)
     steps = [type(step) for _, step in model["columns"].named_transformers_["numbers"].steps]
     assert PrivateImputer not in steps
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_category_that_nobody_has_is_worth_one_scale_of_the_target_at_most(classes):
+    """Its coefficient was pure noise: up to 200 where targets have deviation 19."""
+    frame = pd.DataFrame({"ward": public_generator(0).choice(["a", "b"], N)})
+    y = 20.0 * (frame["ward"] == "a") + 10.0 * public_generator(1).normal(size=N)
+    for seed in range(5):
+        options = {"random_state": seed}
+        inner = UserLevelSGDClassifier(classes=[0, 1], **options) if classes else UserLevelSGDRegressor(**options)
+        model = make_private_pipeline(inner, {"ward": ["a", "b"]}, epsilon=1.0)
+        model.fit(frame, (y > 10.0).astype(int) if classes else y)
+        scale = model["model"]._frame.target_scale
+        rest = model["model"].coef_.ravel()[-1]
+        assert abs(rest) <= scale * (1.0 + 1e-12) and (classes or scale < 30.0)
+        assert abs(model["model"].coef_.ravel()[0] - model["model"].coef_.ravel()[1]) > (1.0 if classes else 10.0)

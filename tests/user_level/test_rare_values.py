@@ -29,11 +29,12 @@ def test_scales_are_roots_of_mean_squares_but_for_the_noise():
     X[: n // 4, 0], X[:100, 1], X[:, 2] = 1.0, 0.5, 7.0
     rare = np.array([True, True, False, True])
     terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n)
-    found = rare_scales(
+    found, unseen = rare_scales(
         InMemory(data(X, np.arange(n))), rare, 0.3, multiplier=2.0, n_users=n, terms=terms, release=Exact()
     )
     # The floor is one deviation of the noise: 2·2/n.
     np.testing.assert_allclose(found, [0.5, 0.05, 1.0, np.sqrt(4.0 / n)], rtol=0.02)
+    np.testing.assert_array_equal(unseen, [False, False, False, True])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -63,6 +63,8 @@ GAP_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
 LEAST_SHARE, MOST_SHARE = 0.08, 0.25
 #: Share of the budget (in zCDP) for mean squares of rare values.
 RARE_SHARE = 0.03
+#: Deviations of noise that are no mean square.
+UNSEEN_DEVIATIONS = 3.0
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
@@ -460,8 +462,10 @@ def rare_scales(
     n_users: float,
     terms: _plan.Terms,
     release: Release,
-) -> FloatArray:
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
+
+    Returns flags of those that noise alone explains, too.
 
     Rows are centred and clipped: ``largest`` is the largest square, ``most`` the largest share of users that differ
     from the centre of such a column.
@@ -473,8 +477,9 @@ def rare_scales(
     total = rows.sum(partial(_mean_squares, rare=rare, radius=radius))
     unit = radius / n_users
     squares = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
-    least = min(1.0, terms.sum_sensitivity * multiplier * unit)
-    return np.where(rare, np.sqrt(np.clip(squares, least, max(1.0, radius))), 1.0)
+    noise = terms.sum_sensitivity * multiplier * unit
+    scales = np.where(rare, np.sqrt(np.clip(squares, min(1.0, noise), max(1.0, radius))), 1.0)
+    return scales, rare & (squares <= UNSEEN_DEVIATIONS * noise)
 
 
 def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:

@@ -97,10 +97,11 @@ def bounded_rows(
 
 
 class Doubts(NamedTuple):
-    """Columns that may differ by less than a search sees, for it are ``one_value``, or ``empty`` but for gaps."""
+    """Columns that for a search are ``one_value``, or ``empty`` but for gaps; indicators that it has ``unseen``."""
 
     one_value: tuple[int, ...] = ()
     empty: tuple[int, ...] = ()
+    unseen: tuple[int, ...] = ()
 
 
 class Frame(NamedTuple):
@@ -129,6 +130,13 @@ class Frame(NamedTuple):
         if fit_intercept:
             result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
         return result
+
+    def bounded_coefficients(self, coef: FloatArray) -> FloatArray:
+        """Bound those of unseen indicators, which are noise, to one scale of the target; after the map, as above."""
+        limits = np.full(coef.shape[1], np.inf)
+        unseen = list(self.doubts.unseen)
+        limits[unseen] = self.scales[unseen]
+        return np.clip(coef, -limits, limits)
 
     @property
     def feature_range(self) -> tuple[FloatArray, FloatArray]:

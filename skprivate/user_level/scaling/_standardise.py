@@ -184,7 +184,7 @@ class Standardisation:
                 frame, rare[searched] = self._with_features(frame, found, n_users)
         mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target is not None))
         if self._measures:
-            own = _column_search.rare_scales(
+            own, unseen = _column_search.rare_scales(
                 mapped,
                 rare,
                 MOST_BEYOND,
@@ -195,7 +195,8 @@ class Standardisation:
                 release=release,
             )
             if rare.any():
-                frame = frame._replace(scales=frame.scales * own)
+                noise = tuple(np.flatnonzero(unseen & self.unit).tolist())
+                frame = frame._replace(scales=frame.scales * own, doubts=frame.doubts._replace(unseen=noise))
                 mapped = mapped.map(partial(rescaled, scales=own))
         bound = math.sqrt(self.width + self.centred) * self._row_bound(frame.target_range, n_users)
         return mapped.map(partial(clip_rows, bound=bound)), frame._replace(row_bound=bound)
