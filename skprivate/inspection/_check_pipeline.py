@@ -99,7 +99,7 @@ class PipelineReport:
         for step in self.steps:
             budget = "" if step.epsilon is None else f"ε = {step.epsilon:.6g}"
             budget += f", δ = {step.delta:.3g}" if step.delta else ""
-            budget += f", of that of {step.within!r}" if step.within else ""
+            budget += f", within those of {step.within!r}" if step.within else ""
             times = {1: "", None: f", {step.times}"}.get(step.copies, f", {step.copies} times")
             notes = "; ".join(text for text in (budget + times if budget else "", step.why, *step.conditions) if text)
             rows.append((step.path, step.role, notes))
@@ -203,7 +203,5 @@ def _found(step: Step) -> str:
     epsilon, delta, least = cost_of_finding(step.model, step.place.payer)
     if least is None:
         return "categories are found only with a positive delta"
-    return (
-        f"finds categories for ε = {epsilon:.3g}, δ = {delta:.3g}: values that about {least} rows (or users) have, "
-        "times the root of the number of columns"
-    )
+    which = f"values that about {least}·√k rows or users have, in k columns"
+    return f"finds {which}, for ε = {epsilon:.3g}, δ = {delta:.3g}"

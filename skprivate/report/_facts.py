@@ -126,9 +126,9 @@ def strength_in_words(guarantee: PrivacyGuarantee) -> str:
     if math.isinf(guarantee.epsilon):
         return "Nothing is promised: no noise was drawn, or nobody said how much."
     per = " for each unit of distance" if guarantee.adjacency is Adjacency.METRIC else ""
-    factor = f"e^{rounded_up(guarantee.epsilon, 4)}"
+    factor = f"e^{rounded_up(guarantee.epsilon, 4)}"  # beyond the largest float64
     if guarantee.epsilon < 700:
-        factor += f" = {rounded_up(math.exp(guarantee.epsilon) * (1 + 2**-50), 3)}"
+        factor = rounded_up(math.exp(guarantee.epsilon) * (1 + 2**-50), 3)
     plus = f", plus {small(guarantee.delta)} at most" if guarantee.delta else ""
     return (
         "Whatever somebody may compute from what is published, each outcome has after such a change at most "

@@ -193,10 +193,10 @@ def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: b
     protection, delta = facts["protection"] or {}, (facts["strength"] or {}).get("delta", 0.0)
     units, unit = protection.get("n_units"), protection.get("unit")
     if units and delta * units >= _RULE:
-        share = f"{share_in_words(delta, units)} one over the number of {unit}s"
         level = LOOK if delta * units >= _LARGE else NOTE
-        usual = f"The usual limit, a hundredth, is {small(_RULE / units, rounded_down)}"
-        found.append((level, f"δ = {small(delta)} is too large: {share}. {usual}."))
+        usual = f"the usual limit is {small(_RULE / units, rounded_down)}, a hundredth of one over their number"
+        many = f"{units:,} {unit}s".replace(",", "\u202f")
+        found.append((level, f"δ = {small(delta)} is too large for {many}: {usual}."))
     if unit in _NOT_PEOPLE:
         found.append((NOTE, _NOT_PEOPLE[unit]))
     if warned:

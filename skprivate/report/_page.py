@@ -168,7 +168,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f"{_style.table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{_style.trade_off_chart(curves)}</figure>'
         f"<figure>{_style.trade_off_chart(curves, log=True)}</figure></div>"
-        "<p><small>Left: linear axes. Right: logarithmic axes, for attackers who accuse few. "
+        "<p><small>First: linear axes. Second: logarithmic axes, for attackers who accuse few. "
         f"Dashed: guessing. {keys}</small></p>"
     )
 

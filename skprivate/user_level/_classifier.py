@@ -45,7 +45,11 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
     with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
     full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features are centred and scaled within
-    the budget where users are enough. At large n·ε the result is that of scikit-learn's ``LogisticRegression``.
+    the budget where users are enough. At large :math:`n\varepsilon` the result is that of scikit-learn's
+    ``LogisticRegression``.
+
+    You set ``epsilon``, ``delta``, ``classes`` and the ``user_ids`` of `fit`; sometimes ``class_weight``, ``alpha``,
+    ``inference``, ``adjacency`` and ``ledger``. The other parameters are for experts.
 
     Parameters
     ----------
@@ -66,7 +70,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         default a part of the budget is for the rates of the classes, which the mean probabilities have in the end.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
-        keep their units. By default √n_features.
+        keep their units. By default the root of n_features.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
@@ -123,8 +127,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         Released numbers that stand for missing entries, in fitting and in predicting.
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the typical
-        norm √(n_features + 1), more where there is hardly any noise, and 2 √n_features where users are too few to scale
-        features. Infinite where features keep their units.
+        norm :math:`\sqrt{d+1}` of d features, more where there is hardly any noise, and :math:`2\sqrt d` where users
+        are too few to scale features. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
         Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         there is hardly any noise, and less for features that are one value for most rows. Infinite where features

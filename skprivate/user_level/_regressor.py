@@ -36,7 +36,10 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     by full-batch descent ("SGD" notwithstanding) on one vector per user and step, or few steps in the metric of second
     moments. Ranges, clipping radius and steps are
     found privately within the budget, and so are centres and scales of features and target where users are enough. At
-    large n·ε the result is least squares.
+    large :math:`n\varepsilon` the result is least squares.
+
+    You set ``epsilon``, ``delta`` and the ``user_ids`` of `fit`; sometimes ``loss``, ``alpha``, ``inference``,
+    ``adjacency`` and ``ledger``. The other parameters are for experts.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         differs from the mean if users or errors are skewed. "auto" begins as "robust" and clips farther out as noise
         falls: as far as the noise is half the sampling noise, and four times as far where a private quantile of the
         gradient norms shows a tail. So it tends to the minimiser of the mean objective. "mean" is "auto" from three
-        times the median on: less bias for skewed users or errors at small n·ε.
+        times the median on: less bias for skewed users or errors at small :math:`n\varepsilon`.
     standardize : bool, default=True
         Centre and scale features and target by private histograms where users are enough (public numbers decide),
         unless features seem to be prepared already, and whiten them by private second moments where the noise allows.
@@ -74,7 +77,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Fit an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the original features. By default 0, and, where each row is
-        its own user, d ν² on those of standardised features, with the noise level ν = Δ z √d/n (public numbers).
+        its own user, :math:`d\nu^2` on those of standardised features, with the noise level
+        :math:`\nu=\Delta z\sqrt d/n`.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
@@ -111,8 +115,9 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Released numbers that stand for missing entries, in fitting and in predicting.
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting, in typical norms
-        √(n_features + 1): as many as ``feature_range_`` has scales, but three where the tail of the target is light
-        and there is noise, and two where users are too few to scale features. Infinite where features keep their units.
+        :math:`\sqrt{d+1}` of d features: as many as ``feature_range_`` has scales, but three where the tail of the
+        target is light and there is noise, and two where users are too few to scale features. Infinite where features
+        keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
         Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units or seem

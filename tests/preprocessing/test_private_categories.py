@@ -250,10 +250,10 @@ def test_where_labels_are_private_values_are_read_off_the_features(kind, made):
 def test_the_check_says_what_finding_costs_and_whom_it_finds():
     model = make_private_pipeline(UserLevelSGDClassifier(), SCHEMA, epsilon=1.0, delta=1e-6)
     text = str(check_pipeline(model))
-    assert "finds categories for ε = 0.2, δ = 2.5e-07: values that about 219 rows" in text
+    assert "finds values that about 219·√k rows or users have, in k columns, for ε = 0.2, δ = 2.5e-07" in text
     model.set_params(delta=0.0)
     assert "only with a positive delta" in str(check_pipeline(model))
-    assert "ε = 1, δ = 1e-06: values that about " in str(check_pipeline(PrivateOneHotEncoder()))
+    assert "in k columns, for ε = 1, δ = 1e-06" in str(check_pipeline(PrivateOneHotEncoder()))
 
 
 def test_messages_and_fitted_attributes_hold_nothing_that_was_not_found():
