@@ -28,7 +28,7 @@ def error(d, n, seed):
 # On a line the exact strategy is one draw. Its bound (Lemma 4.6) is about the training rows; the others have none, and
 # end with turns of one halfspace where rows are enough.
 for d, color in ((1, "C0"), (5, "C1"), (20, "C2")):
-    errors = [np.mean([error(d, n, seed) for seed in range(20 if d == 1 else 3)]) for n in ROWS]
+    errors = [np.mean([error(d, n, seed) for seed in range(10 if d == 1 else 2)]) for n in ROWS]
     plt.loglog(ROWS, errors, "o-", color=color, label=f"d = {d}, measured")
 X = np.random.default_rng(0).normal(size=(max(ROWS), 1))
 bounds = []

@@ -192,7 +192,7 @@ def model_findings(facts: Mapping[str, Any], warned: Sequence[Any], *, titled: b
     found = [] if titled else [(LOOK, "There is no title: say of which data this is, and for what.")]
     protection, delta = facts["protection"] or {}, (facts["strength"] or {}).get("delta", 0.0)
     units, unit = protection.get("n_units"), protection.get("unit")
-    if units and delta * units >= _RULE:
+    if units and delta * units > _RULE * (1 + 1e-9):
         level = LOOK if delta * units >= _LARGE else NOTE
         usual = f"the usual limit is {small(_RULE / units, rounded_down)}, a hundredth of one over their number"
         many = f"{units:,} {unit}s".replace(",", "\u202f")

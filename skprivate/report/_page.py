@@ -123,7 +123,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "metric": "metric differential privacy (ε per unit of distance)",
     }
     source = (
-        "from all that was drawn, and so less than ε and δ alone allow"
+        "from the noise that was drawn, and allows less than ε and δ alone"
         if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )

@@ -26,7 +26,7 @@ from skprivate import (
 from skprivate._messages import rounded_down, small
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyLedger, PrivacyUnit, open_release, public_generator
-from skprivate.report import REPORT_SCHEMA, PrivacyReport, privacy_report
+from skprivate.report import REPORT_SCHEMA, PrivacyReport, _model_facts, privacy_report
 from skprivate.report._facts import HOLDS, LOOK, STOP, percent
 from skprivate.report._other_facts import spent_after_each
 
@@ -132,6 +132,13 @@ def test_a_report_shows_units_schema_warnings_and_what_steps_do():
     assert {str(each.message) for each in seen} == {each["text"] for each in facts["fit_warnings"]}
     assert facts["steps"][2]["does"] == "fills gaps by private medians" and facts["steps"][2]["columns"] == ["age"]
     assert facts["strength"]["risk"][0]["best_guess"] == guarantee_of(model).risk(0.5).best_guess
+
+
+def test_a_delta_at_the_limit_is_not_too_large():
+    for delta, n_found in ((1e-6, 0), (1.01e-6, 1)):
+        facts = {"protection": {"n_units": 10_000, "unit": "label"}, "strength": {"delta": delta}}
+        found = _model_facts.model_findings(facts, (), titled=True)
+        assert sum("δ" in each[1] for each in found) == n_found
 
 
 def test_a_delta_of_a_tenth_of_one_over_the_units_has_to_be_looked_at():
