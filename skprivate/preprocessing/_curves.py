@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from skprivate import _validation
-from skprivate._messages import must_be
+from skprivate._messages import TooFewUnitsWarning, must_be, warn_caller
 from skprivate.preprocessing import _private_spline_transformer
 from skprivate.privacy.noise import FloatArray
 
@@ -126,6 +126,13 @@ def curve_bands(pipeline: Any, names: tuple[str, ...] | None, values: Any, level
         curves.append(basis @ model.coef_.ravel())
         errors.append(model._errors_at(level, basis))
     curve, half = np.column_stack(curves), norm.isf(0.5 * (1.0 - level)) * np.column_stack(errors)
+    if (lost := np.flatnonzero(np.isnan(half).any(axis=0))).size:
+        named = ", ".join(repr(names[j]) for j in lost[:5].tolist())
+        warn_caller(
+            f"Curves of {named}: noise hides combinations of their functions, and the band is NaN. More users are "
+            "needed (two columns: some 70 000/ε with 9 knots, 200 000/ε with 17), or fewer knots.",
+            TooFewUnitsWarning,
+        )
     return CurveBands(names, points, curve, curve - half, curve + half, level)
 
 

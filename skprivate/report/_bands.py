@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._messages import must_be, pyplot
+from skprivate.privacy.noise import FloatArray
 from skprivate.report._displays import COLORS, add_grid, hide_borders
 
 #: Most curves beside one another.
@@ -65,7 +66,15 @@ class BandDisplay:
     log_odds: bool = False
 
     @classmethod
-    def from_estimator(cls, estimator, values=None, *, level=0.95, features=None, ax=None):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        values: Any = None,
+        *,
+        level: float = 0.95,
+        features: Sequence[str] | None = None,
+        ax: Any = None,
+    ) -> BandDisplay:
         """Plot the curves of a fitted additive pipeline.
 
         Parameters
@@ -95,7 +104,7 @@ class BandDisplay:
         arrays = {key: getattr(bands, key)[:, places] for key in ("values", "curve", "lower", "upper")}
         return cls(names=shown, level=level, log_odds=hasattr(estimator, "classes_"), **arrays).plot(ax=ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> BandDisplay:
         """Plot the curves.
 
         Parameters
@@ -132,7 +141,17 @@ class BandDisplay:
         self.axes_, self.figure_ = axes, figure
         return self
 
-    def _plot_one(self, ax, name, values, curve, lower, upper, *, first):
+    def _plot_one(
+        self,
+        ax: Any,
+        name: str,
+        values: FloatArray,
+        curve: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        *,
+        first: bool,
+    ) -> None:
         order = np.argsort(values)
         values, curve, lower, upper = (each[order] for each in (values, curve, lower, upper))
         missing = np.isnan(lower).all()

@@ -7,7 +7,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import FunctionTransformer
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor, make_private_pipeline
-from skprivate.preprocessing import PrivatePipeline, PublicOneHotEncoder, make_additive_pipeline
+from skprivate.preprocessing import PrivatePipeline, PublicOneHotEncoder, TooFewUnitsWarning, make_additive_pipeline
 from skprivate.privacy import public_generator
 from skprivate.user_level import TooFewUsersWarning
 
@@ -141,7 +141,8 @@ def test_a_frame_gives_names_and_columns_of_curves():
 def test_too_few_users_have_curves_without_a_band():
     with pytest.warns(TooFewUsersWarning, match="confidence intervals of 17 coefficients.*NaN"):
         model, _ = additive(5000)
-    bands = model.confidence_band()
+    with pytest.warns(TooFewUnitsWarning, match="Curves of 'x0', 'x1': noise hides"):
+        bands = model.confidence_band()
     assert np.isnan(bands.lower).all() and np.isnan(bands.upper).all() and not np.isnan(bands.curve).any()
 
 
@@ -149,7 +150,8 @@ def test_columns_without_knots_are_lines():
     X = public_generator(0).normal(size=(30, 1))
     with pytest.warns(UserWarning, match="too few"):
         model = make_additive_pipeline(UserLevelSGDRegressor(1.0, inference=True, random_state=0)).fit(X, X[:, 0])
-    bands = model.confidence_band()
+    with pytest.warns(TooFewUnitsWarning, match="Curves of 'x0'"):
+        bands = model.confidence_band()
     assert np.ptp(np.diff(bands.curve[:, 0])) < 1e-9 and bands.values.shape == (101, 1)
 
 

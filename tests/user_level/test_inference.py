@@ -1,5 +1,6 @@
 """Confidence intervals: what a user adds to three sums, what follows from them, and that they cover."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -228,6 +229,15 @@ def test_few_users_pay_nothing_for_intervals_that_cannot_be(kind):
     assert np.isnan(model.coef_interval_).all() and model.coef_interval_.shape == (*model.coef_.shape, 2)
     assert model.privacy_guarantee_.events == plain.privacy_guarantee_.events
     assert "nan" in str(model.summary())
+
+
+def test_few_users_are_warned_of_before_anything_is_paid():
+    X, y = linear(400)
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5, simulation=True)
+    with warnings.catch_warnings(), pytest.raises(TooFewUsersWarning, match="n = 400 users at epsilon = 1 are too few"):
+        warnings.simplefilter("error", TooFewUsersWarning)
+        UserLevelSGDRegressor(1.0, inference=True, ledger=ledger, random_state=0).fit(X, y)
+    assert ledger.spent[0] == 0.0
 
 
 @pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
