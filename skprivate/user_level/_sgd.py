@@ -20,15 +20,13 @@ from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
 from skprivate.user_level import _losses, _problems
 from skprivate.user_level._inference import CoefSummary, Estimate, Inference, normal_interval
-from skprivate.user_level._plan import Terms
-from skprivate.user_level.descent import _descent, _linear, _preconditioned, _rules
+from skprivate.user_level._plan import MAX_NOISE_LEVEL, Terms
+from skprivate.user_level.descent import _descent, _linear, _preconditioned
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, FloatArray, Function, Penalty
 from skprivate.user_level.scaling import _frame, _standardise
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
-#: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
-MAX_NOISE_LEVEL = 0.5
 
 
 class TooFewUsersWarning(UserWarning):
@@ -99,7 +97,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         terms: Terms,
         *,
         penalty: Penalty,
-        steps: _rules.StepRules,
+        given_steps: int | None,
         clipping: Clipping,
         bounds: Bounds,
         several: bool = False,
@@ -118,7 +116,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             terms=terms,
             objective=objective,
             penalty=penalty,
-            steps=steps,
+            given_steps=given_steps,
             clipping=replace(clipping, factor=CLIP_FACTORS[self.aggregation]),
             bounds=bounds,
             standardisation=standardisation,
