@@ -22,15 +22,10 @@ from skprivate.privacy import PrivacyLedger
 from skprivate.user_level import _losses, _plan, _problems, _sgd
 from skprivate.user_level._rows import GAPS, CheckedRows, by_user, labels, read_rows
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
-from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty, StepRules
+from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty
 
-#: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
-#: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
-FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
 CLIP = {"auto": None, "robust": _losses.LEAST_CLIP, "mean": 1.0}
-#: The same over ν^−½, with the noise level ν.
-CLIP_GROWTH = 0.02
 #: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
@@ -66,7 +61,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         As in `UserLevelSGDRegressor`, for two classes and the logistic loss.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
-        the inverse of a private count, for 3 % of the budget: for rare classes whose members should be found. By
+        the inverse of a private count, for 5 % of the budget: for rare classes whose members should be found. By
         default a part of the budget is for the rates of the classes, which the mean probabilities have in the end.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
@@ -324,13 +319,13 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             objective,
             terms,
             penalty=penalty,
-            steps=StepRules(given=self.max_iter, first=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP),
+            given_steps=self.max_iter,
             clipping=Clipping(
                 # The median gradient is that of well classified users, which is too small for others (rare classes).
                 select=False,
                 radius=CLIP[self.aggregation] or _losses.first_residual(loss, n_outputs),
                 noise=_losses.clip_noise(loss, n_outputs) if auto else 0.0,
-                growth=CLIP_GROWTH if auto else 0.0,
+                grows=auto,
             ),
             bounds=Bounds(
                 radius=LARGEST_MARGIN,

@@ -30,7 +30,7 @@ from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Pr
 from skprivate.user_level import _plan
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
 from skprivate.user_level._problems import UserData, vector_norms
-from skprivate.user_level._ranges import FINE_SCALES, scale_counts, select_median_scale, selection_epsilon
+from skprivate.user_level._ranges import FINE_SCALES, NOISE_PART, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling import _standardise
@@ -48,9 +48,9 @@ NEAR, FAR = 0.8, 2.0
 MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
 #: Largest change of slopes by the step, over their clip: beyond it one step does not arrive.
 MOST_MOVED = 0.25
-#: Least clip in median norms of scores, and the noise over the sampling error at which it would be twice as costly. The
-#: clip grows as the root of what that admits, so that noise and bias vanish together.
-LEAST_CLIP, NOISE_PART = 1.8, 0.6
+#: Least clip in median norms of scores. It grows as the root of what noise of `NOISE_PART` of the sampling error
+#: admits, so that noise and bias vanish together.
+LEAST_SCORE_CLIP = 1.8
 
 
 class Point(NamedTuple):
@@ -303,7 +303,7 @@ class Inference:
     def _clip(self, median: float, n_users: float) -> float:
         """Return the norm to which scores are clipped, from their median norm."""
         noise = self.terms.sum_sensitivity * self._multiplier(SCORE_SHARE) * math.sqrt(self.size / n_users)
-        return LEAST_CLIP * median * math.sqrt(max(1.0, NOISE_PART / noise / LEAST_CLIP))
+        return LEAST_SCORE_CLIP * median * math.sqrt(max(1.0, NOISE_PART / noise / LEAST_SCORE_CLIP))
 
     def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> ScoreSums:
         """Release the three sums, in units of a score."""

@@ -7,21 +7,19 @@ All arithmetic is elementwise along rows, so that a row's derivative does not de
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from skprivate._messages import unheard
+from skprivate.user_level import _plan
 
 FloatArray = npt.NDArray[np.float64]
-#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
-CURVED = 0.5
 #: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
 #: below it, so that noise falls with it.
 LEAST_CLIP = 0.2
-#: Largest noise levels that the penalty follows.
-MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
 #: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
 INTERCEPT_PART = 0.5
 #: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
@@ -190,7 +188,7 @@ def clip_noise(loss: object, n_outputs: int) -> float:
 
     Without a penalty, the coefficients of `noise_ridge` add ½·H times their variance to the loss.
     """
-    curvature = CURVED * curvature_at_origin(loss, n_outputs)
+    curvature = mean_curvature(loss, n_outputs)
     return math.sqrt(2.0 * EXAGGERATION * n_outputs * curvature)
 
 
@@ -201,7 +199,7 @@ def noise_ridge(loss: object, n_outputs: int) -> float:
     d/n_outputs. With curvature H the coefficients have H⁻² times that. The best shrinkage of a coefficient of variance
     1/δ, a logit of deviation 1, is H/(H + α) with α = c²·δ²·ν²/(d·H).
     """
-    curvature = CURVED * curvature_at_origin(loss, n_outputs)
+    curvature = mean_curvature(loss, n_outputs)
     return 1.0 / (n_outputs**2 * curvature) if curvature else 0.0
 
 
@@ -213,12 +211,22 @@ def noise_penalty(ridge: float, level: float, clip: float, width: float, size: i
     carries the coefficients as far as the penalty lets it: c·√δ·ν/√k leaves the k outputs a norm of 1 each. Both stop
     growing where the projection radius shrinks instead, because a much stronger pull would leave nothing of the votes.
     """
-    balanced = ridge * size * (clip * min(level, MOST_LEVEL)) ** 2
-    return max(balanced, clip * width / math.sqrt(size) * min(level, MOST_FLAT_LEVEL)) if flat else balanced
+    balanced = ridge * size * (clip * min(level, _plan.LOUD_LEVEL)) ** 2
+    return max(balanced, clip * width / math.sqrt(size) * min(level, _plan.MAX_NOISE_LEVEL)) if flat else balanced
 
 
-def curvature_at_origin(loss: object, n_outputs: int) -> float:
-    """Return the curvature of a row's loss in one of its scores at the origin; 0 where that is not known."""
+def mean_curvature(loss: object, n_outputs: int) -> float:
+    """Return the mean curvature of a row's loss in one of its scores; 0 where that is not known.
+
+    It is half of that at the origin: rows that are well classified or clipped have none.
+    """
     if isinstance(loss, MultinomialLoss):
-        return (1.0 - 1.0 / n_outputs) / n_outputs
-    return 0.25 if isinstance(loss, (LogisticLoss, SmoothedHingeLoss)) else 0.0
+        return 0.5 * (1.0 - 1.0 / n_outputs) / n_outputs
+    return 0.125 if isinstance(loss, (LogisticLoss, SmoothedHingeLoss)) else 0.0
+
+
+@lru_cache
+def normal_quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return points and weights of Gauss–Hermite quadrature: means over standard normal numbers."""
+    points, weights = np.polynomial.hermite_e.hermegauss(15)
+    return points, weights / weights.sum()

@@ -11,16 +11,18 @@ from skprivate import privacy
 from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release, SharedBudget
 from skprivate.user_level import _ranges
 
-#: Largest shares of the budget (in zCDP, where they add up).
-COUNT_SHARE = 0.03
-SCALE_SHARE = 0.12
-CLIP_SHARE = 0.05
-TAIL_SHARE = 0.05
-MEDIANS_SHARE = 0.15
+#: Largest shares of a budget (in zCDP, where they add up) of draws beside the steps: of those that need little, and of
+#: those that much depends on.
+SMALL_SHARE, LARGE_SHARE = 0.05, 0.2
+#: Noise level ν above which noise is loud: means are not worth their share, and a radius that is not given shrinks as
+#: 1/ν. Above the second a fit learns next to nothing, and warns.
+LOUD_LEVEL, MAX_NOISE_LEVEL = 0.15, 0.5
+#: Deviations of noise from which on a number is clear of it.
+CLEAR_DEVIATIONS = 2.0
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
-#: Part of the steps that find the neighbourhood of the solution, and their share of the Gaussian budget.
-SEARCH_PART, SEARCH_SHARE = 0.25, 0.1
+#: Part of the steps that find the neighbourhood of the solution, for half of `LARGE_SHARE` of the Gaussian budget.
+SEARCH_PART = 0.25
 #: Momentum of the others: faster in directions of little curvature, with iterates spread by 1/(1 − β).
 MOMENTUM = 0.6
 #: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
@@ -159,45 +161,37 @@ class BudgetSplit:
 
 
 def split_budget(
-    terms: Terms,
-    *,
-    n_numbers: int,
-    scales: int = 0,
-    clip: bool = False,
-    tail: bool = False,
-    medians: int = 0,
-    private_shares: float = 1.0,
+    terms: Terms, *, n_numbers: int, scales: int = 0, clip: bool = False, tail: bool = False, medians: int = 0
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
-    A selection that a public number of users cannot decide is left out. Where the number is private, shares of
-    selections shrink to the part ``private_shares``, because nobody knows whether they will be of use.
+    A selection that a public number of users cannot decide is left out.
     """
     alone, rho = terms.multiplier, terms.rho
 
     def cost(share: float, count: int, n_candidates: float = len(_ranges.SCALES)) -> float | None:
         if not count:
             return None
-        if terms.n_users is None:
-            return math.sqrt(8.0 * private_shares * share * rho / count)
+        if terms.n_users is None:  # nobody knows if they are enough
+            return math.sqrt(8.0 * SMALL_SHARE * rho / count)
         affordable = math.sqrt(8.0 * share * rho / count)
         needed = _ranges.selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
-    clip_epsilon = cost(CLIP_SHARE, int(clip))
+    clip_epsilon = cost(SMALL_SHARE, int(clip))
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
-        tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
+        tail_epsilon = math.sqrt(8.0 * SMALL_SHARE * rho)
         if terms.n_users is not None and terms.n_users <= 2 * _ranges.tail_rank(tail_epsilon, len(_ranges.FINE_SCALES)):
             tail_epsilon = None
     draft = BudgetSplit(
         terms,
         alone,
-        count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
-        scale_epsilon=cost(SCALE_SHARE, scales, len(_ranges.COARSE_SCALES)),
+        count_multiplier=alone / math.sqrt(SMALL_SHARE) if terms.n_users is None else None,
+        scale_epsilon=cost(LARGE_SHARE, scales, len(_ranges.COARSE_SCALES)),
         clip_epsilon=clip_epsilon,
         tail_epsilon=tail_epsilon,
-        median_epsilon=cost(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        median_epsilon=cost(LARGE_SHARE, medians, 2.0**MEDIAN_BITS),
         n_scales=scales,
         n_medians=medians,
     )
@@ -280,12 +274,12 @@ class DescentPlan:
     @property
     def search_multiplier(self) -> float:
         """Noise multiplier of one step of the search."""
-        return self.split.multiplier * math.sqrt(self.search_steps / SEARCH_SHARE) * WIDER
+        return self.split.multiplier * math.sqrt(2.0 * self.search_steps / LARGE_SHARE) * WIDER
 
     @property
     def refine_multiplier(self) -> float:
         """Noise multiplier of one step of the refinement."""
-        share = SEARCH_SHARE if self.search_steps else 0.0
+        share = 0.5 * LARGE_SHARE if self.search_steps else 0.0
         return self.split.multiplier * math.sqrt(self.refine_steps / (1.0 - share)) * WIDER
 
     @property

@@ -205,7 +205,7 @@ def _privacy_error(n: int, d: int, epsilon: float, delta: float, aggregation: st
         error = 1.0 / jacobian
     side = _user_mean.draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
     length = math.sqrt(1.0 - side**2)
-    return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - _user_mean.TRAVEL_SHARE)
+    return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - _plan.SMALL_SHARE)
 
 
 def _check(n_features: int, epsilon: float, delta: float, deviation: float, aggregation: str) -> None:

@@ -36,13 +36,13 @@ COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 FAR = 7.0
 #: Bound of penalties and ranks, so that costs stay far from overflow, however small ε is.
 MANY = 2.0**40
-#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
-_ONSET = 96.0
+#: Noise level below which noise is hardly felt: bounds grow as its root falls, and steps are quasi-Newton.
+QUIET_LEVEL = 1e-3
 #: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
 #: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless
 #: they have a tail.
-GRADIENT_NOISE_PART = 0.5
+NOISE_PART = 0.5
 #: Least index of a tail: that of a law which just has no variance.
 LEAST_INDEX = 2.0
 
@@ -208,6 +208,11 @@ def selection_epsilon(n_users: float, n_candidates: float, *, monotone: bool, lo
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
 
 
+def slow_growth(level: float) -> float:
+    """Return the factor by which what clips at noise level ν is wider: noise and bias vanish together."""
+    return math.sqrt(max(1.0, QUIET_LEVEL / level)) if level > 0.0 else math.inf
+
+
 def quiet_growth(level: float, n_users: float, part: float) -> float:
     """Return the radius in median distances at which the noise is ``part`` of the sampling noise.
 
@@ -268,16 +273,13 @@ def balanced_radius(median: float, upper: float, growth: float, level: float, n_
     return min(balanced, max(upper, most))
 
 
-def tail_radius(median: float, upper: float, level: float, n_features: int) -> float:
+def tail_radius(median: float, upper: float, growth: float) -> float:
     """Compute a radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
     The ratio of the quantiles measures the tail, and the ball goes as far again. It is at least ``upper``, so that the
-    bias vanishes as the rank does, and at most min(ν^−½, √d/(96ν)) medians unless ``upper`` is: the second keeps the
-    noise, radius times ν, from growing with the number of users.
+    bias vanishes as the rank does, and at most ``growth`` (`quiet_growth`) medians unless ``upper`` is.
     """
-    # The bias of any law with a finite mean vanishes with ν^−½ medians, as does their noise.
-    most = max(1.0, min(1.0 / math.sqrt(level), math.sqrt(n_features) / (_ONSET * level)))
-    return max(upper, median, min(upper * (upper / median), most * median))
+    return max(upper, median, min(upper * (upper / median), growth * median))
 
 
 def tail_rank(epsilon: float, n_candidates: float) -> int:

@@ -21,8 +21,6 @@ from skprivate.user_level.descent import _linear, _preconditioned, _rules
 
 LossName = Literal["squared_error", "huber", "absolute_error", "quantile"]
 LOSSES = get_args(LossName)
-#: Projection radius where the scale of the target is not known: that of a target of unit scale.
-UNIT_RADIUS = 2.0
 
 
 class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
@@ -316,16 +314,16 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
             objective,
             terms,
             penalty=penalty,
-            steps=_rules.StepRules(given=self.max_iter),
+            given_steps=self.max_iter,
             clipping=self._clipping(loss),
-            bounds=_rules.Bounds(radius=UNIT_RADIUS, select_scale=True),
+            bounds=_rules.Bounds(radius=_rules.RADIUS_FACTOR, select_scale=True),  # of a target of unit scale
             several=not record_level,
         )
 
     def _clipping(self, loss: Any) -> _rules.Clipping:
         """Choose the clipping radius: a median of norms would move a quantile, whose slopes are bounded anyway."""
         if not isinstance(loss, _losses.PinballLoss):
-            return _rules.Clipping(select=True, follow_tail=self.aggregation != "robust")
+            return _rules.Clipping(select=True, grows=self.aggregation != "robust")
         norms = _sgd.CLIP_FACTORS[self.aggregation] * self._typical_norm(self.n_features_in_ + self.fit_intercept)
         return _rules.Clipping(select=False, radius=loss.steepest * norms)
 

@@ -245,7 +245,8 @@ class DifferenceSelection(Mechanism):
             return max(median, upper)
         # Loss of the choice, in units of the clipping bound.
         level = 4.0 * (1.0 + math.log(self.n_candidates)) / (self._choice_epsilon * self.n_users)
-        return _ranges.tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
+        growth = _ranges.quiet_growth(level, self.n_users, 1.0)
+        return _ranges.tail_radius(median, upper if self.n_users > 2 * rank else 0.0, growth)
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:

@@ -21,15 +21,13 @@ from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, PrivacyUnit, SharedBudget
 from skprivate.user_level import _losses, _problems
 from skprivate.user_level._inference import CoefSummary, Estimate, Inference, Line, combined_errors, normal_interval
-from skprivate.user_level._plan import Terms
-from skprivate.user_level.descent import _descent, _linear, _preconditioned, _rules
+from skprivate.user_level._plan import MAX_NOISE_LEVEL, Terms
+from skprivate.user_level.descent import _descent, _linear, _preconditioned
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, FloatArray, Function, Penalty
 from skprivate.user_level.scaling import _frame, _standardise
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
-#: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
-MAX_NOISE_LEVEL = 0.5
 #: What warnings say of features.
 ONE_VALUE = (
     "to a private search nearly all values look alike, and far from 0. If they vary, subtract a public number near "
@@ -117,7 +115,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         terms: Terms,
         *,
         penalty: Penalty,
-        steps: _rules.StepRules,
+        given_steps: int | None,
         clipping: Clipping,
         bounds: Bounds,
         several: bool = False,
@@ -136,7 +134,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             terms=terms,
             objective=objective,
             penalty=penalty,
-            steps=steps,
+            given_steps=given_steps,
             clipping=replace(clipping, factor=CLIP_FACTORS[self.aggregation]),
             bounds=bounds,
             standardisation=standardisation,

@@ -29,7 +29,7 @@ from skprivate.user_level._problems import MeanProblem, Objective, UserData, Use
 from skprivate.user_level.descent import _rules as _descent_rules
 from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent
-from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty, StepRules
+from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty
 from skprivate.user_level.means._user_mean import UserMean
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -59,7 +59,7 @@ def descent(adjacency=REPLACE, n_users=2000, n_coef=5, epsilon=1.0, delta=1e-6, 
     options = {
         "objective": Centre(n_coef),
         "penalty": Penalty(given=0.0),
-        "steps": StepRules(given=options.pop("given_steps", None)),
+        "given_steps": options.pop("given_steps", None),
         "clipping": Clipping(select=select, radius=options.pop("clip_radius", 0.0)),
         "bounds": Bounds(radius=options.pop("radius", 2.0), select_scale=scale),
         **options,

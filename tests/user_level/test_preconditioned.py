@@ -261,8 +261,8 @@ def test_moments_get_the_share_that_public_numbers_ask_for():
 
     loud, quiet, silent = plan(500), plan(300_000), plan(10**7)
     assert loud.share == 0.4 and loud.noise > 0.75
-    assert 0.04 < quiet.share < 0.3 and quiet.noise == pytest.approx(0.05)
-    assert silent.share == 0.04 and silent.noise < 0.05
+    assert 0.05 < quiet.share < 0.3 and quiet.noise == pytest.approx(0.05)
+    assert silent.share == 0.05 and silent.noise < 0.05
 
 
 def test_normal_features_give_the_logistic_model_that_made_them():

@@ -20,7 +20,7 @@ from skprivate.user_level._losses import (
     SmoothedHingeLoss,
     SquaredLoss,
     check_custom_loss,
-    curvature_at_origin,
+    mean_curvature,
 )
 from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
 
@@ -136,7 +136,7 @@ def test_curvature_at_the_origin_is_that_of_the_loss(n_outputs):
     scores[0] = -1e-6, 1e-6
     targets[-1] = 1.0
     slope = np.diff(loss.derivative(scores, targets)[0]) / 2e-6
-    assert slope == pytest.approx(curvature_at_origin(loss, n_outputs), rel=1e-6)
+    assert slope == pytest.approx(2.0 * mean_curvature(loss, n_outputs), rel=1e-6)
 
 
 def test_logistic_derivatives_are_the_quotient_to_the_last_bit():

@@ -20,7 +20,6 @@ docs/theory/user_level.md.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,14 +37,10 @@ from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Standard deviations of its noise above which a product of a move with directions is significant.
-CLEAR_DEVIATIONS = 2.0
 #: Part of the slope at the start of a move above which an uphill slope at its end shows that it went too far.
 OVERSHOT = 0.5
 #: Least part of such a move that is kept.
 LEAST_PART = 0.1
-#: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
-MOST_PAIRS = 100
 #: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
 FALSE_ALARM = 3e-4
 #: Mean vote that is close enough to 0, however little noise there is.
@@ -85,8 +80,8 @@ class QuasiNewton:
 
     length: float
     most: float = math.inf
-    _moves: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
-    _changes: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
+    _moves: list[FloatArray] = field(default_factory=list)
+    _changes: list[FloatArray] = field(default_factory=list)
     _base: tuple[FloatArray, FloatArray] | None = None
 
     def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:
@@ -94,7 +89,7 @@ class QuasiNewton:
         if self._base is not None:
             start, before = self._base
             move, change = w - start, direction - before
-            sure = CLEAR_DEVIATIONS * noise * float(np.linalg.norm(move))
+            sure = _plan.CLEAR_DEVIATIONS * noise * float(np.linalg.norm(move))
             if float(move @ change) > sure:
                 self._moves.append(move)
                 self._changes.append(change)

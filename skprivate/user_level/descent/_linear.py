@@ -13,17 +13,12 @@ import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, Release
-from skprivate.user_level import _losses
+from skprivate.user_level import _losses, _plan
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level.descent import _descent, _rules
 from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
-
-#: Projection radius in units of the private scale of the target.
-RADIUS_FACTOR = 2.0
-#: Noise level above which a radius that is not given shrinks, as the inverse, and the least part of it.
-LOUD_LEVEL, LEAST_RADIUS = 0.15, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +89,9 @@ class Descent(_rules.DescentRules):
         radius = self.bounds.radius / (row_norm or 1.0)
         scale = self.split.select_scale(rows, target_counts, n_users, release)
         if scale is not None:
-            radius, scale_missed = RADIUS_FACTOR * scale, False
+            radius, scale_missed = _rules.RADIUS_FACTOR * scale, False
         if not self.bounds.given:
-            radius *= min(1.0, max(LOUD_LEVEL / level, LEAST_RADIUS))
+            radius *= min(1.0, _plan.LOUD_LEVEL / level)
         plan = self.plan(n_users, radius, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             objective = replace(objective, max_norm=max(row_norm or 1.0, plan.clip_radius))

@@ -25,7 +25,8 @@ from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _problems, _ranges
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
-from skprivate.user_level._plan import WIDER, BudgetSplit, Terms, split_budget
+from skprivate.user_level._plan import SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
+from skprivate.user_level._ranges import NOISE_PART
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
 from skprivate.user_level.scaling import _sample, _standardise
@@ -36,18 +37,15 @@ FloatArray = npt.NDArray[np.float64]
 #: Noise of second moments up to which steps are preconditioned. A clip by the rule below beyond which there is hardly
 #: any noise: then more steps of the plain descent go on to the minimum.
 MOST_MOMENTS_NOISE, MOST_WIDE = 0.35, 128.0
-#: Noise of the mean gradient over its sampling error up to which gradients are not clipped, and the clip's range: in
-#: deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals exaggerate. It ends
-#: farther out where noise is much less.
-SCORE_NOISE, CLIPS, CLIPS_CLASSES = 0.6, (0.8, 8.0), (0.7, 1.5)
+#: Range of the clip: in deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals
+#: exaggerate. It ends farther out where noise is much less.
+CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
 #: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
 FEW_STEPS, MANY_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
-#: Most that a step moves scores by, in deviations.
-MOST_MOVE = 1.0
-#: Share of the budget for the mean slope, and noise up to which it is released.
-SLOPE_SHARE, SLOPE_NOISE = 0.05, 0.02
+#: Noise of the mean slope up to which it is released.
+SLOPE_NOISE = 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
 #: of a diagonal and a full matrix.
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
@@ -193,9 +191,9 @@ class PreconditionedDescent(Mechanism):
 
     @property
     def _wide(self) -> float:
-        """Clip, in deviations of residuals or median norms, at which noise is `SCORE_NOISE` of the sampling error."""
+        """Clip, in deviations of residuals or median norms, at which noise is `NOISE_PART` of the sampling error."""
         multiplier = self.split.multiplier / math.sqrt(1.0 - self.moments.share)
-        return SCORE_NOISE * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
+        return NOISE_PART * math.sqrt(self._n / self.size) / (self.terms.sum_sensitivity * multiplier)
 
     @property
     def steps(self) -> Steps:
@@ -210,11 +208,11 @@ class PreconditionedDescent(Mechanism):
         if self.several and not self.classes:
             return 0.0
         noise = self.terms.sum_sensitivity * self._slope_multiplier / self._n
-        return SLOPE_SHARE if noise * (1.0 if self.classes else TARGET_RANGE) <= SLOPE_NOISE else 0.0
+        return SMALL_SHARE if noise * (1.0 if self.classes else TARGET_RANGE) <= SLOPE_NOISE else 0.0
 
     @property
     def _slope_multiplier(self) -> float:
-        return self.split.multiplier / math.sqrt(SLOPE_SHARE) * WIDER
+        return self.split.multiplier / math.sqrt(SMALL_SHARE) * WIDER
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -436,7 +434,7 @@ class _Path:
             before = coef, slope
             move = np.linalg.solve(steep * hessian, slope)
             length = math.sqrt(max(float(move @ self.gram.metric @ move), 0.0))
-            coef = coef - move * min(1.0, MOST_MOVE / max(length, MOST_MOVE))
+            coef = coef - move / max(length, 1.0)  # scores move by a deviation at most
             iterates.append(coef)
         return iterates
 

@@ -26,11 +26,8 @@ from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Share of the budget (in zCDP) for balanced weights, or where the number of users is private.
-SHARE = 0.03
-#: Wanted noise of a rate, the shares of the budget between which it decides, and noise that leaves nothing of a rate.
-#: Mean chances have half of the share.
-RATE_NOISE, LEAST_RATE_SHARE, MOST_RATE_SHARE, MOST_RATE_NOISE = 0.006, 0.005, 0.06, 0.06
+#: Noise that leaves nothing of a rate.
+MOST_RATE_NOISE = 0.06
 #: Largest share of a class that is rare.
 RARE = 0.2
 #: Least count of a class, in standard deviations of its noise.
@@ -45,21 +42,14 @@ PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
 LEAST_REACHED = 1e-6
 #: Iterations towards the likeliest variance.
 ROUNDS = 50
-#: Points and weights of Gauss–Hermite quadrature.
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 #: Fewest and most steps, and the noise of a single one against a unanimous vote. Many steps that only follow the noise
 #: end farther from the solution than few.
 FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 10, 50, 0.1**0.5
-#: First step in units of the projection radius, and its length where that is infinite.
-FIRST_STEP = 0.15
-FIRST_STEP_UNBOUNDED = 0.5
-#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
-WHITENING_SHARES = (0.02, 0.05, 0.1)
-WHITENING_SHARE_PRIVATE_COUNT = 0.08
-#: Relative noise of second moments that is small, and above which nothing is whitened.
-SMALL_NOISE, MOST_NOISE = 0.1, 0.2
-#: Noise of all steps together below which they are quasi-Newton.
-QUIET_LEVEL = 1e-3
+#: Projection radius in scales of the target, and the first step in units of the radius. For two classes it is one over
+#: the curvature of the loss of rows that are clipped at half their norm: few steps cannot correct a longer one.
+RADIUS_FACTOR, FIRST_STEP, FIRST_STEP_CLASSES = 2.0, 0.15, 0.1
+#: Relative noise of second moments above which nothing is whitened.
+MOST_NOISE = 0.2
 #: Largest size of second moments; more take too long.
 MOST_WHITENED = 200
 
@@ -93,23 +83,14 @@ class ClassCounts:
     balanced: bool
 
     @property
-    def share(self) -> float:
-        """Share of the budget: enough for rates, from public numbers."""
-        if not self.rates or self.terms.n_users is None:
-            return SHARE
-        needed = (self.terms.multiplier / (self.terms.n_users * RATE_NOISE)) ** 2
-        return min(MOST_RATE_SHARE, max(LEAST_RATE_SHARE, needed))
-
-    @property
     def rates(self) -> bool:
         """True if noise leaves rates, which the mean chances are moved to."""
-        least = self.terms.acute_sensitivity * self.terms.multiplier / math.sqrt(MOST_RATE_SHARE)
-        return not self.balanced and least <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
+        return not self.balanced and self.noise <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
 
     @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
-        return self.terms.multiplier / math.sqrt(self.share)
+        return self.terms.multiplier / math.sqrt(_plan.SMALL_SHARE)
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -223,11 +204,12 @@ def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | N
     if len(coef) > 1:
         base = logit(np.clip(softmax(base), tiny, 1.0 - 1e-12))
     spread = np.sqrt(np.square(slopes) @ np.square(deviations))
-    chances = expit(base[:, None] + spread[:, None] * _POINTS)
-    curvature = (chances * (1.0 - chances)) @ _WEIGHTS / _WEIGHTS.sum()
+    points, shares = _losses.normal_quadrature()
+    chances = expit(base[:, None] + spread[:, None] * points)
+    curvature = (chances * (1.0 - chances)) @ shares
     if weights is not None:
         # Chances are those of weighted rows: a class has its part of them over its weight.
-        parts = chances @ _WEIGHTS / _WEIGHTS.sum()
+        parts = chances @ shares
         parts = parts / parts.sum() if len(coef) > 1 else np.array([1.0 - parts[0], parts[0]])
         curvature = curvature / (parts @ (1.0 / weights))
     return np.asarray(np.maximum(curvature, tiny))
@@ -307,31 +289,18 @@ class Penalty:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepRules:
-    """Number and length of steps: as many as are ``given``, or else by their noise.
-
-    ``first`` is the length of the first step in units of the projection radius.
-    """
-
-    given: int | None
-    first: float = FIRST_STEP
-
-
-@dataclass(frozen=True, kw_only=True)
 class Clipping:
     """Clipping radius: ``factor`` times a selected median, or without ``select`` the public ``radius``.
 
-    That is in norms of a row; it shrinks where the noise level ν exceeds ``noise``/(√d·``radius``) and is at least
-    ``growth``·ν^−½. ``follow_tail`` lets a selected one grow as noise falls and as the tail of the gradient norms
-    demands.
+    That is in norms of a row; it shrinks where the noise level ν exceeds ``noise``/(√d·``radius``). One that ``grows``
+    does so as noise falls, and a selected one as the tail of the gradient norms demands, too.
     """
 
     select: bool
     factor: float = 1.0
     radius: float = 0.0
     noise: float = 0.0
-    growth: float = 0.0
-    follow_tail: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,13 +322,13 @@ class Bounds:
 class DescentRules(Mechanism):
     """Plan of a fit: count of users, centres and scales, moments or means, scale of the target, steps.
 
-    Class counts are ``earlier`` events.
+    Class counts are ``earlier`` events. Without ``given_steps`` noise decides their number.
     """
 
     terms: Terms
     objective: _problems.Objective
     penalty: Penalty
-    steps: StepRules
+    given_steps: int | None
     clipping: Clipping
     bounds: Bounds
     standardisation: _standardise.Standardisation | None = None
@@ -371,10 +340,10 @@ class DescentRules(Mechanism):
     def split(self) -> BudgetSplit:
         return _plan.split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.steps.given or MOST_STEPS) + self._n_whitened**2,
+            n_numbers=self.objective.n_coef * (self.given_steps or MOST_STEPS) + self._n_whitened**2,
             scales=int(self.bounds.select_scale),
             clip=self.clipping.select,
-            tail=self.clipping.select and self.clipping.follow_tail and self._tail_matters,
+            tail=self.clipping.select and self.clipping.grows and self._tail_matters,
         )
 
     @property
@@ -383,7 +352,7 @@ class DescentRules(Mechanism):
         if self.terms.n_users is None:
             return True
         level = self.terms.level(self.terms.n_users, self.size)
-        growth = _ranges.quiet_growth(level, self.terms.n_users, _ranges.GRADIENT_NOISE_PART)
+        growth = _ranges.quiet_growth(level, self.terms.n_users, _ranges.NOISE_PART)
         return _ranges.MOST_HEAVY * growth > self.clipping.factor
 
     @property
@@ -394,8 +363,8 @@ class DescentRules(Mechanism):
     @property
     def n_steps(self) -> int:
         """Number of steps. Events have to be known before a private number of users is released."""
-        if self.steps.given is not None:
-            return self.steps.given
+        if self.given_steps is not None:
+            return self.given_steps
         if self.terms.n_users is None:
             return MOST_STEPS
         level = self.split.level(self.terms.n_users, self.objective.n_coef)
@@ -408,7 +377,7 @@ class DescentRules(Mechanism):
         if self.clipping.noise:
             free = self.clipping.noise / (math.sqrt(self.size) * level)
             start = max(min(start, max(_losses.LEAST_CLIP, free)), min(_losses.MOST_CLIP * start, 0.5 * free))
-        return max(start, self.clipping.growth / math.sqrt(level))
+        return start * _ranges.slow_growth(level) if self.clipping.grows else start
 
     def flat(self, n_users: float) -> bool:
         """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
@@ -427,7 +396,7 @@ class DescentRules(Mechanism):
         # A given radius may be met, and curvatures beyond it are irrelevant.
         clips = not self.bounds.given if self.clipping.select else self.clipping.radius > 0.0
         known = clips and not hasattr(self.objective.loss, "gradient")
-        return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
+        return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= _ranges.QUIET_LEVEL
 
     @property
     def _n_whitened(self) -> int:
@@ -440,14 +409,14 @@ class DescentRules(Mechanism):
         if self.standardisation is None or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
-            return WHITENING_SHARE_PRIVATE_COUNT
+            return _plan.SMALL_SHARE
         if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
-        for share in WHITENING_SHARES:
+        for share in (_plan.SMALL_SHARE, _plan.LARGE_SHARE):
             noise = _frame.relative_noise(self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users)
-            if noise <= SMALL_NOISE:
+            if noise <= MOST_NOISE:
                 return share
-        return share if noise <= MOST_NOISE else 0.0
+        return 0.0
 
     @property
     def whitening_multiplier(self) -> float:
@@ -462,9 +431,8 @@ class DescentRules(Mechanism):
             return 0.0
         if n_users is None or self.whitening_share:
             return 0.0
-        most = _frame.MOST_LEVEL_TWO if self.objective.n_outputs == 1 else _frame.MOST_LEVEL
-        quiet = self.classes and self.split.level(n_users, self.size) <= most
-        return _frame.MEANS_SHARE if quiet else 0.0
+        quiet = self.classes and self.split.level(n_users, self.size) <= _plan.LOUD_LEVEL
+        return _plan.SMALL_SHARE if quiet else 0.0
 
     @property
     def means_multiplier(self) -> float:
@@ -480,12 +448,17 @@ class DescentRules(Mechanism):
     @property
     def chances_share(self) -> float:
         """Share of the Gaussian budget for mean chances; 0 if none are released."""
-        return 0.0 if self.rates is None else 0.5 * self.rates.share
+        return 0.0 if self.rates is None else 0.5 * _plan.SMALL_SHARE
 
     @property
     def chances_multiplier(self) -> float:
         """Noise multiplier of the mean chances."""
         return self.split.multiplier / math.sqrt(self.chances_share) * _plan.WIDER
+
+    @property
+    def _first_step(self) -> float:
+        """Return the first step in units of the radius, which all outputs share."""
+        return FIRST_STEP_CLASSES / math.sqrt(self.objective.n_outputs) if self.classes else FIRST_STEP
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -503,16 +476,16 @@ class DescentRules(Mechanism):
         """Plan the steps for ``n_users`` within ``radius``."""
         share = self.whitening_share + self.means_share + self.chances_share
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * _plan.WIDER)
-        growth = _ranges.quiet_growth(self.split.level(n_users, self.size), n_users, _ranges.GRADIENT_NOISE_PART)
+        growth = _ranges.quiet_growth(self.split.level(n_users, self.size), n_users, _ranges.NOISE_PART)
         return DescentPlan(
             split=left if share else self.split,
             n_users=n_users,
             n_steps=self.n_steps,
             n_coef=self.objective.n_coef,
             radius=radius,
-            first_step=self.steps.first * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
+            first_step=self._first_step * (radius if math.isfinite(radius) else RADIUS_FACTOR),
             clip_factor=self.clipping.factor,
             clip_radius=0.0 if self.clipping.radius == 0.0 else self.clip(n_users) * row_norm,
-            growth=growth if self.clipping.follow_tail else 0.0,
+            growth=growth if self.clipping.grows else 0.0,
             quiet=self.quiet(n_users),
         )

@@ -16,24 +16,21 @@ from scipy.special import expit
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import GaussianEvent, Release
-from skprivate.user_level._plan import WIDER, BudgetSplit
+from skprivate.user_level._losses import normal_quadrature
+from skprivate.user_level._plan import SMALL_SHARE, WIDER, BudgetSplit
 from skprivate.user_level.descent._scaled_rows import largest_moment, moment_sum, row_unit
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Spectral noise of the moments that is wanted, in average eigenvalues, and their share of the Gaussian budget for it.
-WANTED_NOISE, LEAST_MOMENTS, USUAL_MOMENTS, MOST_MOMENTS = 0.05, 0.04, 0.3, 0.4
+#: Spectral noise of the moments that is wanted, in average eigenvalues, and their largest share of the Gaussian budget.
+WANTED_NOISE, MOST_SHARE = 0.05, 0.4
 #: Largest target in its scales, and growth of squared norms that comes before a smaller share.
 MOST_TARGET, MOST_GROWTH = 3.0, 4.0
 #: Least eigenvalue over their average, and least variance of residuals over that of the target.
 LEAST_EIGENVALUE, LEAST_LEFT = 1e-9, 0.01
 #: Least rate of a class, about the least curvature of a score, too, and the largest deviation of scores.
 LEAST_RATE, MOST_DEVIATION = 0.005, 6.0
-#: Rounds towards the model of two classes.
-LOGISTIC_ROUNDS = 60
-_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +63,7 @@ class Moments:
 
     @property
     def _room(self) -> float:
-        return WANTED_NOISE / self._noise(USUAL_MOMENTS)
+        return WANTED_NOISE / self._noise(MOST_SHARE)
 
     @property
     def _growth(self) -> float:
@@ -76,7 +73,7 @@ class Moments:
     @cached_property
     def share(self) -> float:
         """Share of the Gaussian budget."""
-        return min(MOST_MOMENTS, max(LEAST_MOMENTS, USUAL_MOMENTS * (self._growth / self._room) ** 2))
+        return min(MOST_SHARE, max(SMALL_SHARE, MOST_SHARE * (self._growth / self._room) ** 2))
 
     @property
     def noise(self) -> float:
@@ -155,11 +152,12 @@ class Gram:
         slopes = np.linalg.solve(covariance, joint)
         explained = math.sqrt(max(float(slopes @ joint), 0.0))
         # The deviation of scores times their mean curvature is that of the explained part of the class.
+        points, shares = normal_quadrature()
         deviation, middle, curvature = 0.0, math.log(rate / (1.0 - rate)), 1.0
-        for _ in range(LOGISTIC_ROUNDS):
-            chances = expit(middle + deviation * _POINTS)
-            curvature = max(float((chances - chances**2) @ _WEIGHTS), LEAST_RATE)
-            middle += (rate - float(chances @ _WEIGHTS)) / curvature
+        for _ in range(60):
+            chances = expit(middle + deviation * points)
+            curvature = max(float((chances - chances**2) @ shares), LEAST_RATE)
+            middle += (rate - float(chances @ shares)) / curvature
             deviation += 0.5 * (min(explained / curvature, MOST_DEVIATION) - deviation)
         coef = slopes / curvature
         coef *= min(1.0, MOST_DEVIATION * curvature / max(explained, LEAST_EIGENVALUE))
@@ -168,10 +166,11 @@ class Gram:
     def logistic_hessian(self, coef: FloatArray) -> tuple[FloatArray, float]:
         """Compute the Hessian of the logistic loss for normal features; returns the mean curvature, too."""
         mean, covariance, slopes = self.moments[:-1, -1], self._covariance, coef[:-1]
+        points, shares = normal_quadrature()
         deviation = math.sqrt(max(float(slopes @ covariance @ slopes), LEAST_EIGENVALUE))
-        chances = expit(coef[-1] + slopes @ mean + deviation * _POINTS)
-        parts = (chances - chances**2) * _WEIGHTS
-        zero, one, two = (float(parts @ _POINTS**k) for k in range(3))
+        chances = expit(coef[-1] + slopes @ mean + deviation * points)
+        parts = (chances - chances**2) * shares
+        zero, one, two = (float(parts @ points**k) for k in range(3))
         along, constant = np.append(covariance @ slopes / deviation, 0.0), np.append(mean, 1.0)
         result = zero * (np.outer(constant, constant) - np.outer(along, along))
         result[:-1, :-1] += zero * covariance

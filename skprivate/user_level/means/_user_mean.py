@@ -25,36 +25,33 @@ from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
 from skprivate.user_level import _ranges
-from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
+from skprivate.user_level._plan import MEDIAN_BITS, SEARCH_PART, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
 from skprivate.user_level._ranges import QUANTILE_SHARE, WITHIN
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of a mean, and the first of them, whose steps are as long as the clip; part of the budget of the latter.
-DRAWS, TRAVEL, TRAVEL_SHARE = 20, 5, 0.1
+#: Draws of a mean, and the first of them, whose steps are as long as the clip, for `SMALL_SHARE` of the budget.
+DRAWS = 20
+TRAVEL = round(SEARCH_PART * DRAWS)
 #: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
 #: mean is that part of the way from the sum back to the centre.
 CENTRE_DRAWS = (DRAWS + TRAVEL) // 2
 CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 #: Part of the users beyond the tracked distance, clip in such distances during the travel, and what one dimension adds.
 BEYOND, LEAST_CLIP, ONE_DIMENSION = 0.4, 0.8, 0.4
-#: Factor on steps after the travel, which are one over their number as in an average.
-AVERAGING = 1.2
-#: Length of the sign coordinate: during the travel, and at most and at least after.
-TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
+#: Length of the sign coordinate: at most, as in the travel, and at least.
+MOST_SIDE, LEAST_SIDE = 0.4, 0.02
 #: Sufficient noise of the part of users beyond the distance, in one draw with all of the budget.
 SIDE_NOISE = 0.1
 #: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
 SLOPE = 0.7
-#: Variance that a step during and after the travel adds to the logarithm of the distance, which has 1 at first.
-TRAVEL_DRIFT, DRIFT = 0.01, 0.001
+#: Variance that a step adds to the logarithm of the distance, which has 1 at first.
+DRIFT = 0.002
 #: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
 #: the centre.
 LEAST_FOR_SUM = 32.0
-#: Part of the shares of selections where the number of users is private, because few users would decide none.
-PRIVATE_SHARES = 0.5
 #: Power of a distance in the exponent of a tail below which the tail may be heavy.
 LIGHT = 1.2
 #: Rows and their users.
@@ -76,9 +73,7 @@ def draw_multipliers(multiplier: float) -> tuple[float, float]:
 
     Gaussians of any multipliers compose to exactly one with 1/z² = Σ 1/z_i².
     """
-    return multiplier * math.sqrt(TRAVEL / TRAVEL_SHARE), multiplier * math.sqrt(
-        (DRAWS - TRAVEL) / (1.0 - TRAVEL_SHARE)
-    )
+    return multiplier * math.sqrt(TRAVEL / SMALL_SHARE), multiplier * math.sqrt((DRAWS - TRAVEL) / (1.0 - SMALL_SHARE))
 
 
 def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, int]]:
@@ -119,7 +114,7 @@ class TrackedQuantile:
     distance: float
     variance: float = 1.0
 
-    def observe(self, excess: float, noise: float, drift: float) -> None:
+    def observe(self, excess: float, noise: float) -> None:
         """Update by one step; ``excess`` is the observed part beyond less its target."""
         slope = min(SLOPE, 0.5 / math.sqrt(self.variance))
         gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
@@ -128,7 +123,7 @@ class TrackedQuantile:
         excess = min(most, max(-most, excess))
         self.distance = min(max(self.distance * math.exp(gain * excess), 1e-280), 1e280)
         self.variance *= 1.0 - gain * slope
-        self.variance += drift
+        self.variance += DRIFT
 
 
 @dataclass
@@ -169,7 +164,7 @@ class TrackedCentre:
         if not self.uses_side:
             return 0.0
         return (
-            TRAVEL_SIDE
+            MOST_SIDE
             if self.n_steps < TRAVEL
             else draw_side(self.terms.sum_sensitivity * self.multiplier / self.n_users)
         )
@@ -184,8 +179,7 @@ class TrackedCentre:
         side = self.side or 0.0
         if self.near is not None and side > 0.0:
             unit = (1.0 - BEYOND) / side
-            drift = TRAVEL_DRIFT if self.n_steps < TRAVEL else DRIFT
-            self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
+            self.near.observe(noisy[-1] * unit, self.noise * unit)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
     def step(self, users: Partitions, clip: float, release: Release) -> None:
@@ -196,7 +190,7 @@ class TrackedCentre:
         # Shorter where noise is as loud as half a vote.
         rate = min(1.0, 0.5 / (self.noise * math.sqrt(len(self.w))))
         if self.n_steps >= TRAVEL:
-            rate = min(rate, AVERAGING / (1 + self.n_steps - TRAVEL))
+            rate = min(rate, 1.0 / (1 + self.n_steps - TRAVEL))
         self.w = self.w + rate * clip * vote
         self.n_steps += 1
 
@@ -337,7 +331,6 @@ class UserMean(privacy.Mechanism):
             scales=self.n_scales,
             tail=self.tau is None and self.follows_tail,
             medians=0 if self.bound is None else self.n_features,
-            private_shares=PRIVATE_SHARES,
         )
 
     @property
@@ -584,7 +577,8 @@ class PureUserMean(privacy.Mechanism):
         )
         if self._rank is None:
             return median
-        return _ranges.tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
+        level = self._level(self._share(self._sum_share))
+        return _ranges.tail_radius(median, upper, _ranges.quiet_growth(level, self.n_users, 1.0))
 
     def _level(self, epsilon: float) -> float:
         """Return the norm of all noise at this cost of a coordinate; users all at one corner of the cube have √d."""

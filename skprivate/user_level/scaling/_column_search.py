@@ -56,15 +56,8 @@ RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
 LEAST_EVIDENCE = 6.0
 #: Centres of at most this size and deviations within this factor of 1 pass for 0 and 1.
 STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
-#: Deviations of noise that are no gaps, or no numbers, and the largest part that they may be to tell numbers from none.
-GAP_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
-#: Share of the budget that hardly matters, also where the number of users is private; more is spent where it is needed,
-#: up to the second.
-LEAST_SHARE, MOST_SHARE = 0.08, 0.25
-#: Share of the budget (in zCDP) for mean squares of rare values.
-RARE_SHARE = 0.03
-#: Deviations of noise that are no mean square.
-UNSEEN_DEVIATIONS = 3.0
+#: Deviations of noise that are no gaps, numbers or mean square, and their largest part to tell numbers from none.
+UNSEEN_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
@@ -279,7 +272,7 @@ class ColumnSearch:
         multiplier, *others = self.multipliers
         first = self._histogram(rows, edges, None, multiplier, n_users, release)
         # The last cell is that of gaps.
-        gaps, doubt = first.shares[:, -1], GAP_DEVIATIONS * first.noise
+        gaps, doubt = first.shares[:, -1], UNSEEN_DEVIATIONS * first.noise
         present = np.where(gaps > doubt, np.clip(1.0 - gaps, first.noise, 1.0), 1.0)
         empty = (1.0 - gaps < doubt) & (doubt < MOST_DOUBT)
         zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present))
@@ -339,10 +332,10 @@ def plan_search(
     terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
 ) -> ColumnSearch | None:
     """Plan a search; None where a public number of users shows nothing."""
-    share = LEAST_SHARE
+    share = _plan.SMALL_SHARE
     if terms.n_users is not None:
         needed = ENOUGH_SIGNAL / signal(terms, float(terms.n_users), n_columns)
-        share = min(MOST_SHARE, max(LEAST_SHARE, needed))
+        share = min(_plan.LARGE_SHARE, max(share, needed))
     search = ColumnSearch(terms, n_columns, centred, share, assume_standard)
     return search if terms.n_users is None or search.decides(terms.n_users) else None
 

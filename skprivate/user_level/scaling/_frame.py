@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import Release, ball_contributions, exact_sum
-from skprivate.user_level import _plan
+from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import EXACT_BITS, UserData, row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,23 +33,10 @@ FloatArray = npt.NDArray[np.float64]
 #: Bound of rows, in typical norms. Of normal rows fewer than 5 % are longer, of those with five and more features 1 in
 #: 1000.
 ROW_BOUND = 2.0
-#: The same times the root of the noise level, where that is larger: it grows as clipping radii do.
-ROW_BOUND_GROWTH = 0.04
-#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
-TARGET_RANGE, RANGE_LEVEL = 6.0, 1e-5
-#: Share of the Gaussian budget.
-MEANS_SHARE = 0.05
-#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
-#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
-#: classes add up to 0.
-MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
-#: Deviations of noise that do not count as a mean.
-NOISE_DEVIATIONS = 2.0
-#: Least part of a row's mean square without the means.
-LEAST_LEFT = 0.1
-#: Bits of a row in sums of zzᵀ, and of rows and matrix in whitening (fewer for more than 512 columns): sums of products
-#: stay below 2⁵³.
-MOMENT_BITS, WHITENED_BITS = 18, 22
+#: Range of predictions in scales of the target about its centre.
+TARGET_RANGE = 6.0
+#: Bits of a row in sums of zzᵀ: sums of products stay below 2⁵³.
+MOMENT_BITS = 18
 
 
 def public_bound(n_features: int) -> float:
@@ -74,7 +61,7 @@ def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = 
 
 def row_bound_factor(factor: float, level: float) -> float:
     """Return the bound in typical norms for a fit of noise level ν."""
-    return max(factor, ROW_BOUND * ROW_BOUND_GROWTH / math.sqrt(level))
+    return max(factor, ROW_BOUND * _ranges.slow_growth(level))
 
 
 def bounded_rows(
@@ -185,8 +172,8 @@ def row_means(
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
-    """Return the typical norm of rows less their means."""
-    return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
+    """Return the typical norm of rows and their 1, less their means."""
+    return math.sqrt(max(row_norm**2 - float(means @ means), 1.0))
 
 
 def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
@@ -195,7 +182,7 @@ def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
     It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
     """
     square, expected = float(means @ means), dimensions * noise
-    if square <= expected + NOISE_DEVIATIONS * noise * math.sqrt(2.0 * dimensions):
+    if square <= expected + _plan.CLEAR_DEVIATIONS * noise * math.sqrt(2.0 * dimensions):
         return np.zeros_like(means)
     return means * (1.0 - expected / square)
 
@@ -281,7 +268,7 @@ def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     n_columns = data.X.shape[1]
     columns = data.groups.columns(data.X)
     store = data.writable(matrix.shape[1])
-    bits = min(WHITENED_BITS, (EXACT_BITS - (len(matrix) - 1).bit_length()) // 2)
+    bits = (EXACT_BITS - (len(matrix) - 1).bit_length()) // 2
     unit = math.ldexp(1.0, math.frexp(float(np.abs(matrix).max()))[1] - bits)
     weights = np.rint(matrix.T / unit)
     for rows in row_blocks(len(data)):

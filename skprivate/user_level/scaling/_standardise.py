@@ -41,10 +41,8 @@ ROW_SHORT = 3.0
 LEAST_RELATIVE = 2.0**-17
 #: A priori a distance one octave larger is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: Largest share of the budget for scales of users with several rows.
-SCALES_SHARE = 0.15
-#: Share of the budget for the tail of the target, and the smallest part of the users in it.
-TAIL_SHARE, LEAST_TAIL = 0.08, 0.002
+#: Smallest part of the users in the tail of the target.
+LEAST_TAIL = 0.002
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -154,7 +152,7 @@ class Standardisation:
     @property
     def rare_multiplier(self) -> float:
         """Noise multiplier of the mean squares of columns without a scale."""
-        return self.terms.multiplier / math.sqrt(_column_search.RARE_SHARE)
+        return self.terms.multiplier / math.sqrt(_plan.SMALL_SHARE)
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough."""
@@ -259,7 +257,7 @@ class Standardisation:
 
         Without noise nothing is clipped.
         """
-        return 2.0**_column_search.FOLD * max(1.0, _frame.RANGE_LEVEL / self._level(n_users))
+        return 2.0**_column_search.FOLD * _ranges.slow_growth(self._level(n_users))
 
     def _unknown_distance(self, n_users: float) -> float:
         """Return the same where users are too few to tell the unit.
@@ -394,7 +392,7 @@ def plan_standardisation(
         return plan
     n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
-        cost = min(math.sqrt(8.0 * TAIL_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
+        cost = min(math.sqrt(4.0 * _plan.LARGE_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
         tail = cost if cost >= distance_cost(_ranges.MOST_TAIL, n) else None
-    affordable = several and plan.n_scales * scale**2 <= 8.0 * SCALES_SHARE * terms.rho
+    affordable = several and plan.n_scales * scale**2 <= 8.0 * _plan.LARGE_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
