@@ -43,7 +43,7 @@ FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 COMPOSED_SHARE = 0.99
 #: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
 _FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
-_HANDED_OVER = ("_prepared_features", "_categories", "_whole")
+_HANDED_OVER = ("_prepared_features", "_categories", "_limits", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -394,6 +394,7 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
     if isinstance(step, ColumnTransformer):
         places = [(each, step.output_indices_[name]) for name, each, _ in step.transformers_]
     known: list[Any] = [None] * Z.shape[1]
+    limits: list[Any] = known.copy()
     categories: list[tuple[int, ...]] = []
     for each, place in places:
         if not known[place]:
@@ -411,8 +412,12 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
             for n_columns in getattr(found, "_columns_of_categories", ()):
                 categories.append(tuple(range(first, first + n_columns)))
                 first += n_columns
+        elif type(found) is _public_numbers.PublicNumbers and found.limits is not None:
+            limits[place] = [found.limits.get(k) for k in range(len(limits[place]))]
         elif isinstance(last, _private_spline_transformer.PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
+    if any(limits):
+        part._limits = tuple(limits)
     if any(known):
         part._prepared_features, part._categories = tuple(known), tuple(categories)
 

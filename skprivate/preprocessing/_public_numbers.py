@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,9 +26,15 @@ _DAY_BY_MINUTES -= _DAY_BY_MINUTES[0]
 
 
 class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Floats, NaN where missing: dates become days since the year 2000, booleans 0 and 1."""
+    """Floats, NaN where missing: dates become days since the year 2000, booleans 0 and 1.
+
+    ``limits``, of columns by position, are what is public about them for the model of a pipeline; nothing is clipped.
+    """
 
     looks_at_no_data: ClassVar[bool] = True
+
+    def __init__(self, limits: Mapping[int, tuple[float, float] | None] | None = None) -> None:
+        self.limits = limits
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check types; nothing is learned."""

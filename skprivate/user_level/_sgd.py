@@ -60,6 +60,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     _prepared_features: tuple[tuple[int, float] | str | None, ...] = ()
     #: Sets of its columns of which exactly one is 1 in every row, and the others 0; set in the same way.
     _categories: tuple[tuple[int, ...], ...] = ()
+    #: Public limits of its columns, or None; set in the same way.
+    _limits: tuple[tuple[float, float] | None, ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: SharedBudget | None = None
 
@@ -199,6 +201,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),
             unit=tuple(each == "unit" for each in self._prepared_features),
+            boxes=self._limits,
         )
         if found is None:
             return terms, None
@@ -330,6 +333,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         assumptions = []
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
+        if any(self._limits):
+            assumptions.append("bounds are public")
         if not isinstance(self.loss, str):
             assumptions.append("loss.gradient computes every row from that row alone, to the last bit")
         return tuple(assumptions)
