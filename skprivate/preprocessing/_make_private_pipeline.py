@@ -295,7 +295,7 @@ def make_private_pipeline(
     )
 
     def numbers(limits: Mapping[int, Any]) -> Pipeline:
-        return make_pipeline(_public_encoders.PublicNumbers(), *_number_steps(middle, last, splines, limits))
+        return make_pipeline(_public_encoders.PublicNumbers(limits), *_number_steps(middle, last, splines, limits))
 
     entries: list[_Entry] = [  # of columns that say by their types what they hold
         ("numbers", numbers({0: None}), _OfType((NUMBER, DATE))),

@@ -39,7 +39,7 @@ FOUND_SHARE, KNOTS_SHARE, PREPARED_SHARE = 0.2, 0.3, 0.1
 COMPOSED_SHARE = 0.99
 #: Parameters of copies of steps, and attributes of that of the model, that are set for one fit.
 _FOR_ONE_FIT = ("epsilon", "delta", "ledger", "random_state")
-_HANDED_OVER = ("_prepared_features", "_categories", "_lines", "_column_names", "_whole")
+_HANDED_OVER = ("_prepared_features", "_categories", "_limits", "_lines", "_column_names", "_whole")
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -429,6 +429,7 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
         return
     step = before[0][1]
     known: list[Any] = [None] * Z.shape[1]
+    limits: list[Any] = known.copy()
     categories: list[tuple[int, ...]] = []
     lines: list[tuple[int, int, float, float]] = []
     for last, place in _curves.last_parts(step, Z.shape[1]):
@@ -444,9 +445,13 @@ def _tell_columns(part: Any, before: list[Any], Z: Any) -> None:
             for n_columns in getattr(found, "_columns_of_categories", ()):
                 categories.append(tuple(range(first, first + n_columns)))
                 first += n_columns
+        elif type(found) is _public_encoders.PublicNumbers and found.limits is not None:
+            limits[place] = [found.limits.get(k) for k in range(len(limits[place]))]
         elif isinstance(last, _private_spline_transformer.PrivateSplineTransformer) and last.passthrough:
             known[place] = [kind and (place.start + kind[0], kind[1]) for kind in last._prepared_outputs]
             lines += [(place.start + k, place.start + j, *line) for k, j, *line in last._lines]
+    if any(limits):
+        part._limits = tuple(limits)
     if any(known):
         part._prepared_features, part._categories, part._lines = tuple(known), tuple(categories), tuple(lines)
 

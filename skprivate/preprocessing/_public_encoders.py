@@ -297,9 +297,15 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
 
 
 class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Floats, NaN where missing: dates become days since the year 2000, booleans 0 and 1."""
+    """Floats, NaN where missing: dates become days since the year 2000, booleans 0 and 1.
+
+    ``limits``, of columns by position, are what is public about them for the model of a pipeline; nothing is clipped.
+    """
 
     looks_at_no_data: ClassVar[bool] = True
+
+    def __init__(self, limits: Mapping[int, tuple[float, float] | None] | None = None) -> None:
+        self.limits = limits
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check types; nothing is learned."""

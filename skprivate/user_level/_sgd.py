@@ -62,6 +62,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     _lines: tuple[tuple[int, int, float, float], ...] = ()
     #: Names of its columns; set in the same way.
     _column_names: tuple[str, ...] | None = None
+    #: Public limits of its columns, or None; set in the same way.
+    _limits: tuple[tuple[float, float] | None, ...] = ()
     #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: SharedBudget | None = None
 
@@ -210,6 +212,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             many_outputs=objective.n_outputs > 1,
             prepared=tuple(isinstance(each, tuple) for each in self._prepared_features),
             unit=tuple(each == "unit" for each in self._prepared_features),
+            boxes=self._limits,
         )
         if found is None:
             return terms, None
@@ -356,6 +359,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         assumptions = []
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
+        if any(self._limits):
+            assumptions.append("bounds are public")
         if not isinstance(self.loss, str):
             assumptions.append("loss.gradient computes every row from that row alone, to the last bit")
         return tuple(assumptions)

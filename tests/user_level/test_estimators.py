@@ -54,7 +54,7 @@ def test_a_share_of_the_targets_is_below_their_quantile(quantile):
     for seed in range(3):
         X, y = quantile_rows(seed)
         model = UserLevelSGDRegressor(loss="quantile", quantile=quantile, random_state=seed).fit(X, y)
-        assert np.mean(y <= model.predict(X)) == pytest.approx(quantile, abs=0.03)
+        assert np.mean(y <= model.predict(X)) == pytest.approx(quantile, abs=0.04)
 
 
 def test_absolute_error_is_for_the_median():

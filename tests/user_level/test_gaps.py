@@ -192,3 +192,20 @@ def test_a_category_that_nobody_has_is_worth_one_scale_of_the_target_at_most(cla
         rest = model["model"].coef_.ravel()[-1]
         assert abs(rest) <= scale * (1.0 + 1e-12) and (classes or scale < 30.0)
         assert abs(model["model"].coef_.ravel()[0] - model["model"].coef_.ravel()[1]) > (1.0 if classes else 10.0)
+
+
+def test_limits_of_a_schema_help_to_find_columns_far_from_zero():
+    """They are where the search begins, and no more: scales are those of the numbers."""
+    found = {}
+    for entry in ("number", (800.0, 1200.0)):
+        off = []
+        for seed in range(6):
+            X = 1000.0 + 30.0 * public_generator(seed).normal(size=(1000, 8))
+            y = X @ np.ones(8) / 30.0 + public_generator(9).normal(size=1000)
+            model = make_private_pipeline(UserLevelSGDRegressor(random_state=seed), dict.fromkeys(range(8), entry))
+            last = model.fit(X, y)["model"]
+            off.append(np.abs(last.feature_center_ - 1000.0).mean())
+            assert ("bounds are public" in guarantee_of(model).assumptions) == (entry != "number")
+            assert "_limits" not in vars(last)
+        found[entry] = np.mean(off)
+    assert found[800.0, 1200.0] < 0.7 * found["number"]

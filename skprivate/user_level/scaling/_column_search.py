@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from skprivate.user_level import _plan, _problems
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Public limits of a column.
+Box: TypeAlias = tuple[float, float] | None
 
 #: Octaves of a cell of the first histogram, and where its cells end.
 FOLD = 3
@@ -131,7 +133,7 @@ class Zoom:
     ``scaled`` columns have a scale; ``narrow`` ones are in one cell almost entirely.
     """
 
-    def __init__(self, first: Histogram) -> None:
+    def __init__(self, first: Histogram, boxes: tuple[Box, ...] = ()) -> None:
         d, shapes = len(first.edges), _magnitudes()
         prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
         support = first.support(shapes.shares)
@@ -145,6 +147,18 @@ class Zoom:
         self.middles, self.scales = np.zeros((2, d))
         self.narrow, self.constant, self.finest = np.zeros((3, d), dtype=bool)
         self.seen = [first]
+        for j, box in enumerate(boxes):
+            if box is not None:
+                self._enter(j, *box)
+
+    def _enter(self, column: int, low: float, high: float) -> None:
+        """Look for a column within public limits that exclude 0: others lose where a column is skewed."""
+        half = float(self.halves[column])
+        if low > 0.0 or high < 0.0:
+            ends = max(low, -half), min(high, half)
+            least, most = ends if ends[0] < ends[1] else (low, high)
+            self.middles[column], self.halves[column] = 0.5 * (least + most), 0.5 * (most - least)
+            self.scaled[column] = True
 
     @property
     def edges(self) -> FloatArray:
@@ -241,6 +255,7 @@ class ColumnSearch:
     centred: bool
     share: float
     assume_standard: bool = False
+    boxes: tuple[Box, ...] = ()
 
     @property
     def multipliers(self) -> tuple[float, ...]:
@@ -275,7 +290,7 @@ class ColumnSearch:
         gaps, doubt = first.shares[:, -1], UNSEEN_DEVIATIONS * first.noise
         present = np.where(gaps > doubt, np.clip(1.0 - gaps, first.noise, 1.0), 1.0)
         empty = (1.0 - gaps < doubt) & (doubt < MOST_DOUBT)
-        zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present))
+        zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present), self.boxes)
         for multiplier in others:
             found = self._histogram(rows, zoom.edges, zoom.sought, multiplier, n_users, release)
             zoom.refine(found._replace(present=present))
@@ -329,14 +344,14 @@ def signal(terms: _plan.Terms, n_users: float, n_columns: int) -> float:
 
 
 def plan_search(
-    terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False
+    terms: _plan.Terms, *, n_columns: int, centred: bool, assume_standard: bool = False, boxes: tuple[Box, ...] = ()
 ) -> ColumnSearch | None:
     """Plan a search; None where a public number of users shows nothing."""
     share = _plan.SMALL_SHARE
     if terms.n_users is not None:
         needed = ENOUGH_SIGNAL / signal(terms, float(terms.n_users), n_columns)
         share = min(_plan.LARGE_SHARE, max(share, needed))
-    search = ColumnSearch(terms, n_columns, centred, share, assume_standard)
+    search = ColumnSearch(terms, n_columns, centred, share, assume_standard, boxes)
     return search if terms.n_users is None or search.decides(terms.n_users) else None
 
 

@@ -363,15 +363,17 @@ def plan_standardisation(
     many_outputs: bool = False,
     prepared: tuple[bool, ...] = (),
     unit: tuple[bool, ...] = (),
+    boxes: tuple[_column_search.Box, ...] = (),
 ) -> Standardisation | None:
     """Divide the budget for standardisation by public numbers; None if ``n_users`` is too small.
 
-    Users may have ``several`` rows.
+    Users may have ``several`` rows. ``boxes`` are public limits of features.
     """
     none = (False,) * n_features
     prepared, unit = prepared or none, unit or none
     left = n_features - sum(prepared) - sum(unit)
-    features = _column_search.plan_search(terms, n_columns=left, centred=centred) if left else None
+    own = tuple(box for box, *known in zip(boxes, prepared, unit, strict=bool(boxes)) if not any(known))
+    features = _column_search.plan_search(terms, n_columns=left, centred=centred, boxes=own) if left else None
     sought = _column_search.plan_search(terms, n_columns=1, centred=centred, assume_standard=True) if target else None
     if target and sought is None:
         return None
