@@ -37,7 +37,7 @@ FAR = 7.0
 #: Bound of penalties and ranks, so that costs stay far from overflow, however small ε is.
 MANY = 2.0**40
 #: Noise level below which noise is hardly felt: bounds grow as its root falls, and steps are quasi-Newton.
-QUIET_LEVEL = 1e-3
+QUIET_LEVEL = 1.6e-3
 #: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
 #: Largest noise of a ball of gradients over their sampling noise: their median is as good a centre as their mean unless

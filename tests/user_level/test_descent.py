@@ -22,11 +22,10 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._events import run_tape
-from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
+from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _ranges
 from skprivate.user_level._losses import SquaredLoss
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
-from skprivate.user_level.descent import _rules as _descent_rules
 from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent
 from skprivate.user_level.descent._rules import Bounds, Clipping, Penalty
@@ -134,7 +133,7 @@ def test_sensitivities_of_both_relations():
 @pytest.fixture
 def quasi_newton(monkeypatch):
     """Steps with a public clipping radius are quasi-Newton, whatever the noise."""
-    monkeypatch.setattr(_descent_rules, "QUIET_LEVEL", math.inf)
+    monkeypatch.setattr(_ranges, "QUIET_LEVEL", math.inf)
 
 
 def mechanisms(terms):

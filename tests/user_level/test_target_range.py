@@ -40,7 +40,7 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
     assert plan._target_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
     light = max(0.0, 1.0 - (reach - 6.0) / 3.0)
-    far = 2.0 * np.sqrt(max(1.0, 1e-3 / plan._level(n_users)))
+    far = 2.0 * np.sqrt(max(1.0, 1.6e-3 / plan._level(n_users)))
     assert plan._row_bound(reach, n_users) == pytest.approx(max(reach - 3.0 * light, far), rel=1e-9)
     assert replace(plan, tail_epsilon=None)._row_bound(reach, n_users) == max(reach, far), "nobody looked"
 

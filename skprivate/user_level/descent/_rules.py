@@ -377,7 +377,7 @@ class DescentRules(Mechanism):
         if self.clipping.noise:
             free = self.clipping.noise / (math.sqrt(self.size) * level)
             start = max(min(start, max(_losses.LEAST_CLIP, free)), min(_losses.MOST_CLIP * start, 0.5 * free))
-        return start * _ranges.slow_growth(level) if self.clipping.grows else start
+        return max(start, 0.5 * _ranges.slow_growth(level)) if self.clipping.grows else start
 
     def flat(self, n_users: float) -> bool:
         """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
