@@ -1,5 +1,7 @@
 """The auditor's shell: settings, theorems, translations, errors."""
 
+import pickle
+
 import numpy as np
 import pytest
 from helpers.audit_laws import SCALAR_LAWS
@@ -281,6 +283,13 @@ def test_plane_and_space():
     assert plane.score(points[:, :2], s) > 0.65
     log = FiniteAdversaryAuditor(confidence=0.9, loss="log", random_state=0).fit(points[:, :2], s)
     assert log.loss_lower_bound_ == pytest.approx(LN2 * plane.loss_lower_bound_)
+
+
+def test_bounds_of_a_report_are_attributes_after_a_pickle():
+    report = FiniteAdversaryAuditor().fit(np.arange(40.0)[:, None], np.arange(40) % 2).report()
+    again = pickle.loads(pickle.dumps(report))
+    names = ("loss_lower_bound", "accuracy_upper_bound", "advantage_upper_bound", "mutual_information_upper_bound")
+    assert again == report and tuple(getattr(again, name) for name in names) == report.bounds
 
 
 def test_report():
