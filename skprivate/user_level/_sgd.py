@@ -251,9 +251,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         if result.failure and result.noise_level <= MAX_NOISE_LEVEL:
             privacy.warn_caller(result.failure, _descent.UnscaledFeaturesWarning)
         doubts = result.frame.doubts
-        for columns, said in ((doubts.one_value, ONE_VALUE), (doubts.empty, EMPTY)):
+        for columns, text in ((doubts.one_value, ONE_VALUE), (doubts.empty, EMPTY)):
             if columns and result.noise_level <= MAX_NOISE_LEVEL:
-                privacy.warn_caller(f"Features {self._named(columns)}: {said}", _descent.UnscaledFeaturesWarning)
+                privacy.warn_caller(f"Features {self._named(columns)}: {text}", _descent.UnscaledFeaturesWarning)
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha

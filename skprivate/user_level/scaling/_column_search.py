@@ -304,8 +304,15 @@ class ColumnSearch:
         one_value = zoom.narrow & ~zoom.constant & zoom.finest & (np.abs(centres) > scales)
         if not self.centred:
             centres, scales = np.zeros(self.n_columns), np.hypot(centres, scales)
-        known = zoom.constant | ~zoom.unclear
-        return Columns(centres, scales, zoom.units, known, one_value, empty, zoom.middles)
+        return Columns(
+            centres=centres,
+            scales=scales,
+            units=zoom.units,
+            known=zoom.constant | ~zoom.unclear,
+            one_value=one_value,
+            empty=empty,
+            middles=zoom.middles,
+        )
 
     def _histogram(
         self,
