@@ -310,6 +310,7 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check types; nothing is learned."""
         self._days(X, reset=True)
+        self._skprivate_declared = {"limits": self.limits}
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:

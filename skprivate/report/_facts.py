@@ -232,8 +232,8 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
         )
     if SEARCHED in guarantee.assumptions:
         look.append(
-            "A search of scikit-learn made this fit: it scored fits without noise. What those scores tell of private "
-            "rows, and a choice by them, is in no total here."
+            "A search among models (of scikit-learn, the program) made this fit: it scored fits without noise. What "
+            "those scores tell of private rows, and a choice by them, is in no total here."
         )
     if guarantee.stated:
         look.append(

@@ -157,6 +157,8 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
     elif kind in ("PublicOneHotEncoder", "PublicOrdinalEncoder"):
         how = _BY_TYPE if isinstance(given.get("categories"), str) else _LISTED
         yield from ((name, how, each) for name, each in zip(names, model._categories(count), strict=True))
+    elif kind == "PublicNumbers":
+        yield from ((name, *_limits((given["limits"] or {}).get(place))) for place, name in enumerate(names))
     elif "bounds" in given and len(names) == count:
         own, bounds = getattr(model, "feature_names_in_", None), given["bounds"]
         try:
@@ -164,8 +166,12 @@ def _declared_by(step: Step, steps: Sequence[Step]) -> Iterator[tuple[str, str, 
         except (TypeError, ValueError):  # in a form of the estimator's own
             yield ", ".join(names), _LIMITS, [shown(bounds)]
             return
-        for name, pair in zip(names, pairs or [None] * count, strict=True):
-            yield (name, _NO_LIMITS, ()) if pair is None else (name, _LIMITS, [f"{end:g}" for end in pair])
+        yield from ((name, *_limits(pair)) for name, pair in zip(names, pairs or [None] * count, strict=True))
+
+
+def _limits(pair: Sequence[float] | None) -> tuple[str, Sequence[str]]:
+    """Name the limits of a column of numbers, and list them."""
+    return (_NO_LIMITS, ()) if pair is None else (_LIMITS, [f"{end:g}" for end in pair])
 
 
 def _declared_of_a_column(column: Any) -> tuple[str, Sequence[Any]]:
@@ -176,9 +182,7 @@ def _declared_of_a_column(column: Any) -> tuple[str, Sequence[Any]]:
         return _FOUND, ()
     if column.values is not None:
         return _BY_TYPE if isinstance(column.dtype, str) else _LISTED, column.values
-    if column.bounds is not None:
-        return _LIMITS, [f"{end:g}" for end in column.bounds]
-    return (_NO_LIMITS if column.kind == "number" else "date"), ()
+    return _limits(column.bounds) if column.kind == "number" or column.bounds is not None else ("date", ())
 
 
 def share_in_words(delta: float, n_units: int) -> str:

@@ -88,7 +88,8 @@ def _figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
     fails = "probability by which it may fail"
     if units and strength["delta"]:
-        fails += f": {_model_facts.share_in_words(strength['delta'], units)} one over the number of {unit}s"
+        share = _model_facts.share_in_words(strength["delta"], units)
+        fails += f": {share} one over the number of {unit}s; at most 1/100 is usual"
     number = "" if units is None else f"; {_number(units)} {unit}s"
     return [
         (f"ε = {_up(strength['epsilon'], 4)}", per),
@@ -123,7 +124,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "metric": "metric differential privacy (ε per unit of distance)",
     }
     source = (
-        "from the noise that was drawn, and allows less than ε and δ alone"
+        "from the noise that was drawn: an attacker who knows only ε and δ could be allowed more"
         if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )
@@ -217,9 +218,9 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
     if section["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in section["events"]]
         n_draws = sum(event["count"] for event in section["events"])
-        every = "It came from one noisy draw." if n_draws == 1 else f"It came from {_number(n_draws)} noisy draws."
-        parts.append(f"<p>{every} Together they cost the ε and δ above.</p>")
-        draws = _style.table(["draw", "cost of one", "times"], rows, numbers=(2,))
+        many = "one noisy draw" if n_draws == 1 else f"{_number(n_draws)} noisy draws"
+        parts.append(f"<p>What is published came from {many}. Together they cost the ε and δ above.</p>")
+        draws = _style.table(["draw", "noise, or cost of a selection", "times"], rows, numbers=(2,))
         parts.append(f"<details><summary>Every draw and its cost</summary>{draws}</details>")
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
@@ -266,8 +267,9 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
     )
     lead = (
         "<p>Everything that was charged to this ledger is together within its budget, even where each release was "
-        "chosen after seeing the earlier ones. Scores on private rows that nobody charged are not. Parts "
-        "may look larger than the whole, because each ε stands beside a δ of its own.</p>"
+        "chosen after seeing the earlier ones. Scores on private rows that nobody charged are not. "
+        "Each ε holds at a δ of its own, and a larger δ allows a smaller ε: so one release may have another ε here, "
+        "and parts may look larger than the whole.</p>"
     )
     return (
         f"{lead}{_style.grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"

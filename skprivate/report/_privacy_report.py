@@ -198,6 +198,7 @@ def _others(subject: _Subject, book: Mapping[str, Any]) -> str:
     if subject.kind == "ledger" or not more:
         return ""
     right = "" if book["best_guess"] is None else f", and {_facts.percent(book['best_guess'])} of guesses right at most"
+    right += ", by ε and δ alone, which allow more than the noise that was drawn" if right else ""
     return (
         f"The ledger has {more} more {'entry' if more == 1 else 'entries'}. With all of them ε = "
         f"{rounded_up(book['spent']['epsilon'], 4)}{right}. If results on private rows decided which model is "

@@ -122,7 +122,7 @@ def test_what_a_search_made_is_told_by_fact():
     best = search().fit(X, Y).best_estimator_
     assert SEARCHED in best.privacy_guarantee_.assumptions
     report = privacy_report(best)
-    assert any("A search of scikit-learn made this fit" in text for text in report.findings)
+    assert any("A search among models" in text for text in report.findings)
     assert SEARCHED not in report.to_dict()["assumptions"]
     with pytest.warns(UncountedScoresWarning, match="a search of scikit-learn made this fit"):
         published = to_release(best)

@@ -130,7 +130,7 @@ def test_a_report_shows_units_schema_warnings_and_what_steps_do():
         ("id", "left out", []),
     ]
     assert {str(each.message) for each in seen} == {each["text"] for each in facts["fit_warnings"]}
-    assert facts["steps"][2]["does"] == "fills gaps by private medians" and facts["steps"][2]["columns"] == ["age"]
+    assert facts["steps"][1]["does"].startswith("makes numbers") and facts["steps"][1]["columns"] == ["age"]
     assert facts["strength"]["risk"][0]["best_guess"] == guarantee_of(model).risk(0.5).best_guess
 
 
@@ -167,7 +167,7 @@ def test_a_report_shows_what_was_declared_at_the_fit():
     schema = {"age": (0, 99), "ward": "category"}
     model = make_private_pipeline(UserLevelSGDClassifier(classes=[0, 1]), schema, epsilon=3.0).fit(X, [0, 1] * 500)
     facts = valid(privacy_report(model))
-    model["columns"].named_transformers_["numbers"][-1].set_params(bounds={0: (5, 6)})
+    model["columns"].named_transformers_["numbers"][-1].set_params(limits={0: (5, 6)})
     model["model"].set_params(classes=[5, 6])
     assert valid(privacy_report(model))["declared"] == facts["declared"]
     assert [(each["column"], each["declared"], each["values"]) for each in facts["declared"]] == [
