@@ -234,7 +234,7 @@ class FrameSchema:
 
 
 def _refuse_undeclared(own: FrameColumn, declared: list[Any], *, closed: bool) -> None:
-    """Refuse listed values of which a type declares none; where it is ``closed``, any that it does not declare."""
+    """Refuse listed values if a type declares none of them; where it is ``closed``, any that it does not declare."""
     others = [value for value in own.values or () if value not in declared]
     if others and (closed or len(others) == len(own.values or ())):
         raise _unfit(own, others, "type does not declare")
