@@ -144,6 +144,8 @@ def dense(X: Any) -> Any:
         if hasattr(rows, "indptr"):
             type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape).check_format(full_check=True)
         else:
+            if rows.format == "lil" and [*map(len, rows.rows)] != [*map(len, rows.data)]:
+                raise IndexError  # entries of all rows below would move
             rows = rows.tocoo()
             rows = type(rows)((rows.data, (rows.row, rows.col)), shape=rows.shape)
     except (TypeError, ValueError, IndexError):
