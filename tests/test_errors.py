@@ -168,7 +168,7 @@ ANY_TYPE = {
     "RowByRow",
 }
 #: These have missing values for their subject.
-TAKES_MISSING = {name for name, _ in all_estimators() if name.startswith("Private")} | {"PublicScaler"}
+TAKES_MISSING = {name for name, _ in all_estimators() if name.startswith(("Private", "PublicScaler", "UserLevelSGD"))}
 CANDIDATE = FrozenEstimator(DummyRegressor().fit([[0]], [0]))
 NEEDED = {
     "MetricPrivateSynthesizer": {"bounds": (0, 1)},

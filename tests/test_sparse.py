@@ -116,3 +116,13 @@ def test_an_entry_outside_of_its_row_is_refused(kind, index):
         with pytest.raises(ValueError, match=r"^X must have indices within its shape"):
             sp.UserLevelMean(ledger=ledger).fit(given)
     assert ledger.spent == (0.0, 0.0)
+
+
+def test_lists_of_a_row_that_differ_in_length_are_refused():
+    """They moved the entries of all rows below."""
+    rows = sparse.lil_array(stored_zeros())
+    rows.rows[3] = [1, 2, 3]
+    rows.data[3] = [1.0]
+    for given in (rows, Blocks([rows])):
+        with pytest.raises(ValueError, match=r"^X must have indices within its shape"):
+            sp.UserLevelMean().fit(given)

@@ -111,6 +111,8 @@ def validate_data(
     numeric = checked and options.get("dtype", "numeric") is not None
     if numeric:
         _refuse_other_types(X)
+        if options.get("ensure_all_finite") == "allow-nan":
+            X = _gaps_as_nan(X)
     try:
         result = _sklearn_validate_data(estimator, X, y, **options)
     except Exception as error:
@@ -142,6 +144,8 @@ def dense(X: Any) -> Any:
         if hasattr(rows, "indptr"):
             type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape).check_format(full_check=True)
         else:
+            if rows.format == "lil" and [*map(len, rows.rows)] != [*map(len, rows.data)]:
+                raise IndexError  # entries of all rows below would move
             rows = rows.tocoo()
             rows = type(rows)((rows.data, (rows.row, rows.col)), shape=rows.shape)
     except (TypeError, ValueError, IndexError):
@@ -253,8 +257,30 @@ def _columns(X: Any) -> Iterable[tuple[int, npt.NDArray[Any]]]:
 
 def _floats(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Convert a column to floats; missing entries have no other float than NaN."""
-    missing = [value is None or type(value).__name__ in ("NAType", "NaTType") for value in column.tolist()]
-    return np.where(missing, np.nan, column).astype(np.float64)
+    return _entries_or_nan(column).astype(np.float64)
+
+
+def _entries_or_nan(objects: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Replace missing entries by NaN."""
+    missing = [_is_missing(value) for value in objects.ravel().tolist()]
+    return np.where(np.reshape(missing, objects.shape), np.nan, objects) if any(missing) else objects
+
+
+def _is_missing(value: object) -> bool:
+    is_time = isinstance(value, np.datetime64 | np.timedelta64)
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (is_time and bool(np.isnat(value)))
+
+
+def _gaps_as_nan(X: Any) -> Any:
+    """Replace gaps among objects by NaN: NumPy and scikit-learn make no float of pandas.NA, and a number of NaT."""
+    if isinstance(X, np.ndarray):
+        return _entries_or_nan(X) if X.dtype == object else X
+    kinds = list(getattr(X, "dtypes", ())) if hasattr(X, "isetitem") else []  # of pandas
+    if objects := [j for j, kind in enumerate(kinds) if str(kind) == "object"]:
+        X = X.copy(deep=False)
+        for j in objects:
+            X.isetitem(j, _entries_or_nan(X.iloc[:, j].to_numpy()))
+    return X
 
 
 def _no_floats(column: npt.NDArray[Any]) -> set[str]:

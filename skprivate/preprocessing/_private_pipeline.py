@@ -15,7 +15,6 @@ from joblib import parallel_config
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone, is_regressor
 from sklearn.compose import ColumnTransformer
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import check_consistent_length
@@ -460,7 +459,7 @@ def names_behind(before: list[Any], n_columns: int) -> tuple[str, ...] | None:
     """Return the names that fitted steps give to the columns that they hand on; None where one gives none."""
     if not before:
         return None
-    with suppress(AttributeError, ValueError, NotFittedError):
+    with suppress(Exception):  # of whatever step: "passthrough" gives None, and names are no reason to fail a fit
         names = tuple(map(str, Pipeline(before).get_feature_names_out()))
         return names if len(names) == n_columns else None
     return None

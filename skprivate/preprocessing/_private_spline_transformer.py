@@ -53,7 +53,8 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots, but for the last one.
     passthrough : bool, default=False
         Whether `transform` gives the features themselves as well, in front of all functions and with gaps filled by the
-        released medians: for a model that scales them by itself. The first smooth function then has deviation 1/3.
+        released medians, or by where the first smooth function is 0: for a model that scales them by itself. That
+        function then has deviation 1/3.
     <delta, adjacency>
     bounds : mapping {column: (low, high)} or pair (lower, upper), optional
         Public range of every column, not taken from the data: makes the search shorter, and is the outermost knots. A
@@ -195,7 +196,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
             splines = [_spline_basis.b_splines(each, int(self.degree)) for each in edges]
         if self.passthrough and self.basis == "smooth":
             splines = [each.scale_first(LINE_DEVIATION) for each in splines]
-        self._medians = np.array([np.median(each[1:-1]) for each in edges])
+        self._fills = np.array([np.median(each[1:-1]) for each in edges])
         width = mechanism.n_bins[0]
         if self.basis == "b-spline":
             # All of them sum to one, which a linear model has as its intercept.
@@ -207,6 +208,9 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         self.n_knots_ = np.array([len(knots) for knots in self.knots_])
         bound = float(np.linalg.norm([spline.bound for spline in splines]))
         self.row_bound_ = np.inf if self.passthrough else bound
+        for _, j, slope, offset in self._lines:
+            if slope:  # where the line is 0, as it is for gaps: so it is a line for them, too
+                self._fills[j] = np.clip(-offset / slope, *self.knots_[j][[0, -1]])
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Replace every number by its functions.
@@ -225,7 +229,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         table = _columns.numeric_table(self, X, reset=False)
         if self._splines is None:
             return np.where(np.isnan(table), 0.0, table)
-        own = [np.where(np.isnan(table), self._medians, table)] if self.passthrough else []
+        own = [np.where(np.isnan(table), self._fills, table)] if self.passthrough else []
         return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
 
     def _columns_of(self, j: int, values: FloatArray) -> FloatArray:

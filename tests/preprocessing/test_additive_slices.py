@@ -148,10 +148,16 @@ def test_columns_without_splines_are_standardised_and_functions_are_not():
     assert (scales[1:5] == 1.0).all() and scales[0] > 1.5 and scales[5] > 1e3
 
 
-def test_gaps_of_columns_that_pass_are_released_medians_and_rows_have_no_bound():
+@pytest.mark.parametrize("basis", ["smooth", "b-spline"])
+def test_gaps_of_columns_that_pass_are_where_a_line_is_zero_or_medians_and_rows_have_no_bound(basis):
     X, y = data()
-    splines = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5).fit(X, y)[0]
-    assert splines.transform([[np.nan]])[0, 0] == np.median(splines.knots_[0][1:-1]) != 0.0
+    splines = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5, basis=basis).fit(X, y)[0]
+    fill = splines.transform([[np.nan]])[0, 0]
+    if basis == "smooth":
+        assert splines.transform([[fill]])[0, 1] == pytest.approx(0.0, abs=1e-12)
+        assert splines.knots_[0][1] < fill < splines.knots_[0][-2]
+    else:
+        assert fill == np.median(splines.knots_[0][1:-1]) != 0.0
     assert splines.row_bound_ == np.inf
 
 

@@ -138,6 +138,34 @@ def test_a_frame_gives_names_and_columns_of_curves():
     assert abs(rows.curve[1, 0] - rows.curve[0, 0] - 0.5) < 0.2
 
 
+def no_names(step, names):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("step", ["passthrough", None, FunctionTransformer(feature_names_out=no_names)], ids=repr)
+def test_a_step_without_names_fails_no_fit(step):
+    X, y = public_generator(0).normal(size=(300, 2)), np.arange(300.0)
+    model = PrivatePipeline([("step", step), ("model", UserLevelSGDRegressor(10.0, random_state=0))])
+    assert np.isfinite(model.fit(X, y).predict(X)).all()
+
+
+def test_gaps_are_on_lines_too():
+    """Else the step that leaves lines out moves predictions of gaps: by 0.23 on average here, where 0.03 is left."""
+    rng = public_generator(0)
+    X = 3.0 * rng.exponential(size=(40_000, 2)) + 5.0
+    y = 3.0 * np.log(X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X))
+    gaps = rng.random(len(X)) < 0.3
+    X[gaps, 0] = np.nan
+    model = UserLevelSGDRegressor(50.0, inference=True, random_state=0)
+    fitted = make_additive_pipeline(model, n_knots=9).fit(X, y)
+    step, columns = fitted[0], fitted[0].transform(X[:500])
+    for column, feature, slope, offset in step._lines:
+        inside = columns[:, feature] < step.knots_[feature][-1]
+        line = slope * columns[:, feature] + offset
+        np.testing.assert_allclose(columns[inside, column], line[inside], atol=1e-12)
+    assert abs(np.mean((y - fitted.predict(X))[gaps])) < 0.1
+
+
 def test_too_few_users_have_curves_without_a_band():
     with pytest.warns(TooFewUsersWarning, match="confidence intervals of 17 coefficients.*NaN"):
         model, _ = additive(5000)

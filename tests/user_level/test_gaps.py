@@ -114,6 +114,23 @@ def test_rows_with_gaps_are_the_same_everywhere(options):
             np.testing.assert_array_equal(fitted(rows, target, **options).coef_, memory.coef_)
 
 
+@pytest.mark.parametrize("gap", [None, pd.NA, pd.NaT, np.datetime64("NaT"), float("nan")], ids=repr)
+def test_every_gap_among_objects_is_one(gap):
+    """NumPy makes no float of pandas.NA, and -9e18 of NaT: one such entry failed a fit, or was far away."""
+    X, y = table(1000)
+    objects = np.where(np.isnan(X), None, X)
+    objects[np.isnan(X)] = gap
+    bits = fitted(X, y)
+    for rows in (objects, pd.DataFrame(objects, columns=list("abc"))):
+        before = rows.copy()
+        model = fitted(rows, y)
+        np.testing.assert_array_equal(model.coef_, bits.coef_)
+        np.testing.assert_array_equal(model.predict(rows), bits.predict(X))
+        assert pd.DataFrame(rows).equals(pd.DataFrame(before))
+    whole = np.column_stack([objects, y])
+    np.testing.assert_array_equal(fitted(Blocks([whole[:400], whole[400:]]), 3).coef_, bits.coef_)
+
+
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("options", [{}, {"solver": "sgd"}, {"inference": True}, {"standardize": False}])
 def test_a_row_of_gaps_moves_no_release_by_more_than_its_sensitivity(several, options):
