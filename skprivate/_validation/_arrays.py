@@ -267,8 +267,9 @@ def _entries_or_nan(objects: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _is_missing(value: object) -> bool:
-    is_time = isinstance(value, np.datetime64 | np.timedelta64)
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (is_time and bool(np.isnat(value)))
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _gaps_as_nan(X: Any) -> Any:
