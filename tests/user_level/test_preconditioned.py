@@ -269,6 +269,18 @@ def test_a_fit_draws_exactly_its_plan(kind, several, adjacency):
     assert model.privacy_guarantee_.epsilon <= 1.0
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_nobody_hears_of_the_overflow_of_one(several):
+    X, y, _ = rows(1, 4000)
+    X[:2], y[:2] = [[1.7e308] * 3, [-1.7e308, 1.7e308, 0.0]], [1.7e308, -1.7e308]
+    model = UserLevelSGDRegressor(random_state=0)
+    n_users = 2000 if several else 4000
+    assert isinstance(mechanism(model, n_users, several=several), PreconditionedDescent)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        model.fit(X, y, user_ids=np.arange(4000) // 2 if several else None)
+    assert np.isfinite(model.coef_).all()
+
+
 def test_steps_share_the_budget_that_moments_leave():
     split = split_budget(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 10_000), n_numbers=100)
     for count in (1, 2, 5, 12):
