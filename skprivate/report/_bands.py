@@ -39,7 +39,6 @@ class BandDisplay:
     See Also
     --------
     skprivate.preprocessing.make_additive_pipeline : Makes models with curves.
-    sklearn.inspection.PartialDependenceDisplay : Plots curves of any model, from rows.
 
     Notes
     -----

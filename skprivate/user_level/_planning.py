@@ -100,7 +100,7 @@ def user_level_mean_errors(
     >>> from skprivate.user_level import user_level_mean_errors
     >>> errors = user_level_mean_errors(5000, 10, epsilon=1.0)
     >>> round(errors.privacy, 3), round(errors.sampling, 3)
-    (0.028, 0.045)
+    (0.027, 0.045)
     """
     _check(n_features, epsilon, delta, deviation, aggregation)
     whole_number("n_users", n_users)
@@ -153,7 +153,7 @@ def user_level_sample_size(
     --------
     >>> from skprivate.user_level import user_level_sample_size
     >>> user_level_sample_size(0.1, 10, epsilon=1.0)
-    1896
+    1863
     """
     positive("error", error)
     _check(n_features, epsilon, delta, deviation, aggregation)

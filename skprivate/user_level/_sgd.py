@@ -129,7 +129,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
             bounds = replace(bounds, radius=self.radius, select_scale=False, given=True)
         terms, standardisation = self._standardisation(objective, terms, several)
         if standardisation is not None:
-            bounds = replace(bounds, select_scale=False)
+            bounds = replace(bounds, select_scale=False, indicators=tuple(j for each in self._categories for j in each))
         elif not self._as_given():
             bounds = replace(bounds, row_bound=_frame.public_bound(objective.n_features))
         return _linear.Descent(

@@ -752,7 +752,7 @@ def strings(d):
     return regressor().fit(d.frame.assign(city="Bergen"), d.y)
 
 
-@line("NaN in a linear model", Works("row", note="a released centre stands for it"))
+@line("NaN in a linear model", Works("row", note="it is the released centre"))
 def gaps(d):
     return regressor().fit(d.gaps, d.y)
 

@@ -146,8 +146,8 @@ def test_users_stay_with_the_workers(client):
     model = UserLevelSGDRegressor(60.0, random_state=3, max_iter=5)
     model.fit(dd.from_pandas(rows, npartitions=8), "wage", user_ids="who")
     seen += client.run_on_scheduler(watch)
-    rows.iloc[17, 1] = np.nan
-    with pytest.raises(ValueError, match="NaN in column 'weight'"):
+    rows.iloc[17, 1] = np.inf
+    with pytest.raises(ValueError, match="infinity in column 'weight'"):
         model.fit(dd.from_pandas(rows, npartitions=8), "wage", user_ids="who")
     told = str(client.get_worker_logs()) + str(client.get_scheduler_logs()) + str(seen)
     assert "123456." not in told and "ann-" not in told

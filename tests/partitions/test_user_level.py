@@ -319,9 +319,9 @@ def test_users_whose_tags_begin_alike_stay_apart():
 
 @pytest.mark.parametrize("blocks", [False, True])
 def test_a_message_about_arrow_rows_quotes_none_of_them(blocks):
-    rows = pa.table({"height": [1.5, 123456.789, None], "y": [1.0, 2.0, 3.0]})
+    rows = pa.table({"height": [1.5, 123456.789, float("inf")], "y": [1.0, 2.0, 3.0]})
     source = (Blocks([rows]), "y") if blocks else (rows.select(["height"]), [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="NaN in column 'height'") as caught:
+    with pytest.raises(ValueError, match="infinity in column 'height'") as caught:
         UserLevelSGDRegressor().fit(*source)
     assert "123456" not in str(caught.value)
 
@@ -369,7 +369,7 @@ class Broken(Absolute):
         (regressor, {}, {"y": None}, "y must name the column"),
         (regressor, {}, {"y": "wage"}, "no column 'wage'"),
         (regressor, {}, {"y": "y", "user_ids": "y"}, "a column of its own"),
-        (regressor, {"b": np.nan}, {"y": "y"}, "NaN in column 'b'"),
+        (regressor, {"b": np.inf}, {"y": "y"}, "infinity in column 'b'"),
         (regressor, {"y": np.inf}, {"y": "y"}, "y contains infinity"),
         (partial(classifier, classes=["yes", "never"]), {}, {"y": "label"}, "not in classes"),
         (classifier, {}, {"y": "y"}, "Unknown label type: continuous"),

@@ -20,6 +20,7 @@ docs/theory/user_level.md.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,8 @@ FloatArray = npt.NDArray[np.float64]
 OVERSHOT = 0.5
 #: Least part of such a move that is kept.
 LEAST_PART = 0.1
+#: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
+MOST_PAIRS = 100
 #: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
 FALSE_ALARM = 3e-4
 #: Mean vote that is close enough to 0, however little noise there is.
@@ -80,8 +83,8 @@ class QuasiNewton:
 
     length: float
     most: float = math.inf
-    _moves: list[FloatArray] = field(default_factory=list)
-    _changes: list[FloatArray] = field(default_factory=list)
+    _moves: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
+    _changes: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
     _base: tuple[FloatArray, FloatArray] | None = None
 
     def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:

@@ -111,7 +111,7 @@ class Descent(_rules.DescentRules):
         if any(self.functions) and self.penalty.given is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
             coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
-        coef = frame.bounded_coefficients(coef)
+        coef = frame.bounded_coefficients(coef, self.bounds.indicators)
         if counts is not None and self.rates is not None:
             own = coef if matrix is None else np.asarray(np.linalg.solve(matrix, coef.T).T)
             coef[:, -1] += self._shifts(gradients, np.asarray(own.ravel()), counts, release)

@@ -308,7 +308,8 @@ class Bounds:
     """Public sizes: the projection ``radius``, which a selected scale of the target may replace, and norms of rows.
 
     A radius that is ``given`` is a bound, which may be met. With a typical ``row_norm`` the clipping radius is
-    multiplied by it and the projection radius divided.
+    multiplied by it and the projection radius divided. Coefficients of ``indicators`` are bounded where nobody seems to
+    have them; those of other columns of public unit may serve as an intercept.
     """
 
     radius: float
@@ -316,6 +317,7 @@ class Bounds:
     given: bool = False
     row_norm: float | None = None
     row_bound: float = math.inf
+    indicators: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,8 +47,8 @@ MOST_SIDE, LEAST_SIDE = 0.4, 0.02
 SIDE_NOISE = 0.1
 #: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
 SLOPE = 0.7
-#: Variance that a step adds to the logarithm of the distance, which has 1 at first.
-DRIFT = 0.002
+#: Variance that a step during and after the travel adds to the logarithm of the distance, which has 1 at first.
+TRAVEL_DRIFT, DRIFT = 0.01, 0.001
 #: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
 #: the centre.
 LEAST_FOR_SUM = 32.0
@@ -114,7 +114,7 @@ class TrackedQuantile:
     distance: float
     variance: float = 1.0
 
-    def observe(self, excess: float, noise: float) -> None:
+    def observe(self, excess: float, noise: float, drift: float) -> None:
         """Update by one step; ``excess`` is the observed part beyond less its target."""
         slope = min(SLOPE, 0.5 / math.sqrt(self.variance))
         gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
@@ -123,7 +123,7 @@ class TrackedQuantile:
         excess = min(most, max(-most, excess))
         self.distance = min(max(self.distance * math.exp(gain * excess), 1e-280), 1e280)
         self.variance *= 1.0 - gain * slope
-        self.variance += DRIFT
+        self.variance += drift
 
 
 @dataclass
@@ -179,7 +179,8 @@ class TrackedCentre:
         side = self.side or 0.0
         if self.near is not None and side > 0.0:
             unit = (1.0 - BEYOND) / side
-            self.near.observe(noisy[-1] * unit, self.noise * unit)
+            drift = TRAVEL_DRIFT if self.n_steps < TRAVEL else DRIFT
+            self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
     def step(self, users: Partitions, clip: float, release: Release) -> None:

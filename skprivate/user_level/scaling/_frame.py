@@ -15,7 +15,7 @@ floored at what noise makes of 0, so that directions lost in noise keep their sc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -118,10 +118,10 @@ class Frame(NamedTuple):
             result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
         return result
 
-    def bounded_coefficients(self, coef: FloatArray) -> FloatArray:
+    def bounded_coefficients(self, coef: FloatArray, indicators: Collection[int]) -> FloatArray:
         """Bound those of unseen indicators, which are noise, to one scale of the target; after the map, as above."""
         limits = np.full(coef.shape[1], np.inf)
-        unseen = list(self.doubts.unseen)
+        unseen = [j for j in self.doubts.unseen if j in indicators]
         limits[unseen] = self.scales[unseen]
         return np.clip(coef, -limits, limits)
 
