@@ -259,21 +259,21 @@ class Tape:
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_fit_draws_exactly_its_plan(kind, several, adjacency):
     X, y, labels = rows(1, 4000)
-    model = MODELS[kind].set_params(epsilon=1.0, adjacency=adjacency, n_users=4000, random_state=0)
+    model = MODELS[kind].set_params(epsilon=5.0, adjacency=adjacency, n_users=4000, random_state=0)
     with run_tape(tape := Tape()):
         model.fit(X, labels if kind == "classes" else y, user_ids=np.arange(4000) if several else None)
     made = mechanism(model, 4000, several=several)
     assert isinstance(made, PreconditionedDescent)
     planned = [event for event, count in made.events for _ in range(count)]
     assert Counter(map(str, tape.events)) == Counter(map(str, planned))
-    assert model.privacy_guarantee_.epsilon <= 1.0
+    assert model.privacy_guarantee_.epsilon <= 5.0
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_nobody_hears_of_the_overflow_of_one(several):
     X, y, _ = rows(1, 4000)
     X[:2], y[:2] = [[1.7e308] * 3, [-1.7e308, 1.7e308, 0.0]], [1.7e308, -1.7e308]
-    model = UserLevelSGDRegressor(random_state=0)
+    model = UserLevelSGDRegressor(10.0, random_state=0)
     n_users = 2000 if several else 4000
     assert isinstance(mechanism(model, n_users, several=several), PreconditionedDescent)
     with np.errstate(over="raise", invalid="raise", divide="raise"):
@@ -358,18 +358,18 @@ def test_with_little_noise_the_result_is_that_of_the_loss(kind, several):
 def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
     plain = {"solver": "sgd"}
     regressor, classifier = UserLevelSGDRegressor(), UserLevelSGDClassifier(classes=[0, 1])
-    assert isinstance(mechanism(regressor, 5000), PreconditionedDescent)
-    assert isinstance(mechanism(classifier, 5000), PreconditionedDescent)
+    assert isinstance(mechanism(regressor, 50_000), PreconditionedDescent)
+    assert isinstance(mechanism(classifier, 50_000), PreconditionedDescent)
     for model in (regressor, classifier):
         assert not isinstance(mechanism(model, 300, several=True), PreconditionedDescent)
         for options in (plain, {"aggregation": "robust"}, {"weight_cap": 2}, {"radius": 1.0}, {"standardize": False}):
             other = type(model)(**{**model.get_params(), **options})
-            assert not isinstance(mechanism(other, 5000), PreconditionedDescent), options
+            assert not isinstance(mechanism(other, 50_000), PreconditionedDescent), options
         assert not isinstance(mechanism(model, 300), PreconditionedDescent)
         private = type(model)(**{**model.get_params(), "adjacency": "add-remove"})
-        assert not isinstance(mechanism(private, 5000), PreconditionedDescent)
+        assert not isinstance(mechanism(private, 50_000), PreconditionedDescent)
     weighted = UserLevelSGDClassifier(classes=[0, 1], class_weight={1: 2.0})
-    assert not isinstance(mechanism(weighted, 5000), PreconditionedDescent)
+    assert not isinstance(mechanism(weighted, 50_000), PreconditionedDescent)
     X, y, _ = rows(3, 300)
     with pytest.warns(Warning):
         loud, same = (UserLevelSGDRegressor(0.3, solver=solver, random_state=0).fit(X, y) for solver in ("auto", "sgd"))
@@ -462,3 +462,19 @@ def test_huber_is_near_scikit_learn():
     model = UserLevelSGDRegressor(30.0, loss="huber", random_state=0).fit(X, y)
     there = HuberRegressor(alpha=0.0).fit(X, y)
     assert model.coef_ == pytest.approx(there.coef_, abs=0.1)
+
+
+def test_long_rows_and_collinear_features_are_fitted_as_by_many_steps():
+    """Two steps with the curvature of clipped rows missed .05 of R² on delays of flights, and ranges clipped them."""
+    lost = []
+    for seed in range(3):
+        rng = public_generator(seed)
+        near = rng.normal(size=14_000)
+        tail = rng.lognormal(0.0, 1.5, size=14_000)
+        X = np.column_stack([near, near + 0.2 * rng.normal(size=14_000), tail, rng.normal(size=14_000)])
+        y = X @ [-5.0, 5.0, 1.0, 0.2] + 2.0 * rng.normal(size=14_000)
+        model = UserLevelSGDRegressor(3.0, random_state=seed)
+        assert isinstance(mechanism(model, 14_000, 4), PreconditionedDescent)
+        plain = UserLevelSGDRegressor(3.0, solver="sgd", random_state=seed)
+        lost.append(plain.fit(X, y).score(X, y) - model.fit(X, y).score(X, y))
+    assert np.median(lost) < 0.01, lost

@@ -28,7 +28,7 @@ from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._ranges import NOISE_PART
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
-from skprivate.user_level.descent._second_moments import MOST_GROWTH, WANTED_NOISE, Gram, Moments
+from skprivate.user_level.descent._second_moments import Gram, Moments
 from skprivate.user_level.scaling import _sample, _standardise
 from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame, identity, whiten
 
@@ -36,12 +36,12 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Noise of second moments up to which steps are preconditioned. A clip by the rule below beyond which there is hardly
 #: any noise: then more steps of the plain descent go on to the minimum.
-MOST_MOMENTS_NOISE, MOST_WIDE = 0.35, 128.0
+MOST_MOMENTS_NOISE, MOST_WIDE = 0.1, 128.0
 #: Range of the clip: in deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals
 #: exaggerate. It ends farther out where noise is much less.
 CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
-#: Least and most steps, and steps for each unit of the moments' noise beyond what is wanted.
-FEW_STEPS, MANY_STEPS, STEPS_OF_NOISE = 2, 12, 80.0
+#: Number of steps: enough for collinear features, and for rows that are much longer than those of the moments.
+STEPS = 5
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.
@@ -168,7 +168,7 @@ class PreconditionedDescent(Mechanism):
 
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + MANY_STEPS * self.size, clip=self.several)
+        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + self.n_steps * self.size, clip=self.several)
 
     @cached_property
     def moments(self) -> Moments:
@@ -184,10 +184,7 @@ class PreconditionedDescent(Mechanism):
     @property
     def n_steps(self) -> int:
         """Number of steps."""
-        if self.given_steps is not None:
-            return self.given_steps
-        more = round(STEPS_OF_NOISE * max(0.0, self.moments.noise - WANTED_NOISE))
-        return min(MANY_STEPS, FEW_STEPS + more) + (self.classes or self.several)
+        return STEPS if self.given_steps is None else self.given_steps
 
     @property
     def _wide(self) -> float:
@@ -423,28 +420,30 @@ class _Path:
         terms, back = steps.split.terms, self.gradients.back
         unit = self.gradients.radius / float(terms.n_users or 1)
         iterates: list[FloatArray] = []
-        steep = 1.0
+        steeper: FloatArray = np.zeros((len(coef), len(coef)))
         before: tuple[FloatArray, FloatArray] | None = None
         for multiplier in steps.multipliers:
             slope = back @ self.gradients.release(coef, terms, multiplier, release) * unit + self.ridge * coef
-            hessian = self.hessian(coef)[0] + np.diag(self.ridge)
-            if len(iterates) == 1 and before is not None:
+            hessian = self.hessian(coef)[0] + np.diag(self.ridge) + steeper
+            if before is not None:
                 noise = terms.sum_sensitivity * multiplier * unit
-                steep = self._secant(hessian, coef - before[0], slope - before[1], noise)
+                more = self._secant(hessian, coef - before[0], slope - before[1], noise)
+                hessian, steeper = hessian + more, steeper + more
             before = coef, slope
-            move = np.linalg.solve(steep * hessian, slope)
+            move = np.linalg.solve(hessian, slope)
             length = math.sqrt(max(float(move @ self.gram.metric @ move), 0.0))
             coef = coef - move / max(length, 1.0)  # scores move by a deviation at most
             iterates.append(coef)
         return iterates
 
-    def _secant(self, hessian: FloatArray, move: FloatArray, change: FloatArray, noise: float) -> float:
-        """Compare the change of released gradients with the Hessian's: longer rows than those of the moments are
+    def _secant(self, hessian: FloatArray, move: FloatArray, change: FloatArray, noise: float) -> FloatArray:
+        """Add the curvature that released gradients show along a move: longer rows than those of the moments are
         steeper.
         """
-        expected = float(move @ hessian @ move)
+        left = change - hessian @ move
         doubt = 2.0 * noise * float(np.linalg.norm(self.gradients.back.T @ move))
-        return min(max(1.0, (float(move @ change) + doubt) / (expected + doubt)), MOST_GROWTH)
+        clear = float(move @ left)
+        return np.outer(left, left) / clear if clear > doubt else np.zeros_like(hessian)
 
 
 def sample_size(terms: Terms, n_features: int, several: bool) -> int:
