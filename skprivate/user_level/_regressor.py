@@ -53,7 +53,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     quantile : float in (0, 1), optional
         Share of the targets that lies below the prediction, for ``loss="quantile"``.
     solver : {"auto", "sgd"}, default="auto"
-        "auto" takes five steps in the metric of released second moments where these are quiet, by public numbers:
+        "auto" takes ten steps in the metric of released second moments where these are quiet, by public numbers:
         the number of users is public, ``aggregation`` is "auto", features are standardised and were not prepared by
         other private steps. Otherwise, and with "sgd", it descends on all users in 10 to 50 steps.
     aggregation : {"auto", "robust", "mean"}, default="auto"

@@ -142,7 +142,11 @@ def no_names(step, names):
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("step", ["passthrough", None, FunctionTransformer(feature_names_out=no_names)], ids=["passthrough", "none", "raises"])
+@pytest.mark.parametrize(
+    "step",
+    ["passthrough", None, FunctionTransformer(feature_names_out=no_names)],
+    ids=["passthrough", "none", "raises"],
+)
 def test_a_step_without_names_fails_no_fit(step):
     X, y = public_generator(0).normal(size=(300, 2)), np.arange(300.0)
     model = PrivatePipeline([("step", step), ("model", UserLevelSGDRegressor(10.0, random_state=0))])

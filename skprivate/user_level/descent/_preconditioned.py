@@ -41,7 +41,7 @@ MOST_MOMENTS_NOISE, MOST_WIDE = 0.1, 128.0
 #: exaggerate. It ends farther out where noise is much less.
 CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
 #: Number of steps: enough for collinear features, and for rows that are much longer than those of the moments.
-STEPS = 5
+STEPS = 10
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.

@@ -212,16 +212,18 @@ class Standardisation:
         centres, scales, units, known_units, *_ = found
         level = self._level(n_users)
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
-        factor = _frame.row_bound_factor(frame.target_range, level)
+        factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
         sizes = scales if self.all_users is None else np.where(rare, units, scales)
         if np.abs(centres).max() <= STANDARD_CENTRE and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
-            factor = math.inf if known or self.scale_epsilon is not None else factor
-            # Second moments need one unit for all columns.
-            if self.all_users is None or sizes.min() * STANDARD_FACTOR >= 1.0:
+            # Second moments need one unit for all columns. Scores of classes do not go on far beyond it.
+            small = sizes * STANDARD_FACTOR < 1.0 if self.all_users is not None else np.zeros(len(sizes), dtype=bool)
+            if known or self.scale_epsilon is not None:
+                factor = np.where(small & (self.target is None), factor, math.inf)
+            if not small.any():
                 centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
         largest = np.where(known_units, self._largest_distance(n_users), self._unknown_distance(n_users))
         ends = np.where(rare, largest * units, factor * scales) * ~found.empty
