@@ -195,7 +195,7 @@ def nearly_met(run, data, others, *, exchange, classes):
         sizes = [draw.statistic.size for draw in recording.draws]
         moments = max(k for k, size in enumerate(sizes) if size in (16, 25))  # of three features and a target
         assert worst[moments] > (0.5 if classes else 0.72)  # classes are at most 1 of MOST_TARGET
-        assert worst[-1] > 0.72 and (worst[moments:] > (0.15 if classes else 0.72)).all()
+        assert worst[-1] > (0.65 if classes else 0.72) and (worst[moments:] > (0.15 if classes else 0.72)).all()
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
