@@ -28,7 +28,8 @@ classifier = sp.UserLevelSGDClassifier(classes=[0, 1], delta=1e-6)
 print(sp.check_pipeline(make_pipeline(SimpleImputer(), classifier)))
 
 # %%
-# With ``make_private_pipeline`` all steps share one budget. A ledger shows what each of them was charged.
+# With ``make_private_pipeline`` all steps share one budget. A ledger shows what each of them was charged: lines need no
+# step before the classifier.
 lists = {"sex": {"values": [1, 2]}, "education": [1, 2, 3, 4], "marriage": [1, 2, 3]}
 schema = dict.fromkeys(X.columns, "number") | lists
 charged = {}
@@ -55,9 +56,11 @@ SHARES = [0.05, 0.1, 0.3, 0.9]
 scores = [[auc(share, 1 - share, seed) for seed in range(2)] for share in SHARES]
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-shares = np.array([list(parts.values()) for parts in charged.values()])
-left.barh(list(charged), shares[:, 0], color="C1", label="first step: fill values or knots")
-left.barh(list(charged), shares[:, 1], left=shares[:, 0], color="C0", label="last step: classifier")
+knots, last = np.array(
+    [[sum(parts[:-1]), parts[-1]] for parts in (list(each.values()) for each in charged.values())]
+).T
+left.barh(list(charged), knots, color="C1", label="knots")
+left.barh(list(charged), last, left=knots, color="C0", label="classifier")
 left.set(xlabel="ε charged to the ledger", xlim=(0, 1), ylim=(-0.5, 2.3), title="Steps share the budget")
 left.legend(loc="upper left")
 right.plot(SHARES, scores, "C0o", label=["two fits", None])
