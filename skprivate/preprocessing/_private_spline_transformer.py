@@ -232,6 +232,10 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         own = [np.where(np.isnan(table), self._fills, table)] if self.passthrough else []
         return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read pickles of version 0.2.0, too, which filled gaps by medians."""
+        super().__setstate__({"_fills": state["_medians"], **state} if "_medians" in state else state)
+
     def _columns_of(self, j: int, values: FloatArray) -> FloatArray:
         """Return the columns that `transform` makes of one feature's values, which have no gaps."""
         own = [values[:, None]] if self.passthrough or self._splines is None else []

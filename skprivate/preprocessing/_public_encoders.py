@@ -303,6 +303,7 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
     """
 
     looks_at_no_data: ClassVar[bool] = True
+    limits: Mapping[int, tuple[float, float] | None] | None = None  # of pickles of version 0.2.0
 
     def __init__(self, limits: Mapping[int, tuple[float, float] | None] | None = None) -> None:
         self.limits = limits

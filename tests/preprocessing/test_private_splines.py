@@ -1,5 +1,6 @@
 """Splines on private knots."""
 
+import importlib
 import warnings
 from itertools import pairwise
 
@@ -17,7 +18,12 @@ from sklearn.preprocessing import SplineTransformer
 
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
-from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning, make_additive_pipeline
+from skprivate.preprocessing import (
+    PrivateSplineTransformer,
+    TooFewUnitsWarning,
+    _public_encoders,
+    make_additive_pipeline,
+)
 from skprivate.preprocessing._spline_basis import LINE_END, OUTER_GAPS, b_splines, edges_of, smooth_splines
 
 SEEDS = range(5)
@@ -346,3 +352,16 @@ def test_bad_parameters(name, value):
 def test_not_fitted():
     with pytest.raises(NotFittedError):
         PrivateSplineTransformer().transform(np.zeros((3, 2)))
+
+
+def test_pickles_of_version_0_2_0_are_read():
+    """They name a module that is elsewhere now, and keep medians where there are fills."""
+    old = importlib.import_module("skprivate.preprocessing._public_numbers")
+    assert old.PublicNumbers is _public_encoders.PublicNumbers and old.PublicNumbers.limits is None
+    X = np.random.default_rng(0).normal(size=(5000, 1))
+    step = PrivateSplineTransformer(3.0, passthrough=True, random_state=0).fit(X)
+    state = step.__getstate__()
+    state["_medians"] = state.pop("_fills")
+    again = PrivateSplineTransformer.__new__(PrivateSplineTransformer)
+    again.__setstate__(state)
+    np.testing.assert_array_equal(again.transform(X), step.transform(X))

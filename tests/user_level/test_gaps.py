@@ -226,3 +226,16 @@ def test_limits_of_a_schema_help_to_find_columns_far_from_zero():
             assert "_limits" not in vars(last)
         found[entry] = np.mean(off)
     assert found[800.0, 1200.0] < 0.7 * found["number"]
+
+
+@pytest.mark.parametrize("solver", ["auto", "sgd"])
+def test_a_column_of_gaps_beside_prepared_ones_costs_no_accuracy(solver):
+    """Its range was inf times 0, which made all rows zeros for preconditioned steps."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 4))
+    y = X[:, 0] + 0.3 * rng.normal(size=10_000)
+    X[:, 3] = np.nan
+    with pytest.warns(UnscaledFeaturesWarning, match="missing"):
+        model = UserLevelSGDRegressor(3.0, solver=solver, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9 and not np.isnan(model.feature_range_).any()
+    assert model.predict(np.nan_to_num(X[:1], nan=5.0)) == model.predict(X[:1])

@@ -226,7 +226,7 @@ class Standardisation:
             if not small.any():
                 centres, scales, rare = centres * (known or self.many_outputs), np.ones_like(scales), scales < 0.0
         largest = np.where(known_units, self._largest_distance(n_users), self._unknown_distance(n_users))
-        ends = np.where(rare, largest * units, factor * scales) * ~found.empty
+        ends = np.where(found.empty, 0.0, np.where(rare, largest * units, factor * scales))
         doubts = _frame.Doubts(self._places(found.one_value), self._places(found.empty))
         frame = frame._replace(
             centres=self._among_all(centres, 0.0),
