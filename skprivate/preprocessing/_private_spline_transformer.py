@@ -233,7 +233,7 @@ class PrivateSplineTransformer(_private_columns.PrivateColumns):
         return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read pickles of version 0.2.0, too, which filled gaps by medians."""
+        """Read earlier pickles, too, which filled gaps by medians."""
         super().__setstate__({"_fills": state["_medians"], **state} if "_medians" in state else state)
 
     def _columns_of(self, j: int, values: FloatArray) -> FloatArray:

@@ -303,7 +303,7 @@ class PublicNumbers(Versioned, OneToOneFeatureMixin, TransformerMixin, BaseEstim
     """
 
     looks_at_no_data: ClassVar[bool] = True
-    limits: Mapping[int, tuple[float, float] | None] | None = None  # of pickles of version 0.2.0
+    limits: Mapping[int, tuple[float, float] | None] | None = None  # of earlier pickles
 
     def __init__(self, limits: Mapping[int, tuple[float, float] | None] | None = None) -> None:
         self.limits = limits

@@ -1,4 +1,4 @@
-"""Steps of numbers and dates, for pickles of version 0.2.0."""
+"""Steps of numbers and dates, for earlier pickles."""
 
 from skprivate.preprocessing._public_encoders import PublicCalendar, PublicNumbers
 

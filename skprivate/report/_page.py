@@ -124,7 +124,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         "metric": "metric differential privacy (ε per unit of distance)",
     }
     source = (
-        "from the noise that was drawn: an attacker who knows only ε and δ could be allowed more"
+        "from the noise that was drawn; by ε and δ alone the numbers could be larger"
         if section["risk_from"] == "events"
         else "from ε and δ, for the worst mechanism that has them"
     )

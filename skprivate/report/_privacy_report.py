@@ -405,9 +405,9 @@ def _read(source: object) -> _Subject:
     ]
     ledgers = dict.fromkeys(
         value
-        for step in found.steps
-        if hasattr(step.model, "get_params")
-        for value in step.model.get_params(deep=True).values()
+        for model in (source, *(step.model for step in found.steps))  # a pipeline keeps the ledger of its steps
+        if hasattr(model, "get_params")
+        for value in model.get_params(deep=True).values()
         if isinstance(value, PrivacyLedger)
     )
     problems = [(paths.get(path, path), why) for path, why in found.problems]

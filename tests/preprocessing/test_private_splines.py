@@ -354,7 +354,7 @@ def test_not_fitted():
         PrivateSplineTransformer().transform(np.zeros((3, 2)))
 
 
-def test_pickles_of_version_0_2_0_are_read():
+def test_earlier_pickles_are_read():
     """They name a module that is elsewhere now, and keep medians where there are fills."""
     old = importlib.import_module("skprivate.preprocessing._public_numbers")
     assert old.PublicNumbers is _public_encoders.PublicNumbers and old.PublicNumbers.limits is None

@@ -134,6 +134,19 @@ def test_a_report_shows_units_schema_warnings_and_what_steps_do():
     assert facts["strength"]["risk"][0]["best_guess"] == guarantee_of(model).risk(0.5).best_guess
 
 
+def test_a_report_finds_the_ledger_of_a_pipeline_whose_model_alone_draws():
+    """It was looked for in the steps, which keep none of it."""
+    X = pd.DataFrame({"age": np.arange(3000.0) % 50, "ward": ["east", "west"] * 1500})
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5, unit="row")
+    schema = {"age": "number", "ward": ["east", "west"]}
+    model = make_private_pipeline(UserLevelSGDRegressor(delta=1e-7), schema, epsilon=1.0, ledger=ledger).fit(
+        X, X["age"]
+    )
+    report = privacy_report(model, title="Ages")
+    assert len(valid(report)["ledgers"]) == 1
+    assert not any("No ledger" in text or "not charged" in text for text in report.findings)
+
+
 def test_a_delta_at_the_limit_is_not_too_large():
     for delta, n_found in ((1e-6, 0), (1.01e-6, 1)):
         facts = {"protection": {"n_units": 10_000, "unit": "label"}, "strength": {"delta": delta}}
