@@ -168,7 +168,8 @@ def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int6
         except TypeError:  # not hashable, hence not listed
             return rest
 
-    codes = np.fromiter(map(number, values.tolist()), np.int64, values.size)
+    different, places = np.unique(values, return_inverse=True) if values.dtype.kind in "biuf" else (values, ...)
+    codes = np.fromiter(map(number, different.tolist()), np.int64, different.size)[places]
     if values.dtype.kind in "fc" and None in numbers:
         codes[np.isnan(values)] = numbers[None]
     return codes

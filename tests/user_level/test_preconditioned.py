@@ -26,7 +26,7 @@ from skprivate.user_level.descent._scaled_rows import (
     moment_sum,
     scale_rows,
     slope_sum,
-    with_norms,
+    with_limits,
 )
 from skprivate.user_level.descent._second_moments import Gram, Moments
 from skprivate.user_level.scaling._frame import Frame
@@ -55,8 +55,8 @@ def sums(X, y, *, loss, steps=2.0**30, matrix=None):
     with np.errstate(all="ignore"):
         data = UserData(X, y, UserGroups.of_sizes(np.ones_like(own)), own)
         rows = scale_rows(data, FRAME, RADIUS, True, not isinstance(loss, LogisticLoss))
-        sized = rows if matrix is None else with_norms(rows, matrix)
-        gradient = gradient_sum(sized, COEF, loss, 2.0, steps)
+        sized = with_limits(rows, np.ones(D + 1) if matrix is None else matrix, steps)
+        gradient = gradient_sum(sized, COEF, loss, 0.5 * steps * rows.unit)
     return [
         moment_sum(rows, MOST_TARGET).astype(object),
         gradient.astype(object),

@@ -116,12 +116,6 @@ class Metric:
         self.typical = math.sqrt(float(np.trace(inner)))
         self.back: FloatArray = np.asarray(np.linalg.pinv(self.matrix.T), dtype=np.float64)
 
-    def sized(self, rows: Partitions) -> Partitions:
-        """Find the norms of rows in these coordinates; those in their own are known."""
-        if self.own.ndim == 1 and (self.own == 1.0).all():
-            return rows
-        return rows.map(partial(_scaled_rows.with_norms, matrix=self.own)).persisted()
-
     def mapped(self, total: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Map an exact sum, exactly."""
         return np.asarray(self.matrix.T.astype(np.int64).astype(object) @ total.astype(object))
@@ -236,12 +230,16 @@ class PreconditionedDescent(Mechanism):
             clip = gradients.radius
         else:
             metric, clip = Metric(gram), self._clip(deviation)
+            unit = _scaled_rows.row_unit(frame)
+            steps = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(metric.typical / unit)[1])
+            limited = partial(_scaled_rows.with_limits, matrix=metric.own, steps=steps)
             gradients = RowGradients(
-                rows=metric.sized(rows),
+                rows=rows.map(limited).persisted(),
                 metric=metric,
                 loss=self._loss(frame),
                 radius=clip * metric.typical,
-                unit=_scaled_rows.row_unit(frame),
+                unit=unit,
+                steps=steps,
             )
         level = self.split.level(self._n, self.size)
         alpha = self.penalty.strength(self._n, level, clip, self.size)
@@ -344,13 +342,14 @@ class PreconditionedDescent(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class RowGradients:
-    """Gradients of rows, clipped to norm ``radius`` in a metric; ``unit`` is that of rows."""
+    """Gradients of rows, clipped to norm ``radius`` in a metric; in ``steps`` of it, and rows in units of ``unit``."""
 
     rows: Partitions
     metric: Metric
     loss: Any
     radius: float
     unit: float
+    steps: float
 
     @property
     def back(self) -> FloatArray:
@@ -359,13 +358,13 @@ class RowGradients:
 
     def release(self, coef: FloatArray, terms: Terms, multiplier: float, release: Release) -> FloatArray:
         """Release their sum over ``radius``, in coordinates of contributions."""
-        whole = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(self.metric.typical / self.unit)[1])
-        form = partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, radius=self.radius, steps=whole)
+        steps = self.steps * self.unit / self.radius
+        form = partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, steps=steps)
         noisy = release.gaussian(
             self.metric.mapped(self.rows.sum(form)),
-            sensitivity=terms.sum_sensitivity * whole,
+            sensitivity=terms.sum_sensitivity * self.steps,
             noise_multiplier=multiplier,
-            step=1.0 / whole,
+            step=1.0 / self.steps,
         )
         return np.asarray(noisy, dtype=np.float64)
 

@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 #: Bits of the entries of a row, of the factor of a clipped one of typical norm, and of the largest factor.
 SCALED_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
 #: Most rows of a block in a product, and numbers of a block that fit into the cache.
-PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**16
+PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**17
 #: Largest norm of a row, in roots of its length: without noise there is no other bound.
 MOST_NORM = 64.0
 #: Norms and quotients err by less than this.
@@ -43,6 +43,7 @@ class ScaledRows:
     shares: FloatArray
     weights: FloatArray
     unit: float
+    limits: FloatArray | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -88,9 +89,9 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     norms, shares = np.empty(n), np.ones(n)
     short = min(float(limit) ** 2, float(most) ** 2 - constant * one**2)
     ends = np.minimum(np.broadcast_to(frame.half_ranges / frame.scales, d) * one, float(limit))
+    fills = np.rint(np.clip((frame.fills - frame.centres) * (one / frame.scales), -ends, ends))
     count = max(1, BLOCK_NUMBERS // d)
     # Constants of a column, repeated: an operation on a flat block has no inner loops of d numbers.
-    fills = np.tile((frame.fills - frame.centres) * (one / frame.scales), (count, 1))
     centres, factors, highest = (np.tile(each, (count, 1)) for each in (frame.centres, one / frame.scales, ends))
     lowest, block = -highest, np.empty((count, d))
     for first in range(0, n, count):
@@ -98,11 +99,12 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
         rows, b = slice(first, first + m), block[:m]
         np.subtract(data.X[rows], centres[:m], out=b)
         b *= factors[:m]
-        if (gaps := np.isnan(b)).any():  # or an overflow, which is as good as one
-            b[gaps] = fills[:m][gaps]
         np.maximum(np.minimum(b, highest[:m], out=b), lowest[:m], out=b)
         np.rint(b, out=b)
         squares = np.einsum("ij,ij->i", b, b)  # of integers below 2⁵³
+        if len(gaps := np.flatnonzero(np.isnan(squares))):
+            z = np.where(np.isnan(b[gaps]), fills, b[gaps])
+            b[gaps], squares[gaps] = z, np.einsum("ij,ij->i", z, z)
         far = np.flatnonzero(~(squares <= short))
         if len(far):
             length = np.sqrt(squares[far])
@@ -152,35 +154,36 @@ def largest_moment(frame: Frame, radius: float, most_target: float) -> float:
     return float(math.floor(radius / unit)) ** 2 + float(math.floor(most_target / unit)) ** 2
 
 
-def with_norms(rows: ScaledRows, matrix: FloatArray) -> ScaledRows:
-    """Replace norms by those of Wᵀz, for a matrix W of integers, or a diagonal one below 2⁷."""
-    norms = np.empty(len(rows))
-    for own, z in rows.blocks():
+def with_limits(rows: ScaledRows, matrix: FloatArray, steps: float) -> ScaledRows:
+    """Find the largest multiples k of rows with |k|·‖Wᵀz‖ ≤ ``steps``, for a matrix W of integers, or a diagonal below
+    2⁷.
+    """
+    limits = rows.norms.copy()
+    for own, z in rows.blocks() if (matrix != 1.0).any() else ():
         if matrix.ndim == 1:
             squares = np.square(z, out=z) @ np.square(matrix)  # at most 2⁵²: exact
         else:
             squares = np.zeros(len(z))
             for each in (z @ matrix).T:  # exact products
                 squares += each * each
-        norms[own] = np.sqrt(squares) * (1.0 + MARGIN)
-    return replace(rows, norms=norms)
+        limits[own] = np.sqrt(squares)
+    np.floor(np.divide(steps * (1.0 - MARGIN), limits, out=limits), out=limits)
+    return replace(rows, limits=np.minimum(limits, 2.0**MOST_FACTOR_BITS, out=limits))
 
 
 @np.errstate(all="ignore")
-def gradient_sum(rows: ScaledRows, coef: FloatArray, loss: Any, radius: float, steps: float) -> npt.NDArray[Any]:
-    """Sum integer multiples k of rows: gradients over max(norm, ``radius``), in parts of 1/``steps``.
-
-    With the norms N of `with_norms`, |k|·N is at most ``steps``: rounding moves it by N/2.
-    """
-    least, whole = radius / rows.unit, (1.0 - MARGIN) * steps
+def gradient_sum(rows: ScaledRows, coef: FloatArray, loss: Any, steps: float) -> npt.NDArray[Any]:
+    """Sum gradients: integer multiples of rows, slopes times ``steps``, within the limits of `with_limits`."""
+    assert rows.limits is not None
+    limits = rows.limits
 
     def sums() -> Iterator[npt.NDArray[Any]]:
         for own, z, scores in rows.scores(coef):
-            slopes, norms = loss.derivative(scores[None], rows.y[None, own])[0], rows.norms[own]
-            most = np.maximum(whole - 0.5 * norms, 0.0)
-            factors = np.rint(slopes * (most / np.maximum(np.abs(slopes) * norms, least)))
-            factors[~np.isfinite(factors)] = 0.0
-            np.clip(factors, -(2.0**MOST_FACTOR_BITS), 2.0**MOST_FACTOR_BITS, out=factors)
+            factors = loss.derivative(scores[None], rows.y[None, own])[0]
+            factors *= steps
+            np.rint(factors, out=factors)
+            # What is not a number is within the limits, too.
+            np.fmin(np.fmax(factors, -limits[own], out=factors), limits[own], out=factors)
             yield (factors @ z)[:, None]
 
     return exact_sum(sums(), bound=2**52)

@@ -104,7 +104,7 @@ class Histogram(NamedTuple):
     folded: bool
     present: FloatArray
 
-    def support(self, expected: FloatArray, column: int | slice = slice(None)) -> FloatArray:
+    def support(self, expected: FloatArray, column: int | slice | IntArray = slice(None)) -> FloatArray:
         """Compute the log-likelihood of expected shares, up to a constant of each column."""
         present, own = self.present[column], self.shares[column] @ expected.T
         gain: FloatArray = (own.T * present).T - 0.5 * np.multiply.outer(present**2, (expected**2).sum(axis=1))
@@ -173,19 +173,19 @@ class Zoom:
 
     def refine(self, histogram: Histogram) -> None:
         """Average hypotheses about centres and deviations by all histograms, this one included."""
-        chosen = np.flatnonzero(self.sought)
+        chosen, earlier = np.flatnonzero(self.sought), self.seen.copy()
         self.seen.append(histogram)
         if not len(chosen):
             return
         count = histogram.edges.shape[1] - 1
         widths = 2.0 * self.halves[chosen] / count
         centres, deviations = _hypotheses(count)
-        support = np.array(
-            [
-                np.sum([each.of(j, middle + width * centres, width * deviations) for each in self.seen], axis=0)
-                for j, middle, width in zip(chosen.tolist(), self.middles[chosen], widths, strict=True)
-            ]
-        )
+        # In widths of its cells, the last histogram is alike for all columns.
+        cells = count * np.linspace(-0.5, 0.5, count + 1)
+        support = histogram.support(_normal(cells, centres, deviations, folded=False), chosen)
+        for each, j, middle, width in zip(support, chosen.tolist(), self.middles[chosen], widths, strict=True):
+            for seen in earlier:
+                each += seen.of(j, middle + width * centres, width * deviations)
         narrow = deviations <= DEVIATIONS[1]
         # At first a column is centred at 0, or else in one cell.
         likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if len(self.seen) == 2 else ~narrow
