@@ -34,7 +34,7 @@ QUICK = {
     "spline": "--case adult --rows 2000 --seeds 1 --eps 1",
     "user_level_mean": "--seeds 1",
     "user_level_record": "--seeds 1",
-    "user_level_speed": "--rows 20000 --features 5",
+    "user_level_speed": "--scale 0.01 --fits 1",
     "user_level_steps": "--seeds 1",
 }
 QUICK_SECONDS = 120

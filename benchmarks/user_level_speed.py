@@ -1,14 +1,13 @@
-"""A private fit against the non-private gradient loop of as many iterations: CPU time and memory.
+"""Private linear models against scikit-learn's without privacy: CPU time of one thread, and memory.
 
-1e6 rows × 50 features × 1e4 users. The loop is ``w -= s * X.T @ (X @ w - y) / n``; the private fit has the same number
-of iterations, and one vector a user in each. One cold fit, CPU seconds of one thread; the loop is the faster of two.
+Ridge and LogisticRegression for models of rows; for users with several rows, the private model of as many rows. The
+median of ``--fits`` turns, each of them a fit of every case.
 
-    python benchmarks/user_level_speed.py [--rows 1000000] [--features 50] [--users 10000] [--only classification]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/user_level_speed.py [--scale 1.0] [--fits 5]
 """
 
 from __future__ import annotations
 
-import resource
 import time
 import tracemalloc
 import warnings
@@ -16,18 +15,13 @@ from functools import partial
 
 import numpy as np
 from _common import parse_args, write_table
-from scipy.special import expit
+from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 
-
-def loop(X, y, steps, logistic):
-    w = np.zeros(X.shape[1])
-    for _ in range(steps):
-        f = X @ w
-        residual = expit(f) - y if logistic else f - y
-        w -= 0.1 * (X.T @ residual) / len(X)
-    return w
+SIZES = [(200_000, 50), (1_000_000, 10), (1_000_000, 50)]
+ROWS_OF_A_USER = 5
 
 
 def cpu_seconds(call):
@@ -45,50 +39,56 @@ def peak_bytes(call):
     return peak
 
 
+def cases(n, d):
+    """Name fits of the same rows, each with the one that it is compared with."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    scores = X @ rng.normal(size=d) / np.sqrt(d)
+    y = scores + rng.normal(size=n)
+    labels = (scores + rng.logistic(size=n) > 0).astype(int)
+    many = np.digitize(y, [-1.5, -0.5, 0.5, 1.5])
+    users = rng.permutation(n) // ROWS_OF_A_USER
+    regressor, classifier = UserLevelSGDRegressor(epsilon=1.0), UserLevelSGDClassifier(epsilon=1.0)
+    fits = {
+        "Ridge": partial(Ridge().fit, X, y),
+        "regression": partial(regressor.fit, X, y),
+        "regression, users": partial(regressor.fit, X, y, user_ids=users),
+        "LogisticRegression": partial(LogisticRegression().fit, X, labels),
+        "two classes": partial(classifier.fit, X, labels),
+        "two classes, users": partial(classifier.fit, X, labels, user_ids=users),
+        "LogisticRegression, five classes": partial(LogisticRegression().fit, X, many),
+        "five classes": partial(classifier.fit, X, many),
+    }
+    over = {
+        "regression": "Ridge",
+        "regression, users": "regression",
+        "two classes": "LogisticRegression",
+        "two classes, users": "two classes",
+        "five classes": "LogisticRegression, five classes",
+    }
+    return fits, over, X.nbytes
+
+
 def main():
     args = parse_args(
         __doc__,
-        rows={"type": int, "default": 1_000_000},
-        features={"type": int, "default": 50},
-        users={"type": int, "default": 10_000},
-        only={"default": "", "help": "cases whose names contain this"},
+        scale={"type": float, "default": 1.0, "help": "factor of the numbers of rows"},
+        fits={"type": int, "default": 5},
     )
     warnings.simplefilter("ignore")
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(args.rows, args.features))
-    y = X @ rng.normal(size=args.features) + rng.normal(size=args.rows)
-    labels = (y > 0).astype(int)
     table = []
-    for name, model, target, users in (
-        ("regression, sorted users", UserLevelSGDRegressor(), y, np.arange(args.rows) * args.users // args.rows),
-        ("regression, users in any order", UserLevelSGDRegressor(), y, rng.integers(args.users, size=args.rows)),
-        (
-            "classification, sorted users",
-            UserLevelSGDClassifier(),
-            labels,
-            np.arange(args.rows) * args.users // args.rows,
-        ),
-        (
-            "classification, users in any order",
-            UserLevelSGDClassifier(),
-            labels,
-            rng.integers(args.users, size=args.rows),
-        ),
-        ("classification, each row a user", UserLevelSGDClassifier(), labels, None),
-    ):
-        if args.only not in name:
-            continue
-        fit = partial(model.fit, X, target, user_ids=users)
-        private = cpu_seconds(fit)
-        plain = min(cpu_seconds(partial(loop, X, target, model.n_iter_, "class" in name)) for _ in range(2))
-        given = X.nbytes + target.nbytes + (0 if users is None else users.nbytes)
-        extra = peak_bytes(fit) / given
-        table.append([name, model.n_iter_, plain, private, private / plain, 1.0 + extra])
-        print(table[-1], flush=True)
-    print("peak resident MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    columns = ["case", "iterations", "loop, s", "private fit, s", "ratio", "memory / data"]
-    size = f"_{args.rows:.0e}x{args.features}" if args.rows != 1_000_000 or args.features != 50 else ""
-    write_table(f"user_level_speed{size.replace('e+0', 'e')}", columns, table)
+    with threadpool_limits(1):
+        for n, d in SIZES:
+            n = int(args.scale * n)
+            fits, over, size = cases(n, d)
+            times = {name: [cpu_seconds(fit) for _ in range(args.fits)] for name, fit in fits.items()}
+            middle = {name: float(np.median(each)) for name, each in times.items()}
+            for name, other in over.items():
+                memory = peak_bytes(fits[name]) / size
+                table.append([n, d, name, other, middle[name], middle[name] / middle[other], memory])
+                print(table[-1], flush=True)
+    columns = ["rows", "features", "case", "over", "seconds", "ratio", "memory beyond X / X"]
+    write_table("user_level_speed", columns, table)
 
 
 if __name__ == "__main__":
