@@ -214,13 +214,13 @@ class Standardisation:
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
         factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
-        sizes = scales if self.all_users is None else np.where(rare, units, scales)
+        sizes = np.where(rare, units, scales)
         if np.abs(centres).max() <= STANDARD_CENTRE and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             # Second moments need one unit for all columns. Scores of classes do not go on far beyond it.
-            small = sizes * STANDARD_FACTOR < 1.0 if self.all_users is not None else np.zeros(len(sizes), dtype=bool)
+            small = sizes * STANDARD_FACTOR < 1.0
             if known or self.scale_epsilon is not None:
                 factor = np.where(small & (self.target is None), factor, math.inf)
             if not small.any():
