@@ -220,7 +220,7 @@ class Standardisation:
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
             # Second moments need one unit for all columns. Scores of classes do not go on far beyond it.
-            small = sizes * STANDARD_FACTOR < 1.0
+            small = known & (sizes * STANDARD_FACTOR < 1.0)
             if known or self.scale_epsilon is not None:
                 factor = np.where(small & (self.target is None), factor, math.inf)
             if not small.any():
