@@ -22,14 +22,17 @@ from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells
 from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
-from skprivate.user_level.scaling._column_search import STANDARD_CENTRE, STANDARD_FACTOR, Columns, ColumnSearch
+from skprivate.user_level.scaling._column_search import (
+    MOST_BEYOND,
+    STANDARD_CENTRE,
+    STANDARD_FACTOR,
+    Columns,
+    ColumnSearch,
+)
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
-#: target that has one.
-MOST_BEYOND = 0.35
 #: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
 TARGET_NOISE = 0.3
 #: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
