@@ -222,7 +222,8 @@ class Standardisation:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
-            # Second moments need one unit for all columns. Scores of classes do not go on far beyond it.
+            # A column is small where few rows make its deviation. They are long in its own scale, and clipped as rows
+            # of a regression; scores of classes do not go on far beyond it.
             small = known & (sizes * STANDARD_FACTOR < 1.0)
             if known or self.scale_epsilon is not None:
                 factor = np.where(small & (self.target is None), factor, math.inf)
