@@ -25,7 +25,7 @@ EPSILONS = (0.2, 0.5, 3.0)
 
 
 def features(rng, n, d, shape="normal"):
-    """Correlated columns, half of which are skewed, heavy-tailed, or of an inflated deviation by which they are divided."""
+    """Correlated columns, half of which are skewed, heavy-tailed, or divided by deviations that a few rows inflate."""
     X = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n, 1))
     if shape == "skewed":
         X[:, ::2] = np.exp(X[:, ::2])
