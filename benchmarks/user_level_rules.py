@@ -25,12 +25,15 @@ EPSILONS = (0.2, 0.5, 3.0)
 
 
 def features(rng, n, d, shape="normal"):
-    """Correlated columns, half of which are skewed or heavy-tailed."""
+    """Correlated columns, half of which are skewed, heavy-tailed, or divided by deviations that a few rows inflate."""
     X = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n, 1))
     if shape == "skewed":
         X[:, ::2] = np.exp(X[:, ::2])
     elif shape == "heavy":
         X[:, ::2] = np.sinh(1.5 * X[:, ::2])
+    elif shape == "inflated":
+        X[:, ::2] *= np.where(rng.random(X[:, ::2].shape) < 1e-3, 300.0, 1.0)
+        X /= X.std(axis=0)
     return X
 
 
@@ -40,6 +43,8 @@ def numbers(rng, epsilon, *, n, d, shape="normal", rows=1, skewed=False, additiv
 
     X = features(rng, n + HELD_OUT, d, shape)
     signal = np.arcsinh(X) @ rng.normal(size=d) if shape == "heavy" else X @ rng.normal(size=d)
+    if shape == "inflated":  # what is far out has no effect
+        signal = np.clip(X / np.median(np.abs(X), axis=0), -5.0, 5.0) @ rng.normal(size=d)
     if additive:
         signal = np.sin(2.0 * X[:, 0]) + np.abs(X[:, 1]) + X[:, 2]
     noise = np.exp(rng.normal(size=len(X))) if skewed else rng.normal(size=len(X))
@@ -102,6 +107,7 @@ CELLS: dict[str, Callable[..., float]] = {
     "rows, skewed features and errors": partial(numbers, n=4000, d=8, shape="skewed", skewed=True),
     "rows, many skewed": partial(numbers, n=50_000, d=30, shape="skewed"),
     "rows, heavy tails": partial(numbers, n=4000, d=8, shape="heavy"),
+    "rows, inflated deviations": partial(numbers, n=14_000, d=8, shape="inflated"),
     "rows, radius given": partial(numbers, n=3000, d=5, radius=20.0),
     "rows, median": partial(numbers, n=10_000, d=5, loss="absolute_error"),
     "rows, additive": partial(numbers, n=5000, d=3, additive=True),

@@ -107,3 +107,13 @@ def test_a_column_as_narrow_as_degrees_of_longitude_in_a_town_is_found(recording
         _, scales, *_ = search.run(InMemory(data_of(X, np.arange(6000))), 6000.0, recording_release(seed))
         wide += int((scales > 0.1).sum())
     assert wide < 8
+
+
+def test_a_column_of_two_values_gets_the_spread_of_both(recording_release):
+    """Scales were .008 to .3: one of the values with a cell about it."""
+    search = plan_search(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 20_000), n_columns=8, centred=True)
+    rng = public_generator(4)
+    X = np.concatenate([rng.normal(size=(20_000, 4)), np.sign(rng.normal(size=(20_000, 4)))], axis=1)
+    found = search.run(InMemory(data_of(X, np.arange(20_000))), 20_000.0, recording_release())
+    assert (np.abs(np.log2(found.scales)) < 1.0).all()
+    assert (np.abs(found.centres) < 1.0).all()

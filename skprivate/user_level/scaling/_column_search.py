@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -62,6 +63,9 @@ STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
 UNSEEN_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
+#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
+#: target that has one.
+MOST_BEYOND = 0.35
 
 
 class Shapes(NamedTuple):
@@ -220,6 +224,18 @@ class Zoom:
             if near or support[-1] <= support[:-1].max() + LEAST_EVIDENCE:
                 self.middles[j], self.scales[j] = 0.0, 1.0
 
+    def take_spread(self) -> None:
+        """Replace centres and scales of columns of several values: a histogram about one loses too many users, and the
+        one before it shows them.
+        """
+        for j in np.flatnonzero(self.scaled & ~self.constant).tolist():
+            own = [each for each in self.seen[1:] if each.sought[j]]
+            for before, each in pairwise(own):
+                if each.beyond(j) > MOST_BEYOND + UNSEEN_DEVIATIONS * each.noise:
+                    self.middles[j], self.scales[j] = before.quantiles(j)
+                    self.narrow[j] = False
+                    break
+
     def take_exceptions(self) -> None:
         """Take away the scale of columns that are one value with exceptions, and find the unit of these."""
         self.scales[self.constant] = 0.0
@@ -299,6 +315,7 @@ class ColumnSearch:
         elif self.assume_standard:
             zoom.take_standard()
         elif self.centred:
+            zoom.take_spread()
             zoom.take_exceptions()
         centres, scales = zoom.middles, zoom.scales
         one_value = zoom.narrow & ~zoom.constant & zoom.finest & (np.abs(centres) > scales)

@@ -22,14 +22,17 @@ from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells
 from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
-from skprivate.user_level.scaling._column_search import STANDARD_CENTRE, STANDARD_FACTOR, Columns, ColumnSearch
+from skprivate.user_level.scaling._column_search import (
+    MOST_BEYOND,
+    STANDARD_CENTRE,
+    STANDARD_FACTOR,
+    Columns,
+    ColumnSearch,
+)
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-#: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
-#: target that has one.
-MOST_BEYOND = 0.35
 #: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
 TARGET_NOISE = 0.3
 #: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
@@ -214,13 +217,14 @@ class Standardisation:
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
         factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
-        sizes = scales if self.all_users is None else np.where(rare, units, scales)
+        sizes = np.where(rare, units, scales)
         if np.abs(centres).max() <= STANDARD_CENTRE and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
-            # Second moments need one unit for all columns. Scores of classes do not go on far beyond it.
-            small = sizes * STANDARD_FACTOR < 1.0 if self.all_users is not None else np.zeros(len(sizes), dtype=bool)
+            # A column is small where few rows make its deviation. They are long in its own scale, and clipped as rows
+            # of a regression; scores of classes do not go on far beyond it.
+            small = known & (sizes * STANDARD_FACTOR < 1.0)
             if known or self.scale_epsilon is not None:
                 factor = np.where(small & (self.target is None), factor, math.inf)
             if not small.any():
