@@ -27,7 +27,7 @@ SEARCH_PART = 0.25
 MOMENTUM = 0.6
 #: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
 MOST_WIDENED = 100.0
-#: Factor on multipliers, so that shares rounded in floating point never exceed the budget.
+#: Factor on multipliers and divisor of costs, so that shares rounded in floating point never exceed the budget.
 WIDER = 1.0 + 1e-9
 
 

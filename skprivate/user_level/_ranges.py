@@ -21,8 +21,6 @@ Counts = tuple[IntArray, IntArray]
 
 #: Share of a pure budget for a quantile of the users' numbers.
 QUANTILE_SHARE = 0.125
-#: Factor on shares, so that rounded sums of them never exceed the budget.
-WITHIN = 1.0 - 1e-12
 #: Largest part of the users beyond a selected distance that still shows how their tail goes on.
 MOST_TAIL = 0.12
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.

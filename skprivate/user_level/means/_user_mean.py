@@ -27,7 +27,7 @@ from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, Lapla
 from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, SEARCH_PART, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
-from skprivate.user_level._ranges import QUANTILE_SHARE, WITHIN
+from skprivate.user_level._ranges import QUANTILE_SHARE
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
@@ -520,7 +520,7 @@ class PureUserMean(privacy.Mechanism):
 
     def _share(self, share: float) -> float:
         """Return the cost of one coordinate of a part of the budget."""
-        return share * self.epsilon / self.n_features * WITHIN
+        return share * self.epsilon / self.n_features / WIDER
 
     @property
     def _median_epsilon(self) -> float:
@@ -530,7 +530,7 @@ class PureUserMean(privacy.Mechanism):
     @property
     def _quantile_epsilon(self) -> float:
         """Cost of a quantile of the distances."""
-        return QUANTILE_SHARE * self.epsilon * WITHIN
+        return QUANTILE_SHARE * self.epsilon / WIDER
 
     @property
     def _rank(self) -> int | None:
