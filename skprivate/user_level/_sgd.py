@@ -49,6 +49,45 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     """Winsorised, user-normalised gradient descent on a linear model."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+    _shared_docs: ClassVar[dict[str, str]] = {
+        **PrivateEstimatorMixin._shared_docs,
+        "<epsilon, delta>": """epsilon : float > 0, default=1.0
+        Privacy budget ε of one fit.
+    delta : float in (0, 1), default=1e-6
+        Privacy budget δ of one fit; well below one over the number of users.""",
+        "<adjacency, n_users, fit_intercept>": """adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
+    n_users : int, optional
+        Public number of users under ``adjacency="add-remove"``; by default it is released with noise. Under
+        "replace-one" the number of users is public.
+    fit_intercept : bool, default=True
+        Fit an intercept.""",
+        "<max_iter, weight_cap, inference>": """max_iter : int >= 1, optional
+        Number of steps; by default chosen from public numbers.
+    weight_cap : int >= 1, default=1
+        A user with m rows has weight min(m, weight_cap)/weight_cap.
+    inference : bool, default=False
+        Spend 60 % of the budget on a last Newton step with standard errors, for `confidence_interval` and `summary`.
+        ``coef_`` is then the result of that step, without a penalty. Needs about 4 400/ε users for five features.""",
+        "<n_iter_ to feature_fill_>": """n_iter_ : int
+        Number of steps.
+    n_users_ : float
+        Number of users as used: public, or released with noise.
+    alpha_ : float
+        Strength of the ℓ2 penalty as used (from public numbers).
+    radius_, clip_radius_ : float
+        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately. The
+        first is infinite, and the second one of residuals, where steps are preconditioned.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+        Released centres and scales of the features; 0 and 1 where none were found.
+    feature_fill_ : ndarray of shape (n_features,)
+        Released numbers that stand for missing entries, in fitting and in predicting.""",
+        "<coef_error_, noise_share_, coef_interval_>": """coef_error_, noise_share_ : ndarray, with ``inference=True``
+        Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
+        too few, and for features that noise hides (Notes).
+    coef_interval_ : ndarray, with ``inference=True``
+        Confidence intervals of level 0.95, as of `confidence_interval`.""",
+    }
 
     coef_: FloatArray
     #: Almost all of the budget is for Gaussian noise.
