@@ -58,8 +58,8 @@ RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
 LEAST_EVIDENCE = 6.0
 #: Centres of at most this size and deviations within this factor of 1 pass for 0 and 1.
 STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
-#: Deviations of noise that are no gaps, numbers or mean square, and their largest part to tell numbers from none.
-UNSEEN_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
+#: Largest doubt to tell numbers from none.
+MOST_DOUBT = 0.1
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
@@ -287,7 +287,7 @@ class ColumnSearch:
         multiplier, *others = self.multipliers
         first = self._histogram(rows, edges, None, multiplier, n_users, release)
         # The last cell is that of gaps.
-        gaps, doubt = first.shares[:, -1], UNSEEN_DEVIATIONS * first.noise
+        gaps, doubt = first.shares[:, -1], _plan.CLEAR_DEVIATIONS * first.noise
         present = np.where(gaps > doubt, np.clip(1.0 - gaps, first.noise, 1.0), 1.0)
         empty = (1.0 - gaps < doubt) & (doubt < MOST_DOUBT)
         zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present), self.boxes)
@@ -494,7 +494,7 @@ def rare_scales(
     squares = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = terms.sum_sensitivity * multiplier * unit
     scales = np.where(rare, np.sqrt(np.clip(squares, min(1.0, noise), max(1.0, radius))), 1.0)
-    return scales, rare & (squares <= UNSEEN_DEVIATIONS * noise)
+    return scales, rare & (squares <= _plan.CLEAR_DEVIATIONS * noise)
 
 
 def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
