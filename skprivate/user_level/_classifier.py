@@ -24,8 +24,6 @@ from skprivate.user_level._rows import GAPS, CheckedRows, by_user, labels, read_
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty
 
-#: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
-CLIP = {"auto": None, "robust": _losses.LEAST_CLIP, "mean": 1.0}
 #: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
@@ -268,6 +266,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             loss = smooth if loss == "log_loss" else _losses.SmoothedHingeLoss()
         objective = _problems.Objective(loss, n_features, n_outputs, self.fit_intercept)
         ridge, auto = _losses.noise_ridge(loss, n_outputs), self.aggregation == "auto"
+        # In typical norms of a row: the residual at the origin, or for the mean the largest one of a margin.
+        radii = {"auto": _losses.first_residual(loss, n_outputs), "robust": _losses.LEAST_CLIP, "mean": 1.0}
         penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
         if self.class_weight is None:
             quiet = self._plan_preconditioned(objective, terms, penalty, several=not own_rows)
@@ -282,7 +282,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             clipping=Clipping(
                 # The median gradient is that of well classified users, which is too small for others (rare classes).
                 select=False,
-                radius=CLIP[self.aggregation] or _losses.first_residual(loss, n_outputs),
+                radius=radii[self.aggregation],
                 noise=_losses.clip_noise(loss, n_outputs) if auto else 0.0,
                 grows=auto,
             ),

@@ -27,8 +27,8 @@ from scipy.stats import norm
 from skprivate import privacy
 from skprivate.partitions import Partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee, Release
-from skprivate.user_level._plan import SMALL_SHARE, WIDER, Terms
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
+from skprivate.user_level._plan import SMALL_SHARE, WIDER, Terms
 from skprivate.user_level._problems import UserData, vector_norms
 from skprivate.user_level._ranges import FINE_SCALES, NOISE_PART, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult

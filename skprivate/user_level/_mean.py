@@ -14,7 +14,7 @@ from skprivate._validation import TakesSparse
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level import _plan, _problems, _rows, _sgd
-from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
+from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows
 
 
 class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
@@ -185,24 +185,17 @@ class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         return self
 
     def _mechanism(self, adjacency: Adjacency, n_found: int, n_users: int | None) -> UserMean | PureUserMean:
-        if self.delta == 0:
-            return pure_mean(
-                self.epsilon,
-                n_found,
-                self.n_features_in_,
-                aggregation=self.aggregation,
-                tau=self.tau,
-                bound=self.bound,
-                adjacency=adjacency,
-                weight_cap=self.weight_cap,
+        d, follows_tail = self.n_features_in_, self.aggregation == "mean"
+        if self.delta:
+            terms = _plan.Terms(self.epsilon, self.delta, adjacency, n_users)
+            return UserMean(terms, d, follows_tail, self.tau, self.bound)
+        if adjacency is not Adjacency.REPLACE_ONE or self.weight_cap != 1:
+            raise ValueError(
+                "delta=0 is a mean over a public number of users that count the same: it needs "
+                f"adjacency='replace-one' and weight_cap=1, got adjacency={adjacency.value!r} and "
+                f"weight_cap={self.weight_cap!r}."
             )
-        return UserMean(
-            _plan.Terms(self.epsilon, self.delta, adjacency, n_users),
-            self.n_features_in_,
-            self.aggregation == "mean",
-            self.tau,
-            self.bound,
-        )
+        return PureUserMean(self.epsilon, n_found, d, follows_tail, self.tau, self.bound)
 
 
 def _rows_and_groups(data: _problems.UserData) -> UserRows:

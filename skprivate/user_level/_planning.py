@@ -17,9 +17,6 @@ from skprivate.user_level.means import _user_mean
 
 Aggregation = Literal["mean", "robust"]
 
-#: Largest number of users that `user_level_sample_size` tries.
-MOST_USERS = 10**12
-
 
 @dataclass(frozen=True)
 class MeanErrors:
@@ -171,11 +168,11 @@ def user_level_sample_size(
         return errors.total <= error
 
     high = max(1, math.ceil(n_features * (deviation / error) ** 2) - 1)  # what sampling alone demands
-    if high <= MOST_USERS and enough(high):
+    if high <= _ranges.MANY and enough(high):
         return high
     while not enough(high):
-        if high > MOST_USERS:
-            raise ValueError(f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one.")
+        if high > _ranges.MANY:
+            raise ValueError(f"error={error!r} asks for more than {_ranges.MANY:.0e} users; allow a larger one.")
         high *= 2
     low = high // 2
     while high - low > max(1, low >> 10):  # to a thousandth: the prediction is no finer

@@ -23,7 +23,7 @@ from scipy.stats import chi, chi2, norm
 
 from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
 from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, SEARCH_PART, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
@@ -578,24 +578,3 @@ class PureUserMean(privacy.Mechanism):
             noise_level=self._level(epsilon),
             count_noise=0.0,
         )
-
-
-def pure_mean(
-    epsilon: float,
-    n_users: int,
-    n_features: int,
-    *,
-    aggregation: str,
-    tau: float | None,
-    bound: float,
-    adjacency: Adjacency,
-    weight_cap: int,
-) -> PureUserMean:
-    """Make the mechanism for ``delta=0``; refuses options that it cannot keep."""
-    if adjacency is not Adjacency.REPLACE_ONE or weight_cap != 1:
-        raise ValueError(
-            "delta=0 is a mean over a public number of users that count the same: it needs "
-            f"adjacency='replace-one' and weight_cap=1, got adjacency={adjacency.value!r} and "
-            f"weight_cap={weight_cap!r}."
-        )
-    return PureUserMean(epsilon, n_users, n_features, aggregation == "mean", tau, bound)

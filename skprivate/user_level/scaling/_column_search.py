@@ -28,6 +28,7 @@ from skprivate import privacy
 from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent, Release
 from skprivate.user_level import _plan, _problems
+from skprivate.user_level.scaling._frame import TARGET_RANGE
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -44,8 +45,8 @@ CELLS = (8, 24, 24, 24)
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
 #: Candidate deviations in cells; numbers within one cell have the first, and about an edge no more than the second.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Half length of the next histogram about a centre: in cells for narrow columns, in scales for the others.
-ZOOM, REFINED_WIDTH = 1.25, 6.0
+#: Half length of the next histogram about the centre of a narrow column, in cells; others go as far as predictions.
+ZOOM = 1.25
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
 #: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
@@ -199,7 +200,7 @@ class Zoom:
         squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
         self.scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
         self.finest[chosen] = squares <= 2.0 * DEVIATIONS[0] ** 2
-        self.halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * self.scales[chosen])
+        self.halves[chosen] = np.where(within, ZOOM * widths, TARGET_RANGE * self.scales[chosen])
         self.narrow[chosen] = within
         # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
         least = 2.0 * math.sqrt(LEAST_EVIDENCE) * histogram.noise
