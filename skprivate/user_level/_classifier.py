@@ -31,10 +31,7 @@ LARGEST_MARGIN = 20.0
 class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     r"""Linear classification that protects everything a user contributed.
 
-    Minimises over :math:`w` the users' mean objective
-
-    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
-        \Big)
+    <objective>
 
     with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
     full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features are centred and scaled within
@@ -109,11 +106,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
-    computed from the user's own rows alone. A custom loss has to treat every row by itself
-    (`skprivate.user_level.CustomLoss`). All fitted attributes are released values, except ``classes_`` where
-    ``classes`` is not given. Labels outside ``classes`` are refused.
+    <guarantee>
+    ``classes_`` is no released value where ``classes`` is not given. Labels outside ``classes`` are refused.
 
     Parameters by who needs them:
 
@@ -153,7 +147,6 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         **_sgd.BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "classes": ["array-like", None],
-        "solver": [StrOptions({"auto", "sgd"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
     }

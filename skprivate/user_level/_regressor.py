@@ -26,10 +26,7 @@ LOSSES = get_args(LossName)
 class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     r"""Linear regression that protects everything a user contributed.
 
-    Minimises over :math:`w` the users' mean objective
-
-    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
-        \Big)
+    <objective>
 
     by full-batch descent ("SGD" notwithstanding) on one vector per user and step, or few steps in the metric of second
     moments. Ranges, clipping radius and steps are
@@ -102,11 +99,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
-    computed from the user's own rows alone, and selections by the exponential mechanism. All fitted attributes are
-    released values. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee
-    states that.
+    <guarantee>
 
     Parameters by who needs them:
 
@@ -165,7 +158,6 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         "loss": [StrOptions(set(LOSSES)), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
         "quantile": [Interval(Real, 0, 1, closed="neither"), None],
-        "solver": [StrOptions({"auto", "sgd"})],
     }
 
     def __init__(

@@ -62,6 +62,17 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         "replace-one" the number of users is public.
     fit_intercept : bool, default=True
         Fit an intercept.""",
+        "<objective>": r"""
+    Minimises over :math:`w` the users' mean objective
+
+    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
+        \Big)""",
+        "<guarantee>": """
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
+    computed from the user's own rows alone, and selections by the exponential mechanism. A custom loss has to treat
+    every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that. All fitted attributes are
+    released values.""",
         "<max_iter, weight_cap, inference>": """max_iter : int >= 1, optional
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
@@ -109,6 +120,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
+        "solver": [StrOptions({"auto", "sgd"})],
         "aggregation": [StrOptions({"auto", "robust", "mean"})],
         "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],

@@ -22,7 +22,7 @@ from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells
 from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
-from skprivate.user_level.scaling._column_search import STANDARD_CENTRE, STANDARD_FACTOR, Columns, ColumnSearch
+from skprivate.user_level.scaling._column_search import STANDARD_FACTOR, Columns, ColumnSearch
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -211,7 +211,7 @@ class Standardisation:
         factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
         sizes = scales if self.all_users is None else np.where(rare, units, scales)
-        if np.abs(centres).max() <= STANDARD_CENTRE and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
+        if np.abs(centres).max() <= 0.5 * STANDARD_FACTOR and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
