@@ -34,7 +34,8 @@ COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 FAR = 7.0
 #: Bound of penalties, ranks and users, so that costs stay far from overflow, however small ε is.
 MANY = 2.0**40
-#: Noise level below which noise is hardly felt: bounds grow as its root falls, and steps are quasi-Newton.
+#: Noise level below which noise is hardly felt: bounds grow as its root falls, steps are quasi-Newton, and no tail of
+#: fewer users is looked for.
 QUIET_LEVEL = 1.6e-3
 #: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0

@@ -37,8 +37,6 @@ ROW_SHORT = 3.0
 LEAST_RELATIVE = 2.0**-17
 #: A priori a distance one octave larger is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: Smallest part of the users in the tail of the target.
-LEAST_TAIL = 0.002
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -389,7 +387,7 @@ def plan_standardisation(
         return plan
     n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
-        cost = min(math.sqrt(4.0 * _plan.LARGE_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
+        cost = min(math.sqrt(4.0 * _plan.LARGE_SHARE * terms.rho), distance_cost(_ranges.QUIET_LEVEL, n))
         tail = cost if cost >= distance_cost(_ranges.MOST_TAIL, n) else None
     affordable = several and plan.n_scales * scale**2 <= 8.0 * _plan.LARGE_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
