@@ -125,12 +125,21 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
 
     privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
-    #: What docstrings of estimators say alike: a line in angle brackets is replaced where a class is made.
+    #: What docstrings of estimators and their methods say alike: a line in angle brackets is replaced where a class is
+    #: made.
     _shared_docs: ClassVar[dict[str, str]] = {
         "<random_state, ledger>": """random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
         Budget of the data set; the fit is paid from it before anything is drawn.""",
+        "<X, or rows in blocks>": """
+    X : array-like of shape (n_samples, n_features), or rows in blocks
+        Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`. The
+        same rows give the same result to the last bit, wherever they are.""",
+        "<user_ids>": """
+    user_ids : array-like of shape (n_samples,) or column of X, optional
+        User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of one
+        user may be in any of them (docs/guide/partitions.md).""",
         "<privacy_guarantee_, n_features_in_, feature_names_in_>": """privacy_guarantee_ : PrivacyGuarantee
         ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
     n_features_in_ : int
@@ -144,9 +153,10 @@ class PrivateEstimatorMixin(privacy.Versioned, OverBlocks, CallbackSupportMixin)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for line, text in cls._shared_docs.items():
-            if cls.__doc__ and line in cls.__doc__:  # cleaned, as Python 3.13 does by itself
-                cls.__doc__ = inspect.cleandoc(cls.__doc__).replace(line, inspect.cleandoc(text)) + "\n"
+        for each in (cls, *filter(inspect.isfunction, vars(cls).values())):
+            for line, text in cls._shared_docs.items():
+                if each.__doc__ and line in each.__doc__:  # cleaned, as Python 3.13 does by itself
+                    each.__doc__ = inspect.cleandoc(each.__doc__).replace(line, inspect.cleandoc(text)) + "\n"
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

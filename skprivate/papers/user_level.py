@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from skprivate import privacy, user_level
 from skprivate._messages import must_be, one_of, positive
-from skprivate.partitions import Partitions, as_partitions
+from skprivate.partitions import InMemory, Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, Branch, LaplaceEvent, PrivacyEvent, RandomStateLike, Release
-from skprivate.user_level import Objective, UserData, UserProblem, private_range, winsorized_mean_1d
+from skprivate.user_level import Objective, UserData, UserProblem
 
 __all__ = [
     "Plan",
@@ -42,6 +42,79 @@ _LOSSES: dict[str, Any] = {
     "huber": user_level.HuberLoss(1.35),
     "log": user_level.LogisticLoss(),
 }
+
+
+def private_range(
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
+) -> tuple[float, float]:
+    """Select an interval of length 4τ around a private median: Algorithm 1, PrivateRange.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_users,)
+        One value a user.
+    epsilon : float
+        Cost of the draw, which is ε-bounded-range.
+    tau : float
+        τ.
+    bound : float
+        B, at most 2⁶² times τ.
+    release : Release
+        Opened for the user as unit.
+    monotone : bool, default=False
+        Whether neighbours have one user more or less: a cost then rises by 0 or 1.
+
+    Returns
+    -------
+    low, high : float
+        One point where 2τ is below the precision of float64.
+
+    See Also
+    --------
+    winsorized_mean_1d : Averages within it.
+
+    Notes
+    -----
+    Bins of width 2τ cover [−B, B]; every value is snapped to its bin. Bin j costs c(j) = max(#{values below}, #{values
+    above}), and is drawn with P(j) ∝ exp(−ε c(j)/2), or exp(−ε c(j)) where monotone. Replacing one value changes every
+    cost by at most 1. The cost is constant on every run of bins between occupied ones, so a run is one category whose
+    multiplicity is its number of bins: time O(n log n + log(B/τ)).
+    """
+    counts = np.unique(user_level.snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
+    middle = user_level.select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+    return middle - 2.0 * tau, middle + 2.0 * tau
+
+
+def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release | Branch) -> float:
+    """Release the mean of one number per user, clipped to a private interval: Algorithm 2, WinsorizedMean1D.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_users,)
+        One value a user; how many is public.
+    epsilon : float
+        Cost of both draws together.
+    tau, bound : float
+        As in `private_range`.
+    release : Release
+        Opened for the user as unit.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    private_range : Is its first draw.
+
+    Notes
+    -----
+    [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). The users' offsets
+    from the middle of [a, b], which is released, are summed as integers: wherever the interval is, replacing one user
+    moves the sum by at most the 2ᵇⁱᵗˢ steps of its length.
+    """
+    rows = InMemory(np.asarray(x, dtype=np.float64)[None])
+    return user_level.winsorized_means(rows, len(x), epsilon=epsilon, tau=tau, bound=bound, release=release)[0]
 
 
 def padded_size(n_features: int) -> int:

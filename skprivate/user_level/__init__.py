@@ -8,12 +8,12 @@ from skprivate.user_level._parameter_cover import parameter_cover
 from skprivate.user_level._planning import user_level_mean_errors, user_level_sample_size
 from skprivate.user_level._problems import Objective, UserData, UserGroups, UserProblem, encode_users, number_of_users
 from skprivate.user_level._queries import UserLevelQueries
-from skprivate.user_level._ranges import n_bins, private_range
+from skprivate.user_level._ranges import n_bins, select_middle, snap
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._sgd import TooFewUsersWarning
 from skprivate.user_level.descent._descent import UnscaledFeaturesWarning, project
-from skprivate.user_level.means._winsorized import winsorized_mean_1d, winsorized_means
+from skprivate.user_level.means._winsorized import winsorized_means
 
 __all__ = [
     "CoefSummary",

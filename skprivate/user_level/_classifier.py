@@ -24,8 +24,6 @@ from skprivate.user_level._rows import GAPS, CheckedRows, by_user, labels, read_
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
 from skprivate.user_level.descent._rules import Bounds, ClassCounts, Clipping, Penalty
 
-#: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
-CLIP = {"auto": None, "robust": _losses.LEAST_CLIP, "mean": 1.0}
 #: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
@@ -33,10 +31,7 @@ LARGEST_MARGIN = 20.0
 class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     r"""Linear classification that protects everything a user contributed.
 
-    Minimises over :math:`w` the users' mean objective
-
-    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
-        \Big)
+    <objective>
 
     with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
     full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features are centred and scaled within
@@ -48,10 +43,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy budget ε of one fit.
-    delta : float in (0, 1), default=1e-6
-        Privacy budget δ of one fit; well below one over the number of users.
+    <epsilon, delta>
     loss : {"log_loss", "smoothed_hinge"} or object, default="log_loss"
         An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`) with y = ±1, for two
         classes.
@@ -72,12 +64,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         probabilities of rare classes matter. "auto" begins as "robust" and clips farther out as noise falls.
     standardize : bool, default=True
         Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
-    n_users : int, optional
-        Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
-    fit_intercept : bool, default=True
-        Fit an intercept.
+    <adjacency, n_users, fit_intercept>
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the original features. By default one over the number of
         users, and what balances the noise (docs/theory/user_level.md), on those of standardised features: in the
@@ -85,17 +72,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.
-    max_iter : int >= 1, optional
-        Number of steps; by default chosen from public numbers.
-    weight_cap : int >= 1, default=1
-        A user with m rows has weight min(m, weight_cap)/weight_cap.
-    inference : bool, default=False
-        Spend 58 % of the budget on a last Newton step with standard errors, for `confidence_interval` and `summary`.
-        ``coef_`` is then the result of that step, without a penalty. Needs about 4 400/ε users for five features.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set, shared by many fits.
+    <max_iter, weight_cap, inference>
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -107,19 +85,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         Class labels.
     class_weight_ : ndarray of shape (n_classes,)
         Weights of the classes as used: public, or from released counts.
-    n_iter_ : int
-        Number of steps.
-    n_users_ : float
-        Number of users as used: public, or released with noise.
-    alpha_ : float
-        Strength of the ℓ2 penalty as used (from public numbers).
-    radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent. The first is infinite, and the second
-        one of residuals, where steps are preconditioned.
-    feature_center_, feature_scale_ : ndarray of shape (n_features,)
-        Released centres and scales of the features; 0 and 1 where none were found.
-    feature_fill_ : ndarray of shape (n_features,)
-        Released numbers that stand for missing entries, in fitting and in predicting.
+    <n_iter_ to feature_fill_>
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the typical
         norm :math:`\sqrt{d+1}` of d features, more where there is hardly any noise, and :math:`2\sqrt d` where users
@@ -128,17 +94,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         there is hardly any noise, and less for features that are one value for most rows. Infinite where features
         keep their units or seem to be prepared already, if users are enough to tell.
-    coef_error_, noise_share_ : ndarray, with ``inference=True``
-        Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
-        too few, and for features that noise hides (Notes).
-    coef_interval_ : ndarray, with ``inference=True``
-        Confidence intervals of level 0.95, as of `confidence_interval`.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if all are strings.
+    <coef_error_, noise_share_, coef_interval_>
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -149,11 +106,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
-    computed from the user's own rows alone. A custom loss has to treat every row by itself
-    (`skprivate.user_level.CustomLoss`). All fitted attributes are released values, except ``classes_`` where
-    ``classes`` is not given. Labels outside ``classes`` are refused.
+    <guarantee>
+    ``classes_`` is no released value where ``classes`` is not given. Labels outside ``classes`` are refused.
 
     Parameters by who needs them:
 
@@ -193,7 +147,6 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         **_sgd.BaseUserLevelSGD._parameter_constraints,
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "classes": ["array-like", None],
-        "solver": [StrOptions({"auto", "sgd"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
     }
@@ -247,15 +200,12 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Entries may be missing (Notes). Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`. The same rows give the same coefficients to the last bit, wherever they are.
+        <X, or rows in blocks>
+            Entries may be missing (Notes).
         y : array-like of shape (n_samples,), or column of X
             Labels, all of them in ``classes``; where X is in blocks the name of their column, or its number in an
             array. Without ``classes`` the labels are collected from the blocks: they are taken as public.
-        user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/guide/partitions.md).
+        <user_ids>
 
         Returns
         -------
@@ -309,6 +259,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             loss = smooth if loss == "log_loss" else _losses.SmoothedHingeLoss()
         objective = _problems.Objective(loss, n_features, n_outputs, self.fit_intercept)
         ridge, auto = _losses.noise_ridge(loss, n_outputs), self.aggregation == "auto"
+        # In typical norms of a row: the residual at the origin, or for the mean the largest one of a margin.
+        radii = {"auto": _losses.first_residual(loss, n_outputs), "robust": _losses.LEAST_CLIP, "mean": 1.0}
         penalty = Penalty(given=self.alpha, user_ridge=1.0, clip_ridge=ridge)
         if self.class_weight is None:
             quiet = self._plan_preconditioned(objective, terms, penalty, several=not own_rows)
@@ -323,7 +275,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             clipping=Clipping(
                 # The median gradient is that of well classified users, which is too small for others (rare classes).
                 select=False,
-                radius=CLIP[self.aggregation] or _losses.first_residual(loss, n_outputs),
+                radius=radii[self.aggregation],
                 noise=_losses.clip_noise(loss, n_outputs) if auto else 0.0,
                 grows=auto,
             ),
@@ -341,11 +293,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            # A given radius bounds the intercept, too. Without rates a rare class tells where to start.
+            # A given radius bounds the intercept, too.
             if not self.fit_intercept or self.loss != "log_loss" or self.radius is not None:
-                return terms, None
-            rates = ClassCounts(terms, n_classes, signed, balanced=False).rates
-            if not rates and (n_classes > 2 or self._as_given()):
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

@@ -27,25 +27,25 @@ from scipy.stats import norm
 from skprivate import privacy
 from skprivate.partitions import Partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, PrivacyGuarantee, Release
-from skprivate.user_level import _plan
 from skprivate.user_level._losses import HuberLoss, LogisticLoss
+from skprivate.user_level._plan import SMALL_SHARE, WIDER, Terms
 from skprivate.user_level._problems import UserData, vector_norms
 from skprivate.user_level._ranges import FINE_SCALES, NOISE_PART, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level.descent._descent import LinearResult
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling import _standardise
-from skprivate.user_level.scaling._frame import MOMENT_BITS, Frame, relative_noise, whiten, whitening
+from skprivate.user_level.scaling._frame import MOMENT_BITS, ROW_BOUND, Frame, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Shares of the budget (in zCDP): scale of scores, scores, their derivatives, and each of two other matrices: second
-#: moments of rows and squares of scores.
-SCALE_SHARE, SCORE_SHARE, DERIVATIVE_SHARE, MATRIX_SHARE = 0.01, 0.42, 0.08, 0.035
-#: Where weights begin to fall (b), and where they fall faster (R), in typical norms of a row.
-NEAR, FAR = 0.8, 2.0
-#: Largest noise of derivatives: of their size by public numbers, and of their least eigenvalue by released ones.
-MOST_PUBLIC, MOST_RELEASED = 0.1, 0.4
+#: Share of the budget (in zCDP) of scores. Their scale, derivatives and squares, and second moments of rows have
+#: `SMALL_SHARE` each.
+SCORE_SHARE = 0.4
+#: Where weights begin to fall (b), in typical norms of a row; they fall faster beyond `ROW_BOUND` (R).
+NEAR = 0.8
+#: Largest noise of derivatives, of their size by public numbers.
+MOST_PUBLIC = 0.125
 #: Largest change of slopes by the step, over their clip: beyond it one step does not arrive.
 MOST_MOVED = 0.25
 #: Least clip in median norms of scores. It grows as the root of what noise of `NOISE_PART` of the sampling error
@@ -152,7 +152,7 @@ class Inference:
     columns that are a function of a feature, with their deviations, and ``lines`` those of them that are lines.
     """
 
-    terms: _plan.Terms
+    terms: Terms
     n_features: int
     fit_intercept: bool
     logistic: bool
@@ -184,7 +184,7 @@ class Inference:
         """Cost of the median norm of scores; None where slopes are bounded already."""
         if self.logistic and not self.several:
             return None
-        affordable = math.sqrt(8.0 * SCALE_SHARE * self.terms.rho)
+        affordable = math.sqrt(8.0 * SMALL_SHARE * self.terms.rho)
         if self.terms.n_users is None:
             return affordable
         needed = selection_epsilon(self.terms.n_users, len(FINE_SCALES), monotone=self.terms.monotone)
@@ -196,13 +196,9 @@ class Inference:
         d, cost = self.size, self.scale_epsilon
         if not self.draws:
             return ()
-        return (
-            (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
-            *(() if cost is None else ((BoundedRangeEvent(cost), 1),)),
-            (GaussianEvent(self._multiplier(SCORE_SHARE), d), 1),
-            (GaussianEvent(self._multiplier(DERIVATIVE_SHARE), d * d), 1),
-            (GaussianEvent(self._multiplier(MATRIX_SHARE), d * d), 1),
-        )
+        scale = () if cost is None else ((BoundedRangeEvent(cost), 1),)
+        matrices = (GaussianEvent(self._matrix_multiplier, d * d), 3)
+        return (*scale, (GaussianEvent(self._score_multiplier, d), 1), matrices)
 
     @property
     def draws(self) -> bool:
@@ -211,8 +207,7 @@ class Inference:
 
     def shortage(self, n_users: float) -> float:
         """Return how many times as many users are needed, from public or released numbers."""
-        multiplier = self._multiplier(DERIVATIVE_SHARE)
-        return relative_noise(self.terms, multiplier, self.size, n_users) / MOST_PUBLIC
+        return relative_noise(self.terms, self._matrix_multiplier, self.size, n_users) / MOST_PUBLIC
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, rows: Partitions, release: Release, result: LinearResult) -> Estimate | None:
@@ -231,7 +226,7 @@ class Inference:
             rows,
             self.size,
             constant=self.fit_intercept,
-            multiplier=self._multiplier(MATRIX_SHARE),
+            multiplier=self._matrix_multiplier,
             n_users=result.n_users,
             terms=self.terms,
             release=release,
@@ -239,7 +234,7 @@ class Inference:
         rows = rows.map(partial(whiten, matrix=matrix, constant=self.fit_intercept)).persisted()
         start = np.linalg.solve(matrix, _in_frame(coef, frame, self.fit_intercept)[kept])
         loss = LogisticLoss() if self.logistic else HuberLoss(math.inf)
-        at = Point(np.asarray(start, dtype=np.float64), loss, NEAR * length, FAR * length, NEAR * length)
+        at = Point(np.asarray(start, dtype=np.float64), loss, NEAR * length, ROW_BOUND * length, NEAR * length)
         if self.scale_epsilon is not None:
             median = select_median_scale(
                 rows.sum(partial(norm_counts, at=at)),
@@ -297,30 +292,37 @@ class Inference:
         errors = combined_errors(np.eye(len(coef)), *covariances)
         return Estimate(after, errors, noise / np.where(squares > 0.0, squares, 1.0), *covariances)
 
-    def _multiplier(self, share: float) -> float:
-        return self.terms.multiplier / math.sqrt(share) * _plan.WIDER
+    @property
+    def _score_multiplier(self) -> float:
+        return self.terms.multiplier / math.sqrt(SCORE_SHARE) * WIDER
+
+    @property
+    def _matrix_multiplier(self) -> float:
+        return self.terms.multiplier / math.sqrt(SMALL_SHARE) * WIDER
 
     def _clip(self, median: float, n_users: float) -> float:
         """Return the norm to which scores are clipped, from their median norm."""
-        noise = self.terms.sum_sensitivity * self._multiplier(SCORE_SHARE) * math.sqrt(self.size / n_users)
+        noise = self.terms.sum_sensitivity * self._score_multiplier * math.sqrt(self.size / n_users)
         return LEAST_SCORE_CLIP * median * math.sqrt(max(1.0, NOISE_PART / noise / LEAST_SCORE_CLIP))
 
     def _released(self, total: npt.NDArray[Any], at: Point, release: Release) -> ScoreSums:
         """Release the three sums, in units of a score."""
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
-        multiplier, step = self._multiplier(SCORE_SHARE), 2.0 ** (-2 * MOMENT_BITS)
-        noisy = [at.clip * np.asarray(self.terms.release_sum(score, multiplier, release), dtype=np.float64)]
-        deviations = [at.clip * self.terms.sum_sensitivity * multiplier]
+        step = 2.0 ** (-2 * MOMENT_BITS)
+        noisy = [at.clip * np.asarray(self.terms.release_sum(score, self._score_multiplier, release), dtype=np.float64)]
+        deviations = [at.clip * self.terms.sum_sensitivity * self._score_multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)
-        for sums, share, unit in zip(matrices, (DERIVATIVE_SHARE, MATRIX_SHARE), (largest, at.clip**2), strict=True):
-            multiplier = self._multiplier(share)
+        for sums, unit in zip(matrices, (largest, at.clip**2), strict=True):
             drawn = release.gaussian(
-                sums, sensitivity=self.terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
+                sums,
+                sensitivity=self.terms.acute_sensitivity / step,
+                noise_multiplier=self._matrix_multiplier,
+                step=step,
             )
             square = unit * np.asarray(drawn, dtype=np.float64).reshape(d, d)
             noisy.append(0.5 * (square + square.T))
-            deviations.append(unit * self.terms.acute_sensitivity * multiplier)
+            deviations.append(unit * self.terms.acute_sensitivity * self._matrix_multiplier)
         return ScoreSums((noisy[0], noisy[1], noisy[2]), (deviations[0], deviations[1], deviations[2]))
 
 
@@ -350,7 +352,7 @@ class ScoreSums:
         unit = np.eye(len(score))
         curvature, left = shrunk(derivative, of_derivative)
         values, vectors = np.linalg.eigh(curvature)
-        clear = values * MOST_RELEASED > left * math.sqrt(2.0 * len(unit))
+        clear = values * NOISE_PART > left * math.sqrt(2.0 * len(unit))
         if not clear.any():
             return None
         inverse = (vectors[:, clear] / values[clear]) @ vectors[:, clear].T

@@ -14,7 +14,7 @@ from skprivate._validation import TakesSparse
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level import _plan, _problems, _rows, _sgd
-from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
+from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows
 
 
 class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
@@ -49,10 +49,7 @@ class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         number of users, and so biased to the private centre if users with few rows differ from others.
     beta : float in (0, 1), default=0.05
         Failure probability of ``confidence_radius_``.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -61,20 +58,15 @@ class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     confidence_radius_ : float
         Euclidean radius about ``mean_`` that holds the expectation of a user's mean with probability 1 − beta, from
         released numbers: noise, sampling, and what clipping may have taken (Notes). ``nan`` where users are too few to
-        tell their tail (below about 2 300/ε), with ``aggregation="robust"``, or too few for a sum about a centre.
+        tell their tail (below about 2 300/ε), or with ``aggregation="robust"``.
     noise_scale_ : float
         Standard deviation of the privacy noise per feature in the sum about the centre; that of ``mean_``, a part of
-        the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
+        the way back to the centre, is somewhat smaller.
     clip_radius_ : float
         Radius of the ball (released); with ``delta=0`` half the side of the cube in its place.
     n_users_ : float
         Number of users as used: public, or released with noise.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if all are strings.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -161,14 +153,10 @@ class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
-            The same rows give the same mean to the last bit, wherever they are.
+        <X, or rows in blocks>
         y : None
             Ignored.
-        user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/guide/partitions.md).
+        <user_ids>
 
         Returns
         -------
@@ -197,24 +185,17 @@ class UserLevelMean(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         return self
 
     def _mechanism(self, adjacency: Adjacency, n_found: int, n_users: int | None) -> UserMean | PureUserMean:
-        if self.delta == 0:
-            return pure_mean(
-                self.epsilon,
-                n_found,
-                self.n_features_in_,
-                aggregation=self.aggregation,
-                tau=self.tau,
-                bound=self.bound,
-                adjacency=adjacency,
-                weight_cap=self.weight_cap,
+        d, follows_tail = self.n_features_in_, self.aggregation == "mean"
+        if self.delta:
+            terms = _plan.Terms(self.epsilon, self.delta, adjacency, n_users)
+            return UserMean(terms, d, follows_tail, self.tau, self.bound)
+        if adjacency is not Adjacency.REPLACE_ONE or self.weight_cap != 1:
+            raise ValueError(
+                "delta=0 is a mean over a public number of users that count the same: it needs "
+                f"adjacency='replace-one' and weight_cap=1, got adjacency={adjacency.value!r} and "
+                f"weight_cap={self.weight_cap!r}."
             )
-        return UserMean(
-            _plan.Terms(self.epsilon, self.delta, adjacency, n_users),
-            self.n_features_in_,
-            self.aggregation == "mean",
-            self.tau,
-            self.bound,
-        )
+        return PureUserMean(self.epsilon, n_found, d, follows_tail, self.tau, self.bound)
 
 
 def _rows_and_groups(data: _problems.UserData) -> UserRows:

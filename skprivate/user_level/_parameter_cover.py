@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Self
@@ -16,9 +17,6 @@ from sklearn.utils.validation import check_array
 from skprivate._messages import must_be, positive, whole_number
 
 FloatArray = npt.NDArray[np.float64]
-
-#: Factor by which an automatic resolution falls while candidates are few enough.
-_FINER = 0.98
 
 
 def parameter_cover(
@@ -115,9 +113,14 @@ def parameter_cover(
 def _points(size: int, radius: float, resolution: float | None, most: int) -> FloatArray:
     """Cover a ball about the origin by at most ``most`` points, as finely as they allow, or at ``resolution``."""
     if resolution is None:
-        finest, resolution = np.zeros((1, size)), radius
-        while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
-            finest, resolution = finer, resolution * _FINER
+
+        def cover(quarters: int) -> FloatArray | None:
+            return ball_cover(size, radius, radius * math.sqrt(size / quarters) * (1.0 + 1e-8), most)
+
+        # Cells begin to meet the ball where its squared radius, in steps, is a multiple of 1/4.
+        quarters = range(size, (size + most + 1) ** 2)
+        finest = cover(bisect_left(quarters, True, lo=1, key=lambda each: cover(each) is None) + size - 1)
+        assert finest is not None
         if len(finest) == 1 < most:
             raise ValueError(must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most))
         return finest

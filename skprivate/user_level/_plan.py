@@ -18,16 +18,14 @@ SMALL_SHARE, LARGE_SHARE = 0.05, 0.2
 #: 1/ν. Above the second a fit learns next to nothing, and warns.
 LOUD_LEVEL, MAX_NOISE_LEVEL = 0.15, 0.5
 #: Deviations of noise from which on a number is clear of it.
-CLEAR_DEVIATIONS = 2.0
+CLEAR_DEVIATIONS = 3.0
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
 #: Part of the steps that find the neighbourhood of the solution, for half of `LARGE_SHARE` of the Gaussian budget.
 SEARCH_PART = 0.25
 #: Momentum of the others: faster in directions of little curvature, with iterates spread by 1/(1 − β).
 MOMENTUM = 0.6
-#: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
-MOST_WIDENED = 100.0
-#: Factor on multipliers, so that shares rounded in floating point never exceed the budget.
+#: Factor on multipliers and divisor of costs, so that shares rounded in floating point never exceed the budget.
 WIDER = 1.0 + 1e-9
 
 
@@ -111,7 +109,7 @@ class BudgetSplit:
 
     def at_least(self, n_users: float) -> float:
         """Return three standard deviations below a noisy number of users, on which a selection may count."""
-        return n_users - 3.0 * (self.count_multiplier or 0.0)
+        return n_users - CLEAR_DEVIATIONS * (self.count_multiplier or 0.0)
 
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -221,13 +219,13 @@ def remaining_multiplier(
     """Find the multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``, and into a ``whole``.
 
     Starts from the split in zCDP, which is off by about one per cent, and widens until the accountant agrees. Infinite
-    where ``other`` leaves nothing worth having.
+    where ``other`` leaves less than a small share of what the split leaves.
     """
     left = 0.5 / alone**2 - sum(event.rho * count for event, count in other)
     if left <= 0.0:
         return math.inf
     z, widening = math.sqrt(0.5 / left), 1e-4
-    most, patience = MOST_WIDENED * z, 8
+    most, patience = z / SMALL_SHARE, 8
     while z <= most:
         draws = [(GaussianEvent(z, n_numbers), 1), *other]
         spent = [(privacy.compose_epsilon(draws, delta), epsilon)]

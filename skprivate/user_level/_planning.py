@@ -17,9 +17,6 @@ from skprivate.user_level.means import _user_mean
 
 Aggregation = Literal["mean", "robust"]
 
-#: Largest number of users that `user_level_sample_size` tries.
-MOST_USERS = 10**12
-
 
 @dataclass(frozen=True)
 class MeanErrors:
@@ -171,11 +168,11 @@ def user_level_sample_size(
         return errors.total <= error
 
     high = max(1, math.ceil(n_features * (deviation / error) ** 2) - 1)  # what sampling alone demands
-    if high <= MOST_USERS and enough(high):
+    if high <= _ranges.MANY and enough(high):
         return high
     while not enough(high):
-        if high > MOST_USERS:
-            raise ValueError(f"error={error!r} asks for more than {MOST_USERS:.0e} users; allow a larger one.")
+        if high > _ranges.MANY:
+            raise ValueError(f"error={error!r} asks for more than {_ranges.MANY:.0e} users; allow a larger one.")
         high *= 2
     low = high // 2
     while high - low > max(1, low >> 10):  # to a thousandth: the prediction is no finer
@@ -195,14 +192,9 @@ def _privacy_error(n: int, d: int, epsilon: float, delta: float, aggregation: st
     radius = plan.radius(float(chi.isf(_user_mean.BEYOND, d)), n, upper, beyond)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
-    if plan.sums(n):
-        # The mean is the centre's part of the way from the sum back to the centre.
-        of_centre = _user_mean.CENTRE_PART + (1.0 - _user_mean.CENTRE_PART) * (1.0 - jacobian)
-        error = math.hypot(
-            of_centre / jacobian / math.sqrt(_user_mean.CENTRE_PART), math.sqrt(1.0 - _user_mean.CENTRE_PART)
-        )
-    else:
-        error = 1.0 / jacobian
+    # The mean is the centre's part of the way from the sum back to the centre.
+    part = _user_mean.CENTRE_PART
+    error = math.hypot((part + (1.0 - part) * (1.0 - jacobian)) / jacobian / math.sqrt(part), math.sqrt(1.0 - part))
     side = _user_mean.draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
     length = math.sqrt(1.0 - side**2)
     return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - _plan.SMALL_SHARE)

@@ -28,7 +28,7 @@ from skprivate.privacy import (
     Release,
 )
 from skprivate.user_level import _plan, _problems
-from skprivate.user_level._ranges import WITHIN, n_bins, selection_epsilon
+from skprivate.user_level._ranges import n_bins, selection_epsilon
 from skprivate.user_level.means._winsorized import clipped_means, clipped_step, clipped_sum, private_middles
 
 FloatArray = npt.NDArray[np.float64]
@@ -89,7 +89,7 @@ class WinsorizedAnswers(Mechanism):
     def noise(self) -> LaplaceEvent | GaussianEvent:
         """Event of one answer."""
         if self.delta == 0.0:
-            left = self.epsilon / self.n_queries * WITHIN - (self.range_epsilon or 0.0)
+            left = self.epsilon / self.n_queries / _plan.WIDER - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
         z = privacy.gaussian_noise_multiplier(self.epsilon, self.delta, n_draws=self.n_queries, other=self._ranges)
         return GaussianEvent(z * _plan.WIDER)

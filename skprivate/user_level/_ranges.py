@@ -21,8 +21,6 @@ Counts = tuple[IntArray, IntArray]
 
 #: Share of a pure budget for a quantile of the users' numbers.
 QUANTILE_SHARE = 0.125
-#: Factor on shares, so that rounded sums of them never exceed the budget.
-WITHIN = 1.0 - 1e-12
 #: Largest part of the users beyond a selected distance that still shows how their tail goes on.
 MOST_TAIL = 0.12
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
@@ -34,9 +32,10 @@ COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 #: Octaves above a released scale from which on a larger one is less likely, by e for each, as far as this factor goes
 #: again: a selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
 FAR = 7.0
-#: Bound of penalties and ranks, so that costs stay far from overflow, however small ε is.
+#: Bound of penalties, ranks and users, so that costs stay far from overflow, however small ε is.
 MANY = 2.0**40
-#: Noise level below which noise is hardly felt: bounds grow as its root falls, and steps are quasi-Newton.
+#: Noise level below which noise is hardly felt: bounds grow as its root falls, steps are quasi-Newton, and no tail of
+#: fewer users is looked for.
 QUIET_LEVEL = 1.6e-3
 #: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
@@ -82,47 +81,6 @@ def select_middle(
         locate=lambda run, member: int(starts[run]) + member,
     )
     return float(min(-bound + (2.0 * chosen + 1.0) * tau, bound))
-
-
-def private_range(
-    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release, monotone: bool = False
-) -> tuple[float, float]:
-    """Select an interval of length 4τ around a private median: Algorithm 1, PrivateRange.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_users,)
-        One value a user.
-    epsilon : float
-        Cost of the draw, which is ε-bounded-range.
-    tau : float
-        τ.
-    bound : float
-        B, at most 2⁶² times τ.
-    release : Release
-        Opened for the user as unit.
-    monotone : bool, default=False
-        Whether neighbours have one user more or less: a cost then rises by 0 or 1.
-
-    Returns
-    -------
-    low, high : float
-        One point where 2τ is below the precision of float64.
-
-    See Also
-    --------
-    winsorized_mean_1d : Averages within it.
-
-    Notes
-    -----
-    Bins of width 2τ cover [−B, B]; every value is snapped to its bin. Bin j costs c(j) = max(#{values below}, #{values
-    above}), and is drawn with P(j) ∝ exp(−ε c(j)/2), or exp(−ε c(j)) where monotone. Replacing one value changes every
-    cost by at most 1. The cost is constant on every run of bins between occupied ones, so a run is one category whose
-    multiplicity is its number of bins: time O(n log n + log(B/τ)).
-    """
-    counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
-    middle = select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
-    return middle - 2.0 * tau, middle + 2.0 * tau
 
 
 def _runs(

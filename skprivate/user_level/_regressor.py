@@ -26,10 +26,7 @@ LOSSES = get_args(LossName)
 class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     r"""Linear regression that protects everything a user contributed.
 
-    Minimises over :math:`w` the users' mean objective
-
-    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
-        \Big)
+    <objective>
 
     by full-batch descent ("SGD" notwithstanding) on one vector per user and step, or few steps in the metric of second
     moments. Ranges, clipping radius and steps are
@@ -41,10 +38,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
     Parameters
     ----------
-    epsilon : float > 0, default=1.0
-        Privacy budget ε of one fit.
-    delta : float in (0, 1), default=1e-6
-        Privacy budget δ of one fit; well below one over the number of users.
+    <epsilon, delta>
     loss : {"squared_error", "huber", "absolute_error", "quantile"} or object, default="squared_error"
         Loss of a row; "absolute_error" is for the median, "quantile" for the ``quantile``. An object must implement
         ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
@@ -66,13 +60,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Centre and scale features and target by private histograms where users are enough (public numbers decide),
         unless features seem to be prepared already, and whiten them by private second moments where the noise allows.
         A column that noise hides is taken to be like most others. Not done with ``radius`` and with a custom loss.
-    adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
-    n_users : int, optional
-        Public number of users under ``adjacency="add-remove"``; by default it is released with noise. Under
-        "replace-one" the number of users is public.
-    fit_intercept : bool, default=True
-        Fit an intercept.
+    <adjacency, n_users, fit_intercept>
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the original features. By default 0, and, where each row is
         its own user, :math:`d\nu^2` on those of standardised features, with the noise level
@@ -80,17 +68,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
-    max_iter : int >= 1, optional
-        Number of steps; by default chosen from public numbers.
-    weight_cap : int >= 1, default=1
-        A user with m rows has weight min(m, weight_cap)/weight_cap.
-    inference : bool, default=False
-        Spend 58 % of the budget on a last Newton step with standard errors, for `confidence_interval` and `summary`.
-        ``coef_`` is then the result of that step, without a penalty. Needs about 4 400/ε users for five features.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set, shared by many fits.
+    <max_iter, weight_cap, inference>
+    <random_state, ledger>
 
     Attributes
     ----------
@@ -98,19 +77,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Coefficients.
     intercept_ : float
         Intercept, 0 without one.
-    n_iter_ : int
-        Number of steps.
-    n_users_ : float
-        Number of users as used: public, or released with noise.
-    alpha_ : float
-        Strength of the ℓ2 penalty as used (from public numbers).
-    radius_, clip_radius_ : float
-        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately. The
-        first is infinite, and the second one of residuals, where steps are preconditioned.
-    feature_center_, feature_scale_ : ndarray of shape (n_features,)
-        Released centres and scales of the features; 0 and 1 where none were found.
-    feature_fill_ : ndarray of shape (n_features,)
-        Released numbers that stand for missing entries, in fitting and in predicting.
+    <n_iter_ to feature_fill_>
     row_bound_ : float
         Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting, in typical norms
         :math:`\sqrt{d+1}` of d features: as many as ``feature_range_`` has scales, but three where the tail of the
@@ -120,17 +87,8 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
         the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units or seem
         to be prepared already, if users are enough to tell.
-    coef_error_, noise_share_ : ndarray, with ``inference=True``
-        Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
-        too few, and for features that noise hides (Notes).
-    coef_interval_ : ndarray, with ``inference=True``
-        Confidence intervals of level 0.95, as of `confidence_interval`.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if all are strings.
+    <coef_error_, noise_share_, coef_interval_>
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -141,11 +99,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
-    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
-    computed from the user's own rows alone, and selections by the exponential mechanism. All fitted attributes are
-    released values. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee
-    states that.
+    <guarantee>
 
     Parameters by who needs them:
 
@@ -204,7 +158,6 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         "loss": [StrOptions(set(LOSSES)), HasMethods("gradient")],
         "huber_threshold": [Interval(Real, 0, None, closed="neither")],
         "quantile": [Interval(Real, 0, 1, closed="neither"), None],
-        "solver": [StrOptions({"auto", "sgd"})],
     }
 
     def __init__(
@@ -254,14 +207,11 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Entries may be missing (Notes). Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`. The same rows give the same coefficients to the last bit, wherever they are.
+        <X, or rows in blocks>
+            Entries may be missing (Notes).
         y : array-like of shape (n_samples,), or column of X
             Target; where X is in blocks the name of its column, or the number in an array.
-        user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
-            one user may be in any of them (docs/guide/partitions.md).
+        <user_ids>
 
         Returns
         -------

@@ -24,6 +24,7 @@ from skprivate._messages import unheard
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent, PureEvent, Release
 from skprivate.user_level import _problems, _ranges
+from skprivate.user_level._plan import WIDER
 from skprivate.user_level.means._winsorized import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
@@ -198,7 +199,7 @@ class DifferenceSelection(Mechanism):
 
     @property
     def _choice_epsilon(self) -> float:
-        return (self.epsilon - (self._median_epsilon or 0.0) - self._upper_epsilon) * _ranges.WITHIN
+        return (self.epsilon - (self._median_epsilon or 0.0) - self._upper_epsilon) / WIDER
 
     @property
     def _votes(self) -> VoteSelection:

@@ -61,10 +61,7 @@ class UserLevelSelector(PrivateEstimatorMixin, TakesSparse, BestModelMixin, Meta
         logarithm.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         ``rule="means"`` needs "replace-one", and takes the number of users as public.
-    random_state : int, RandomState instance or None, default=None
-        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
-    ledger : PrivacyLedger, optional
-        Budget of the data set; the fit is paid from it before anything is drawn.
+    <random_state, ledger>
     n_jobs : int or None, default=None
         Candidates that predict at a time. None is one, unless a `joblib.parallel_config` says otherwise.
 
@@ -78,12 +75,7 @@ class UserLevelSelector(PrivateEstimatorMixin, TakesSparse, BestModelMixin, Meta
         Its place among ``estimators``.
     classes_ : ndarray
         Of the chosen model, if it has them.
-    privacy_guarantee_ : PrivacyGuarantee
-        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns of X, if all are strings.
+    <privacy_guarantee_, n_features_in_, feature_names_in_>
 
     See Also
     --------
@@ -173,15 +165,11 @@ class UserLevelSelector(PrivateEstimatorMixin, TakesSparse, BestModelMixin, Meta
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
-            The same rows give the same choice, wherever they are.
+        <X, or rows in blocks>
         y : array-like of shape (n_samples,), or column of X
             Where X is in blocks the name of its column, or the number in an array; labels that are no numbers then need
             candidates with ``classes_`` and a loss that is named.
-        user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own unit, and rows are protected. Where X is in blocks the
-            name of its column; rows of one user may be in any of them (docs/guide/partitions.md).
+        <user_ids>
 
         Returns
         -------

@@ -49,6 +49,56 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     """Winsorised, user-normalised gradient descent on a linear model."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+    _shared_docs: ClassVar[dict[str, str]] = {
+        **PrivateEstimatorMixin._shared_docs,
+        "<epsilon, delta>": """epsilon : float > 0, default=1.0
+        Privacy budget ε of one fit.
+    delta : float in (0, 1), default=1e-6
+        Privacy budget δ of one fit; well below one over the number of users.""",
+        "<adjacency, n_users, fit_intercept>": """adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
+    n_users : int, optional
+        Public number of users under ``adjacency="add-remove"``; by default it is released with noise. Under
+        "replace-one" the number of users is public.
+    fit_intercept : bool, default=True
+        Fit an intercept.""",
+        "<objective>": r"""
+    Minimises over :math:`w` the users' mean objective
+
+    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
+        \Big)""",
+        "<guarantee>": """
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors, each of norm at most 1 in steps of 2⁻³⁰ (second moments: 2⁻³⁶) and
+    computed from the user's own rows alone, and selections by the exponential mechanism. A custom loss has to treat
+    every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that. All fitted attributes are
+    released values.""",
+        "<max_iter, weight_cap, inference>": """max_iter : int >= 1, optional
+        Number of steps; by default chosen from public numbers.
+    weight_cap : int >= 1, default=1
+        A user with m rows has weight min(m, weight_cap)/weight_cap.
+    inference : bool, default=False
+        Spend 60 % of the budget on a last Newton step with standard errors, for `confidence_interval` and `summary`.
+        ``coef_`` is then the result of that step, without a penalty. Needs about 4 400/ε users for five features.""",
+        "<n_iter_ to feature_fill_>": """n_iter_ : int
+        Number of steps.
+    n_users_ : float
+        Number of users as used: public, or released with noise.
+    alpha_ : float
+        Strength of the ℓ2 penalty as used (from public numbers).
+    radius_, clip_radius_ : float
+        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately. The
+        first is infinite, and the second one of residuals, where steps are preconditioned.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+        Released centres and scales of the features; 0 and 1 where none were found.
+    feature_fill_ : ndarray of shape (n_features,)
+        Released numbers that stand for missing entries, in fitting and in predicting.""",
+        "<coef_error_, noise_share_, coef_interval_>": """coef_error_, noise_share_ : ndarray, with ``inference=True``
+        Standard errors, in the shape of ``coef_``, and the part of privacy noise in their squares. NaN where users are
+        too few, and for features that noise hides (Notes).
+    coef_interval_ : ndarray, with ``inference=True``
+        Confidence intervals of level 0.95, as of `confidence_interval`.""",
+    }
 
     coef_: FloatArray
     #: Almost all of the budget is for Gaussian noise.
@@ -70,6 +120,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
+        "solver": [StrOptions({"auto", "sgd"})],
         "aggregation": [StrOptions({"auto", "robust", "mean"})],
         "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],

@@ -17,8 +17,10 @@ from skprivate.papers.user_level import (
     RandomRotation,
     coordinate_epsilon,
     hadamard_transform,
+    private_range,
     rotated_radius,
     winsorized_mean,
+    winsorized_mean_1d,
 )
 from skprivate.privacy import open_release
 from skprivate.privacy._events import run_tape
@@ -26,13 +28,11 @@ from skprivate.user_level._ranges import (
     SCALES,
     _runs,
     n_bins,
-    private_range,
     scale_counts,
     select_median_scale,
     selection_epsilon,
     snap,
 )
-from skprivate.user_level.means._winsorized import winsorized_mean_1d
 
 
 @settings(deadline=None, max_examples=100)

@@ -26,20 +26,12 @@ from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Noise that leaves nothing of a rate.
-MOST_RATE_NOISE = 0.06
-#: Largest share of a class that is rare.
-RARE = 0.2
-#: Least count of a class, in standard deviations of its noise.
-LEAST_COUNT = 3.0
 #: Largest ratio of class weights.
 _MOST = 100.0
 #: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
 #: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
 #: evidence of a part of one coefficient.
 PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
-#: Least part of a coefficient, left by steps and penalty, that is evidence.
-LEAST_REACHED = 1e-6
 #: Iterations towards the likeliest variance.
 ROUNDS = 50
 #: Fewest and most steps, and the noise of a single one against a unanimous vote. Many steps that only follow the noise
@@ -50,8 +42,6 @@ FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 10, 50, 0.1**0.5
 RADIUS_FACTOR, FIRST_STEP, FIRST_STEP_CLASSES = 2.0, 0.15, 0.1
 #: Relative noise of second moments above which nothing is whitened.
 MOST_NOISE = 0.2
-#: Largest size of second moments; more take too long.
-MOST_WHITENED = 200
 
 
 class WeightedLoss:
@@ -83,11 +73,6 @@ class ClassCounts:
     balanced: bool
 
     @property
-    def rates(self) -> bool:
-        """True if noise leaves rates, which the mean chances are moved to."""
-        return not self.balanced and self.noise <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
-
-    @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
         return self.terms.multiplier / math.sqrt(_plan.SMALL_SHARE)
@@ -114,17 +99,14 @@ class ClassCounts:
 
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""
-        return balanced_weights(counts, LEAST_COUNT * self.noise)
+        return balanced_weights(counts, _plan.CLEAR_DEVIATIONS * self.noise)
 
     def intercept(self, counts: FloatArray, n_users: float) -> float:
-        """Compute the intercept of a model of two classes without features from released counts; 0 if neither is rare.
-
-        Where users are clipped, those of the larger class have more to say than they should have, from 0 on as well.
-        """
+        """Compute the intercept of a model of two classes without features from released counts."""
         share = 0.5 + 0.5 * float(counts[1] - counts[0]) / n_users
         least = min(self.noise / n_users, 0.5)
         share = min(max(share, least), 1.0 - least)
-        return math.log(share / (1.0 - share)) if min(share, 1.0 - share) < RARE else 0.0
+        return math.log(share / (1.0 - share))
 
     def shifts(self, counts: FloatArray, chances: FloatArray, noise: float) -> FloatArray:
         """Compute what moves mean chances to the rates of the classes, from released sums: a number an output.
@@ -261,7 +243,7 @@ def _errors(squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estima
         spread = loud = estimate.spreads[columns]
         steep = h + penalties * spread
     reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
-    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_REACHED)
+    part = np.maximum(h * squares / (h * squares + penalties) * reached, np.finfo(np.float64).tiny)
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
 
 
@@ -408,7 +390,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or d > MOST_WHITENED:
+        if self.standardisation is None:
             return 0.0
         if self.terms.n_users is None:
             return _plan.SMALL_SHARE
@@ -445,7 +427,7 @@ class DescentRules(Mechanism):
     def rates(self) -> ClassCounts | None:
         """Counts whose rates the mean chances are moved to."""
         counts = self.class_weights
-        return counts if isinstance(counts, ClassCounts) and counts.rates else None
+        return counts if isinstance(counts, ClassCounts) and not counts.balanced else None
 
     @property
     def chances_share(self) -> float:

@@ -23,11 +23,11 @@ from scipy.stats import chi, chi2, norm
 
 from skprivate import privacy
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Adjacency, BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, LaplaceEvent, PrivacyEvent, Release
 from skprivate.user_level import _ranges
 from skprivate.user_level._plan import MEDIAN_BITS, SEARCH_PART, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
-from skprivate.user_level._ranges import QUANTILE_SHARE, WITHIN
+from skprivate.user_level._ranges import QUANTILE_SHARE
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,23 +35,20 @@ FloatArray = npt.NDArray[np.float64]
 #: Draws of a mean, and the first of them, whose steps are as long as the clip, for `SMALL_SHARE` of the budget.
 DRAWS = 20
 TRAVEL = round(SEARCH_PART * DRAWS)
-#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
-#: mean is that part of the way from the sum back to the centre.
+#: Draws that find the centre, and their part of the budget after the travel; the others are one sum about it. The mean
+#: is that part of the way from the sum back to the centre.
 CENTRE_DRAWS = (DRAWS + TRAVEL) // 2
 CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 #: Part of the users beyond the tracked distance, clip in such distances during the travel, and what one dimension adds.
 BEYOND, LEAST_CLIP, ONE_DIMENSION = 0.4, 0.8, 0.4
-#: Length of the sign coordinate: at most, as in the travel, and at least.
-MOST_SIDE, LEAST_SIDE = 0.4, 0.02
+#: Largest length of the sign coordinate, as in the travel.
+MOST_SIDE = 0.4
 #: Sufficient noise of the part of users beyond the distance, in one draw with all of the budget.
 SIDE_NOISE = 0.1
 #: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
 SLOPE = 0.7
 #: Variance that a step during and after the travel adds to the logarithm of the distance, which has 1 at first.
 TRAVEL_DRIFT, DRIFT = 0.01, 0.001
-#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
-#: the centre.
-LEAST_FOR_SUM = 32.0
 #: Power of a distance in the exponent of a tail below which the tail may be heavy.
 LIGHT = 1.2
 #: Rows and their users.
@@ -65,7 +62,7 @@ def least_clip(n_features: int) -> float:
 
 def draw_side(noise: float) -> float:
     """Return the length of the sign coordinate after the travel: as short as the noise of all draws together allows."""
-    return min(MOST_SIDE, max(LEAST_SIDE, noise / SIDE_NOISE))
+    return min(MOST_SIDE, noise / SIDE_NOISE)
 
 
 def draw_multipliers(multiplier: float) -> tuple[float, float]:
@@ -198,14 +195,13 @@ class TrackedCentre:
 
 @dataclass(frozen=True)
 class MeanResult:
-    """Released mean; unless ``winsorised``, users were few and it is a private centre without a sum about it."""
+    """Released mean: a private centre and part of the offset of a sum about it."""
 
     mean: FloatArray
     n_users: float
     clip_radius: float
     noise_scale: float
     offset: float
-    winsorised: bool
     noise_level: float
     count_noise: float
     spread: float = math.nan
@@ -216,11 +212,11 @@ class MeanResult:
 
         Gaussian noise, sampling error of variance ``spread``²/n, which is largest if it is all in one direction, and
         ``lost``, what clipping may have taken. A noisy number of users is the least likely one, and its relative error
-        counts times the offset. NaN where users were too few for a sum or a tail.
+        counts times the offset. NaN where users were too few for a tail.
         """
         d, part = len(self.mean), 1.0 if self.count_noise == 0.0 else 0.5
         error = self.count_noise * float(norm.isf(0.25 * beta)) / self.n_users
-        if not self.winsorised or error >= 1.0:
+        if error >= 1.0:
             return math.nan
         noise = self.noise_scale**2 * (1.0 - CENTRE_PART) * float(chi2.isf(part * beta, d))
         sampling = self.spread**2 / (self.n_users * (1.0 - error)) * float(chi2.isf(part * beta, 1))
@@ -344,14 +340,6 @@ class UserMean(privacy.Mechanism):
         """Noise multiplier of one draw with all of the budget."""
         return self.split.multiplier * WIDER
 
-    def sums(self, n_users: float) -> bool:
-        """Return True if the users are enough for a sum about the centre; few need a better centre instead.
-
-        The draws are the same, so that a released number of users may decide.
-        """
-        enough = LEAST_FOR_SUM * self.terms.sum_sensitivity * self.terms.multiplier
-        return self.tau is not None or self.split.at_least(n_users) >= enough
-
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return [*self.split.other, *draw_events(self.multiplier, self.n_drawn)]
@@ -378,17 +366,13 @@ class UserMean(privacy.Mechanism):
         early, early_clip = centre.w, LEAST_CLIP * centre.distance
         early_noise = self.terms.sum_sensitivity * draw_multipliers(self.multiplier)[0] / n_users * early_clip
         tail = self._tail(users, centre, n_users, release)
-        sums = self.sums(n_users)
-        while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
+        while centre.n_steps < CENTRE_DRAWS:
             centre.step(users, known or self.radius(centre.distance, n_users, *tail), release)
         radius = known or self.radius(centre.distance, n_users, *tail)
-        offset, noise_scale = zero, math.nan
-        if sums:
-            # One sum, drawn as often as there are steps left: the same events whether users are few or many.
-            centre.uses_side = False
-            total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
-            offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
-            noise_scale = centre.noise / math.sqrt(n_left) * radius
+        # One sum, drawn as often as there are steps left.
+        centre.uses_side = False
+        total, n_left = centre.total(users, radius), DRAWS - CENTRE_DRAWS
+        offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
         found = centre.w + (1.0 - CENTRE_PART) * offset
         spread, lost = (math.nan if self.tau is None else self.tau), 0.0
         upper, beyond = tail
@@ -403,9 +387,8 @@ class UserMean(privacy.Mechanism):
             mean=start + found,
             n_users=n_users,
             clip_radius=radius,
-            noise_scale=noise_scale,
+            noise_scale=centre.noise / math.sqrt(n_left) * radius,
             offset=float(np.linalg.norm(offset)),
-            winsorised=sums,
             noise_level=split.level(n_users, self.n_features),
             count_noise=split.count_multiplier or 0.0,
             spread=spread,
@@ -520,7 +503,7 @@ class PureUserMean(privacy.Mechanism):
 
     def _share(self, share: float) -> float:
         """Return the cost of one coordinate of a part of the budget."""
-        return share * self.epsilon / self.n_features * WITHIN
+        return share * self.epsilon / self.n_features / WIDER
 
     @property
     def _median_epsilon(self) -> float:
@@ -530,7 +513,7 @@ class PureUserMean(privacy.Mechanism):
     @property
     def _quantile_epsilon(self) -> float:
         """Cost of a quantile of the distances."""
-        return QUANTILE_SHARE * self.epsilon * WITHIN
+        return QUANTILE_SHARE * self.epsilon / WIDER
 
     @property
     def _rank(self) -> int | None:
@@ -592,28 +575,6 @@ class PureUserMean(privacy.Mechanism):
             clip_radius=half,
             noise_scale=math.sqrt(2.0) * 2.0 * half / (epsilon * self.n_users),
             offset=0.0,
-            winsorised=True,
             noise_level=self._level(epsilon),
             count_noise=0.0,
         )
-
-
-def pure_mean(
-    epsilon: float,
-    n_users: int,
-    n_features: int,
-    *,
-    aggregation: str,
-    tau: float | None,
-    bound: float,
-    adjacency: Adjacency,
-    weight_cap: int,
-) -> PureUserMean:
-    """Make the mechanism for ``delta=0``; refuses options that it cannot keep."""
-    if adjacency is not Adjacency.REPLACE_ONE or weight_cap != 1:
-        raise ValueError(
-            "delta=0 is a mean over a public number of users that count the same: it needs "
-            f"adjacency='replace-one' and weight_cap=1, got adjacency={adjacency.value!r} and "
-            f"weight_cap={weight_cap!r}."
-        )
-    return PureUserMean(epsilon, n_users, n_features, aggregation == "mean", tau, bound)

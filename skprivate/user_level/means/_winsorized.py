@@ -8,49 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.partitions import InMemory, Partitions
+from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, Branch, Release, exact_sum, interval_contributions
 from skprivate.user_level._ranges import select_middle, snap
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Release | Branch) -> float:
-    """Release the mean of one number per user, clipped to a private interval: Algorithm 2, WinsorizedMean1D.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_users,)
-        One value a user; how many is public.
-    epsilon : float
-        Cost of both draws together.
-    tau, bound : float
-        As in `private_range`.
-    release : Release
-        Opened for the user as unit.
-
-    Returns
-    -------
-    float
-
-    See Also
-    --------
-    private_range : Is its first draw.
-
-    Notes
-    -----
-    [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). The users' offsets
-    from the middle of [a, b], which is released, are summed as integers: wherever the interval is, replacing one user
-    moves the sum by at most the 2ᵇⁱᵗˢ steps of its length.
-    """
-    rows = InMemory(np.asarray(x, dtype=np.float64)[None])
-    return winsorized_means(rows, len(x), epsilon=epsilon, tau=tau, bound=bound, release=release)[0]
-
-
 def winsorized_means(
     rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Release | Branch
 ) -> list[float]:
-    """Compute `winsorized_mean_1d` for several numbers of every user, each at this cost.
+    """Release the mean of each of several numbers of every user, clipped to a private interval, at this cost each.
 
     Blocks have shape (n_numbers, n_users_of_block).
     """

@@ -29,6 +29,7 @@ from skprivate import privacy
 from skprivate.partitions import Partitions
 from skprivate.privacy import Adjacency, GaussianEvent, PrivacyEvent, Release
 from skprivate.user_level import _plan, _problems
+from skprivate.user_level.scaling._frame import TARGET_RANGE
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -45,22 +46,21 @@ CELLS = (8, 24, 24, 24)
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
 #: Candidate deviations in cells; numbers within one cell have the first, and about an edge no more than the second.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Half length of the next histogram about a centre: in cells for narrow columns, in scales for the others.
-ZOOM, REFINED_WIDTH = 1.25, 6.0
+#: Half length of the next histogram about the centre of a narrow column, in cells; others go as far as predictions.
+ZOOM = 1.25
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
 #: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
 #: column's histograms can be taken at their word.
 ENOUGH_SIGNAL, LEAST_SIGNAL, PLENTY_OF_SIGNAL = 200.0, 5.0, 2000.0
-#: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
-#: they are 1.
-RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
-#: Log-likelihood ratio that is evidence.
+#: Rates of other values than 0 in columns without a scale.
+RATES = (0.5, 0.25, 0.08, 0.02)
+#: Log-likelihood ratio that is evidence. Units of such columns need as much twice, unless they are 1.
 LEAST_EVIDENCE = 6.0
-#: Centres of at most this size and deviations within this factor of 1 pass for 0 and 1.
-STANDARD_CENTRE, STANDARD_FACTOR = 1.5, 3.0
-#: Deviations of noise that are no gaps, numbers or mean square, and their largest part to tell numbers from none.
-UNSEEN_DEVIATIONS, MOST_DOUBT = 3.0, 0.1
+#: Deviations within this factor of 1, and centres of at most half its size, pass for 1 and 0.
+STANDARD_FACTOR = 3.0
+#: Largest doubt to tell numbers from none.
+MOST_DOUBT = 0.1
 #: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 #: Largest part of the users who differ from the centre of a feature without a scale, and who are beyond the scale of a
@@ -139,12 +139,12 @@ class Zoom:
 
     def __init__(self, first: Histogram, boxes: tuple[Box, ...] = ()) -> None:
         d, shapes = len(first.edges), _magnitudes()
-        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
+        prior = np.where(shapes.units == 1.0, 1.0, math.exp(-2.0 * LEAST_EVIDENCE))
         support = first.support(shapes.shares)
         best = _posterior(support, prior).argmax(axis=1)
         # Columns that hardly differ from 0 must not borrow a unit from each other.
         support -= support[:, shapes.shares[:, 0] == 1.0]
-        self.unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
+        self.unclear = support[np.arange(d), best] < 2.0 * LEAST_EVIDENCE
         self.units: FloatArray = np.where(self.unclear, 1.0, shapes.units[best])
         self.halves: FloatArray = shapes.distances[best].copy()
         self.scaled = self.halves > 0.0
@@ -203,7 +203,7 @@ class Zoom:
         squares = chances @ (deviations**2 + centres**2) - np.square(chances @ centres)
         self.scales[chosen] = widths * np.sqrt(np.maximum(squares, DEVIATIONS[0] ** 2))
         self.finest[chosen] = squares <= 2.0 * DEVIATIONS[0] ** 2
-        self.halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * self.scales[chosen])
+        self.halves[chosen] = np.where(within, ZOOM * widths, TARGET_RANGE * self.scales[chosen])
         self.narrow[chosen] = within
         # As narrow as the finest cells, and others far away for certain: one value and some exceptions.
         least = 2.0 * math.sqrt(LEAST_EVIDENCE) * histogram.noise
@@ -219,7 +219,7 @@ class Zoom:
         for j in np.flatnonzero(self.scales > 0.0).tolist():
             centres, deviations = np.array([[0.0] * 3 + [self.middles[j]], [0.7, 1.0, 1.4, self.scales[j]]])
             support = np.sum([each.of(j, centres, deviations) for each in self.seen], axis=0)
-            near = abs(self.middles[j]) <= STANDARD_CENTRE
+            near = abs(self.middles[j]) <= 0.5 * STANDARD_FACTOR
             near &= 1.0 / STANDARD_FACTOR <= self.scales[j] <= STANDARD_FACTOR
             if near or support[-1] <= support[:-1].max() + LEAST_EVIDENCE:
                 self.middles[j], self.scales[j] = 0.0, 1.0
@@ -303,7 +303,7 @@ class ColumnSearch:
         multiplier, *others = self.multipliers
         first = self._histogram(rows, edges, None, multiplier, n_users, release)
         # The last cell is that of gaps.
-        gaps, doubt = first.shares[:, -1], UNSEEN_DEVIATIONS * first.noise
+        gaps, doubt = first.shares[:, -1], _plan.CLEAR_DEVIATIONS * first.noise
         present = np.where(gaps > doubt, np.clip(1.0 - gaps, first.noise, 1.0), 1.0)
         empty = (1.0 - gaps < doubt) & (doubt < MOST_DOUBT)
         zoom = Zoom(first._replace(shares=first.shares[:, :-1], present=present), self.boxes)
@@ -511,7 +511,7 @@ def rare_scales(
     squares = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = terms.sum_sensitivity * multiplier * unit
     scales = np.where(rare, np.sqrt(np.clip(squares, min(1.0, noise), max(1.0, radius))), 1.0)
-    return scales, rare & (squares <= UNSEEN_DEVIATIONS * noise)
+    return scales, rare & (squares <= _plan.CLEAR_DEVIATIONS * noise)
 
 
 def _mean_squares(data: _problems.UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:

@@ -22,21 +22,11 @@ from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells
 from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
-from skprivate.user_level.scaling._column_search import (
-    MOST_BEYOND,
-    STANDARD_CENTRE,
-    STANDARD_FACTOR,
-    Columns,
-    ColumnSearch,
-)
+from skprivate.user_level.scaling._column_search import MOST_BEYOND, STANDARD_FACTOR, Columns, ColumnSearch
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
-TARGET_NOISE = 0.3
-#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
-QUANTILE_ERROR = 1.1
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
 #: light tail: longer rows add more noise than signal.
 ROW_SHORT = 3.0
@@ -44,8 +34,6 @@ ROW_SHORT = 3.0
 LEAST_RELATIVE = 2.0**-17
 #: A priori a distance one octave larger is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: Smallest part of the users in the tail of the target.
-LEAST_TAIL = 0.002
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -218,7 +206,7 @@ class Standardisation:
         factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
         sizes = np.where(rare, units, scales)
-        if np.abs(centres).max() <= STANDARD_CENTRE and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
+        if np.abs(centres).max() <= 0.5 * STANDARD_FACTOR and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
             known = self.features.decides_all(n_users)  # type: ignore[union-attr]
@@ -304,14 +292,14 @@ class Standardisation:
     def _target_range(self, excess: float, n_users: float) -> float:
         """Return the bound of predictions in scales: farther where the tail is heavier than that of normal targets.
 
-        The scale of the tail over that of most targets, beyond its error, is a power of how rare it is. That power is
-        extrapolated to the last user.
+        The scale of the tail over that of most targets is a power of how rare it is. That power is extrapolated to the
+        last user, as far as noise is `NOISE_PART` of the scale of the target.
         """
-        if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
+        if self.tail_epsilon is None or excess <= 1.0:
             return _frame.TARGET_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
-        power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
-        most = TARGET_NOISE / self._level(n_users)
+        power = math.log(excess) / math.log(MOST_BEYOND / share)
+        most = _ranges.NOISE_PART / self._level(n_users)
         # In logarithms, because the power may overflow.
         heavy = math.log(_frame.TARGET_RANGE * excess) + power * math.log(max(share * (self.all_users or n_users), 1.0))
         return max(_frame.TARGET_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
@@ -397,7 +385,7 @@ def plan_standardisation(
         return plan
     n, tail, scale = float(terms.n_users), None, distance_cost(MOST_BEYOND, float(terms.n_users))
     if target and features is not None:
-        cost = min(math.sqrt(4.0 * _plan.LARGE_SHARE * terms.rho), distance_cost(LEAST_TAIL, n))
+        cost = min(math.sqrt(4.0 * _plan.LARGE_SHARE * terms.rho), distance_cost(_ranges.QUIET_LEVEL, n))
         tail = cost if cost >= distance_cost(_ranges.MOST_TAIL, n) else None
     affordable = several and plan.n_scales * scale**2 <= 8.0 * _plan.LARGE_SHARE * terms.rho
     return replace(plan, tail_epsilon=tail, scale_epsilon=scale if affordable else None)
