@@ -231,7 +231,7 @@ class Zoom:
         for j in np.flatnonzero(self.scaled & ~self.constant).tolist():
             own = [each for each in self.seen[1:] if each.sought[j]]
             for before, each in pairwise(own):
-                if each.beyond(j) > MOST_BEYOND + UNSEEN_DEVIATIONS * each.noise:
+                if each.beyond(j) > MOST_BEYOND + _plan.CLEAR_DEVIATIONS * each.noise:
                     self.middles[j], self.scales[j] = before.quantiles(j)
                     self.narrow[j] = False
                     break
