@@ -54,6 +54,7 @@ from skprivate.privacy._identifiers import (
     in_one_order,
     kind_of_identifiers,
     kinds_in_words,
+    mix_tags,
     refuse_other_index,
     several_kinds,
 )

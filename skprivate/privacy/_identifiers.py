@@ -207,15 +207,15 @@ def chosen_keys(
     names = np.empty(len(keys), dtype=object)
     # Integers in hexadecimal: Python refuses thousands of decimal digits.
     names[:] = [repr([(kind, hex(value) if type(value) is int else value) for kind, value in each]) for each in keys]
-    mixed = _mixed(tags, salt)[unit] ^ _mixed(identifier_tags(names), salt + 1)[key]
-    order = np.lexsort((_mixed(mixed[:, None], salt + 2), unit))
+    mixed = mix_tags(tags, salt)[unit] ^ mix_tags(identifier_tags(names), salt + 1)[key]
+    order = np.lexsort((mix_tags(mixed[:, None], salt + 2), unit))
     sorted_units = unit[order]
     kept = np.zeros(len(order), dtype=bool)
     kept[order] = np.arange(len(order)) - np.searchsorted(sorted_units, sorted_units, side="left") < most
     return kept
 
 
-def _mixed(tags: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
+def mix_tags(tags: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
     """Hash words of 64 bits together (the finaliser of SplitMix64 after each)."""
     state = np.full(len(tags), salt % 2**64, dtype=np.uint64)
     for word in tags.T:

@@ -225,12 +225,8 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
         rows, n_users = by_user(
-            checked.map(partial(_with_codes, classes=classes)),
-            named=user_ids is not None,
-            weight_cap=self.weight_cap,
-            in_order=user_ids is not None and not self.inference,
+            checked.map(partial(_with_codes, classes=classes)), named=user_ids is not None, weight_cap=self.weight_cap
         )
-        del checked  # what is sorted is a copy
         n_features, n_outputs = self.n_features_in_, 1 if len(classes) == 2 else len(classes)
         with closing(rows):
             multinomial = n_outputs > 1 and self.loss == "log_loss"

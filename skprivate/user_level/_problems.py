@@ -377,11 +377,6 @@ class _Parts(UserProblem):
         first, second = (part.chance_sum(w) for _, part in self.parts)  # type: ignore[attr-defined]
         return exact_sum(iter((first[:, None], second[:, None])))
 
-    def slope_sum(self, w: FloatArray, most: float) -> npt.NDArray[Any]:
-        """Sum the users' mean slopes."""
-        first, second = (part.slope_sum(w, most) for _, part in self.parts)  # type: ignore[attr-defined]
-        return exact_sum(iter((first[:, None], second[:, None])))
-
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         norms = np.empty(self.groups.n_users)
         for numbers, part in self.parts:
@@ -444,14 +439,6 @@ class _LinearProblem(UserProblem):
             chances = self.objective.loss.derivative(scores, other)  # type: ignore[union-attr]
             means = groups.block_means(chances, users)
             total += exact_sum(ball_contributions(means, 1.0, weights=groups.weights[users]))
-        return total
-
-    def slope_sum(self, w: FloatArray, most: float) -> npt.NDArray[Any]:
-        """Sum the users' mean slopes over ``most``, clipped to norm 1, in steps of 2⁻³⁰."""
-        groups, total = self.groups, np.zeros(self.objective.n_outputs, dtype=np.int64)
-        for users, rows in groups.blocks():
-            means = groups.block_means(self._slopes(w, rows)[0], users)
-            total += exact_sum(ball_contributions(means, most, weights=groups.weights[users]))
         return total
 
 

@@ -223,13 +223,7 @@ class UserLevelSGDRegressor(RegressorMixin, _sgd.BaseUserLevelSGD):
         checked = _rows.read_rows(self, X, user_ids, _rows.numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
             _losses.check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
-        rows, n_users = _rows.by_user(
-            checked,
-            named=user_ids is not None,
-            weight_cap=self.weight_cap,
-            in_order=user_ids is not None and not self.inference,
-        )
-        del checked  # what is sorted is a copy
+        rows, n_users = _rows.by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
         n_features = self.n_features_in_
         with closing(rows):
             terms, inference = self._plan_inference(self._terms(n_users), user_ids)

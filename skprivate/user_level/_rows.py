@@ -98,18 +98,16 @@ def _checked(block: Roles, check: Check, blank: BaseEstimator, names: list[Any] 
     return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
 
 
-def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False) -> tuple[Partitions, int]:
+def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Partitions, int]:
     """Bring each user's rows together, in their order; returns `UserData`, to be closed, and the number of users.
 
-    Identifiers that are missing or of several kinds are refused. ``in_order`` sorts rows in memory by user, too: a
-    copy, which may be overwritten.
+    Identifiers that are missing or of several kinds are refused.
     """
     together = isinstance(rows, InMemory) or not named
     users: Partitions = rows
     try:
         if together:
-            sort = in_order and isinstance(rows, InMemory)
-            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap, sort=sort)).persisted()
+            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap)).persisted()
         else:
             users = rows.map(_tagged).shuffle(_place)
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
@@ -124,13 +122,11 @@ def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: boo
     return users, int(counts.sum())
 
 
-def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> UserData:
+def _one_block(rows: CheckedRows, named: bool, weight_cap: int) -> UserData:
     codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
     alone = np.ones(0 if named else len(rows.X), dtype=np.int64)
     groups = UserGroups(codes, weight_cap) if named else UserGroups.of_sizes(alone, weight_cap)
-    data = UserData(rows.X, rows.y, groups, names)
-    del codes  # where rows are sorted they are needed no longer
-    return data.copied_in_order() if sort else data
+    return UserData(rows.X, rows.y, groups, names)
 
 
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:

@@ -209,7 +209,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         ):
             return None
         n_users = terms.n_users or 1
-        n_sample = _preconditioned.sample_size(terms, objective.n_features, several)
+        n_sample = _preconditioned.sample_size(terms, objective.n_features)
         own, search = self._standardisation(objective, replace(terms, n_users=n_sample), several)
         if search is None or search.features is None:
             return None
@@ -220,7 +220,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
                 search=replace(search, all_users=float(n_users)),
                 n_users=n_users,
                 n_sample=n_sample,
-                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_users else 0,
+                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)),
+                several=several,
             ),
             penalty=penalty,
             given_steps=self.max_iter,

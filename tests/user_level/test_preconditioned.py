@@ -12,15 +12,16 @@ from scipy.stats import chisquare
 from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.partitions import Blocks
+from skprivate.partitions import Blocks, InMemory
 from skprivate.privacy import Adjacency, public_generator
 from skprivate.privacy._events import run_tape
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
 from skprivate.user_level._plan import Terms, split_budget
-from skprivate.user_level._problems import Objective, UserData, UserGroups
+from skprivate.user_level._problems import UserData, UserGroups
 from skprivate.user_level.descent import _preconditioned, _scaled_rows
 from skprivate.user_level.descent._preconditioned import Metric, PreconditionedDescent, Steps
 from skprivate.user_level.descent._scaled_rows import (
+    UserMeans,
     gradient_sum,
     largest_moment,
     moment_sum,
@@ -29,8 +30,9 @@ from skprivate.user_level.descent._scaled_rows import (
     with_limits,
 )
 from skprivate.user_level.descent._second_moments import Gram, Moments
+from skprivate.user_level.scaling import _sample
 from skprivate.user_level.scaling._frame import Frame
-from skprivate.user_level.scaling._sample import places, sample_rows
+from skprivate.user_level.scaling._sample import row_places, sampled, user_places, users_at
 from skprivate.utils._replay import Recording, Replay, excess
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -159,22 +161,58 @@ def test_moments_of_a_user_are_a_mean_and_no_larger_than_those_of_a_row(seed):
     assert 0.99 * bound < sum(float(v) ** 2 for v in same.ravel()) ** 0.5 <= bound
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_mean_slopes_of_users_are_at_most_1_and_reach_it(kind):
-    rng = public_generator(1)
-    X, y = rng.standard_t(2, size=(90, D)), 1e3 * rng.standard_t(2, size=90)
-    model = MODELS[kind]
-    loss = LogisticLoss() if kind == "classes" else model._loss()
-    target = np.sign(y) if kind == "classes" else y
-    sizes, longest = [1, 4, 85], 0.0
-    for first, m in zip((0, 1, 5), sizes, strict=True):
-        own = slice(first, first + m)
-        data = UserData(X[own], target[own], UserGroups.of_sizes(np.array([m])), np.arange(1))
-        problem = Objective(loss, D, 1, False).problem(data)
-        found = int(problem.slope_sum(np.ones(D), 1.0)[0])
-        assert abs(found) <= 2**30
-        longest = max(longest, abs(found) / 2**30)
-    assert longest > 0.6
+def sums_of_users(X, y, sizes, *, loss, matrix, radius=1.0):
+    """All sums over users in steps, as Python integers."""
+    data = UserData(X, y, UserGroups.of_sizes(np.array(sizes)), np.arange(len(sizes)))
+    with np.errstate(all="ignore"):
+        rows = scale_rows(data, FRAME, RADIUS, True, not isinstance(loss, LogisticLoss))
+        means = UserMeans(coef=COEF, loss=loss, most=1.0, matrix=matrix)
+        found = [means.contribution_sum(rows, radius), means.slope_sum(rows), means.norm_counts(rows)]
+    return [each.astype(object) for each in found]
+
+
+#: Users of one row, of a few, and of more than a block of products.
+SIZES = [1, 2, 1, 7, 50, 20_000, 1, 3]
+
+
+@pytest.mark.parametrize("own", [np.ones(D + 1), np.arange(1.0, D + 2), MATRIX], ids=["plain", "diagonal", "full"])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("loss", [SquaredLoss(), HuberLoss(0.5), LogisticLoss()], ids=["l2", "huber", "log"])
+def test_a_sum_of_users_is_that_of_users_alone_and_none_is_longer_than_1(seed, loss, own, monkeypatch):
+    X, y = extreme_rows(seed, sum(SIZES))
+    if isinstance(loss, LogisticLoss):
+        y = np.sign(y + 0.5).astype(np.int8)
+    X[::7, 1] = np.nan
+    ends = np.cumsum(SIZES)
+    parts = [slice(end - m, end) for m, end in zip(SIZES, ends.tolist(), strict=True)]
+    together = sums_of_users(X, y, SIZES, loss=loss, matrix=own)
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", 5)
+    order = [5, 3, 0, 7, 6, 1, 4, 2]
+    rows_of = np.concatenate([np.arange(len(X))[parts[i]] for i in order])
+    others = sums_of_users(np.asfortranarray(X)[rows_of], y[rows_of], np.array(SIZES)[order], loss=loss, matrix=own)
+    alone = [sums_of_users(X[part], y[part], [part.stop - part.start], loss=loss, matrix=own) for part in parts]
+    for k, total in enumerate(together):
+        assert (others[k] == total).all()
+        assert (sum(each[k] for each in alone) == total).all()
+    squares = [[sum(int(v) ** 2 for v in sums) for sums in each[:2]] for each in alone]
+    assert np.max(squares) <= 2**60
+    assert np.max(squares, axis=0)[0] > 0.99 * 2**60
+    slopes = [abs(int(each[1][0])) / 2**30 for each in alone]
+    assert max(slopes) > (0.9 if isinstance(loss, SquaredLoss) else 0.45)
+
+
+def test_vectors_of_users_are_their_mean_gradients():
+    rng = public_generator(3)
+    sizes = np.array(SIZES[:5])
+    X, y = 0.3 * rng.normal(size=(61, D)), rng.normal(size=61)
+    data = UserData(X, y, UserGroups.of_sizes(sizes), np.arange(5))
+    rows = scale_rows(data, FRAME, RADIUS, True, True)
+    z = np.column_stack([(X - FRAME.centres) / FRAME.scales, np.ones(61)])
+    gradients = (z @ COEF - (y - FRAME.target_centre) / FRAME.target_scale)[:, None] * z
+    expected = np.add.reduceat(gradients, data.groups.starts[:-1]) / sizes[:, None] @ MATRIX
+    means = UserMeans(coef=COEF, loss=SquaredLoss(), most=100.0, matrix=MATRIX)
+    found = np.concatenate([vectors for _, vectors in means.vectors(rows)], axis=1).T * means.unit(rows)
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max() / 100.0)
 
 
 #: Rows of the one who is exchanged: the first is replaced by its opposite and by others at right angles.
@@ -378,22 +416,19 @@ def test_where_moments_are_loud_or_not_covered_the_descent_is_the_plain_one():
 
 def test_places_are_a_simple_random_sample():
     for n, m in ((100, 7), (41, 40), (10**7, 20_000)):
-        found = places(n, m, 3)
+        found = row_places(n, m, 3)
         assert len(found) == m and (np.diff(found) > 0).all() and found[0] >= 0 and found[-1] < n
-        assert (found == places(n, m, 3)).all()
+        assert (found == row_places(n, m, 3)).all()
     # All 10 pairs of 5 rows are equally likely: chi-square of 2 000 draws, fails with probability 1e-6.
-    pairs = [tuple(places(5, 2, seed)) for seed in range(2000)]
+    pairs = [tuple(row_places(5, 2, seed)) for seed in range(2000)]
     counts = np.unique(pairs, axis=0, return_counts=True)[1]
     assert len(counts) == 10 and chisquare(counts).pvalue > 1e-6
 
 
 def test_no_sample_is_drawn_where_one_row_more_would_move_the_others():
-    """Nor of users, whose order is not that of their rows."""
     for adjacency in Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE:
         terms = Terms(1.0, 1e-6, adjacency, 10**6)
-        sampled = _preconditioned.sample_size(terms, D, several=False) < 10**6
-        assert sampled == (adjacency is Adjacency.REPLACE_ONE)
-        assert _preconditioned.sample_size(terms, D, several=True) == 10**6
+        assert (_preconditioned.sample_size(terms, D) < 10**6) == (adjacency is Adjacency.REPLACE_ONE)
 
 
 def test_every_secure_fit_samples_anew():
@@ -402,19 +437,82 @@ def test_every_secure_fit_samples_anew():
     assert len({mechanism(UserLevelSGDRegressor(random_state=1), 10**6).scaling.seed for _ in range(3)}) == 1
 
 
+def sample_of_users(users, n_sample, seed, X):
+    codes = np.unique(users, return_inverse=True)[1]
+    data = UserData(X, X[:, 0], UserGroups(codes), np.unique(users))
+    found = users_at(data, user_places(InMemory(data), n_sample, seed), 0)
+    own = np.split(found.X, found.groups.starts[1:-1])
+    return dict(zip(found.names.tolist(), [each.tolist() for each in own], strict=True))
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_an_exchange_of_a_user_exchanges_one_of_the_sample_at_most_whatever_the_key(alike, monkeypatch):
+    if alike:  # hashes that are equal for many
+        monkeypatch.setattr(_sample, "mix_tags", lambda tags, salt: (tags[:, 0] * np.uint64(salt + 1)) % np.uint64(3))
+    rng = public_generator(0)
+    users, X = rng.integers(0, 40, 150), rng.normal(size=(150, 2))
+    for seed in range(20):
+        before = sample_of_users(users, 10, seed, X)
+        assert len(before) == 10
+        for user in range(5):
+            for new in (user, 1000 + seed):
+                own = users == user
+                ids = np.concatenate([users[~own], np.full(4, new)])
+                after = sample_of_users(ids, 10, seed, np.concatenate([X[~own], np.full((4, 2), 9.0)]))
+                assert len(after) == 10
+                changed = [key for key in before if key not in after or before[key] != after[key]]
+                assert len(changed) <= 1 and set(changed) <= {*before}
+
+
+def test_samples_of_users_are_even():
+    users, hits = np.repeat(np.arange(50), 4), Counter()
+    for seed in range(1000):
+        hits.update(list(sample_of_users(users, 10, int(public_generator(seed).integers(2**63)), np.zeros((200, 1)))))
+    assert chisquare(list(hits.values())).pvalue > 1e-6 and len(hits) == 50
+
+
 @pytest.mark.parametrize("kind", ["squared", "classes"])
-def test_bits_of_users_do_not_depend_on_where_rows_are(kind):
+def test_half_the_sensitivity_is_seen_in_sums_of_users(kind, monkeypatch):
+    X, y, labels = rows(0, 160)
+    users, target = np.arange(160) % 40, labels if kind == "classes" else y
+    model = MODELS[kind].set_params(epsilon=3e3, adjacency="replace-one", n_users=40, random_state=0)
+    own = users == 0
+    data = []
+    for row, end in product(FAR[:4], (0, 1) if kind == "classes" else (-1e6, 1e6)):
+        new_X, new_y = X.copy(), target.copy()
+        new_X[own], new_y[own] = row, end
+        data.append((new_X, new_y))
+    monkeypatch.setattr(Terms, "sum_sensitivity", 1.0)
+    recording = Recording(run := lambda pair: model.fit(*pair, user_ids=users), data[0])
+    seen = Counter()
+    for other in data[1:]:
+        pairs = zip(recording.draws, Replay(recording, run, other).draws, strict=True)
+        seen.update(k for k, pair in enumerate(pairs) if excess(*pair, None)[0] > 1.0)
+    steps = 10 + (kind == "classes")  # and the mean slope
+    last = range(len(recording.draws) - steps, len(recording.draws))
+    assert sum(k in seen for k in last) > 0.7 * steps
+
+
+@pytest.mark.parametrize("kind", ["squared", "classes"])
+def test_bits_of_users_do_not_depend_on_where_rows_are(kind, monkeypatch):
+    monkeypatch.setattr(_preconditioned, "LEAST_SAMPLE", 100)
+    monkeypatch.setattr(_preconditioned, "SIGNAL", 1.0)
     X, y, labels = rows(4, 6000)
     users = public_generator(0).integers(0, 1500, 6000)
     n_users = len(np.unique(users))
     target = labels if kind == "classes" else y
     model = MODELS[kind].set_params(epsilon=30.0, adjacency="replace-one", n_users=None, random_state=0)
-    assert isinstance(mechanism(model, n_users, several=True), PreconditionedDescent)
+    made = mechanism(model, n_users, several=True)
+    assert isinstance(made, PreconditionedDescent) and made.scaling.n_sample == 100
     bits = model.fit(X, target, user_ids=users).coef_.copy()
+    assert (model.fit(np.asfortranarray(X), target, user_ids=users).coef_ == bits).all()
+    assert (model.fit(X, target, user_ids=list(map(int, users))).coef_ == bits).all()
     table = pd.DataFrame(X, columns=list("abc")).assign(y=target, user=users)
     cuts = [table[first:end] for first, end in pairwise([0, 1, 17, 800, 1700, 6000])]
     for blocks in (Blocks(cuts), Blocks([table])):
         assert (model.fit(blocks, "y", user_ids="user").coef_ == bits).all()
+    dd = pytest.importorskip("dask.dataframe")
+    assert (model.fit(dd.from_pandas(table, npartitions=3), "y", user_ids="user").coef_ == bits).all()
 
 
 @pytest.mark.parametrize("kind", ["squared", "classes"])
@@ -451,9 +549,10 @@ def test_a_sample_holds_the_rows_at_its_places():
     X, y, _ = rows(5, 1000)
     own = np.arange(1000)
     data = UserData(X, y, UserGroups(own), own)
-    found = sample_rows(Blocks([data.X]).map(lambda X: data), 1000, 50, 9)
+    places = row_places(1000, 50, 9)
+    found = sampled(Blocks([data.X]).map(lambda X: data), places)
     total = found.sum(lambda block: np.rint(block.X.sum(axis=0)[None] * 2**20).astype(np.int64))
-    assert (total == np.rint(X[places(1000, 50, 9)].sum(axis=0) * 2**20)).all()
+    assert (total == np.rint(X[places].sum(axis=0) * 2**20)).all()
 
 
 def test_huber_is_near_scikit_learn():

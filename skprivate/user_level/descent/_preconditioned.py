@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from skprivate.user_level._ranges import NOISE_PART
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import Gram, Moments
 from skprivate.user_level.scaling import _sample, _standardise
-from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame, identity, whiten
+from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,29 +46,33 @@ FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.
 SLOPE_NOISE = 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
-#: of a diagonal and a full matrix.
-AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
-#: Least rows that are looked at for centres and scales, and ρm² for each feature.
+#: of a diagonal.
+AS_GOOD, DIAGONAL_BITS = 1.2, 7
+#: Largest slope of a user's row, in deviations of residuals.
+MOST_SLOPE = 2.0**10
+#: Least users who are looked at for centres and scales, and ρm² for each feature.
 LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Search of a map of features and target in a secret sample of ``n_sample`` rows, or all of ``n_users``."""
+    """Search of a map of features and target in a secret sample of ``n_sample`` of ``n_users``, or all."""
 
     search: _standardise.Standardisation
     n_users: int
     n_sample: int
     seed: int
+    several: bool
 
     def run(self, rows: Partitions, release: Release) -> Frame:
         """Release the map."""
-        sample = _sample.sample_rows(rows, self.n_users, self.n_sample, self.seed)
-        return self.search.run(sample, float(self.n_sample), release)[1]
-
-    def map_users(self, rows: Partitions, release: Release) -> tuple[Partitions, Frame]:
-        """Release the map, and apply it to users' rows in their order."""
-        return self.search.run(rows, float(self.n_users), release)
+        if self.n_sample < self.n_users:
+            if self.several:
+                places = _sample.user_places(rows, self.n_sample, self.seed)
+            else:
+                places = _sample.row_places(self.n_users, self.n_sample, self.seed)
+            rows = _sample.sampled(rows, places)
+        return self.search.run(rows, float(self.n_sample), release)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,7 @@ class Metric:
         d = len(gram.metric)
         diagonal = 1.0 / np.sqrt(np.diag(gram.metric))
         root = gram.vectors / np.sqrt(gram.values)
-        for own in (np.ones(d), _integers(diagonal, DIAGONAL_BITS), _integers(root, METRIC_BITS)):
+        for own in (np.ones(d), _integers(diagonal, DIAGONAL_BITS), _integers(root, _scaled_rows.METRIC_BITS)):
             self.own: FloatArray = own
             self.matrix = np.diag(own) if own.ndim == 1 else own
             inner = self.matrix.T @ gram.metric @ self.matrix
@@ -215,32 +218,28 @@ class PreconditionedDescent(Mechanism):
     def run(self, data: Partitions | _problems.UserData, release: Release) -> _descent.LinearResult:
         """Release the map of features and target, second moments, steps, and the mean slope."""
         rows = as_partitions(data)
-        if self.several:
-            rows, frame = self.scaling.map_users(rows, release)
-            mapped = identity(self.objective.n_features)._replace(row_bound=frame.row_bound)
-            gram = self.moments.run(self._scaled(rows, mapped, False), frame, release)
-        else:
-            frame = self.scaling.run(rows, release)
-            rows = self._scaled(rows, frame, not self.classes)
-            gram = self.moments.run(rows, frame, release)
+        frame = self.scaling.run(rows, release)
+        rows = self._scaled(rows, frame)
+        gram = self.moments.run(rows, frame, release)
         start, deviation = gram.logistic() if self.classes else gram.least_squares()
+        metric, loss = Metric(gram), self._loss(frame)
         gradients: RowGradients | UserGradients
         if self.several:
-            gradients = self._user_gradients(rows, gram, start, frame, release)
-            clip = gradients.radius
+            most = 1.0 if self.classes else MOST_SLOPE * deviation
+            gradients = self._clipped(UserGradients(rows=rows, metric=metric, loss=loss, most=most), start, release)
         else:
-            metric, clip = Metric(gram), self._clip(deviation)
             unit = _scaled_rows.row_unit(frame)
             steps = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(metric.typical / unit)[1])
             limited = partial(_scaled_rows.with_limits, matrix=metric.own, steps=steps)
             gradients = RowGradients(
                 rows=rows.map(limited).persisted(),
                 metric=metric,
-                loss=self._loss(frame),
-                radius=clip * metric.typical,
+                loss=loss,
+                radius=self._clip(deviation) * metric.typical,
                 unit=unit,
                 steps=steps,
             )
+        clip = gradients.radius / metric.typical
         level = self.split.level(self._n, self.size)
         alpha = self.penalty.strength(self._n, level, clip, self.size)
         path = _Path(
@@ -264,7 +263,7 @@ class PreconditionedDescent(Mechanism):
             frame=frame,
         )
 
-    def _scaled(self, rows: Partitions, frame: Frame, target: bool) -> Partitions:
+    def _scaled(self, rows: Partitions, frame: Frame) -> Partitions:
         """Form integer rows."""
         return rows.map(
             partial(
@@ -272,27 +271,20 @@ class PreconditionedDescent(Mechanism):
                 frame=frame,
                 radius=self.moments.radius,
                 constant=self.objective.fit_intercept,
-                target=target,
+                target=not self.classes,
             )
         ).persisted()
 
-    def _user_gradients(
-        self, rows: Partitions, gram: Gram, start: FloatArray, frame: Frame, release: Release
-    ) -> UserGradients:
-        """Form users' gradients in white coordinates, and select the norm to which they are clipped."""
-        matrix = gram.vectors / np.sqrt(gram.values)
-        objective = replace(self.objective, loss=self._loss(frame), n_features=self.size, fit_intercept=False)
-        rows = rows.map(partial(whiten, matrix=matrix, constant=self.objective.fit_intercept))
-        users = rows.map(objective.problem).persisted()
-        white = np.linalg.solve(matrix, start)
+    def _clipped(self, gradients: UserGradients, start: FloatArray, release: Release) -> UserGradients:
+        """Select the norm to which users' gradients are clipped."""
         assert self.split.clip_epsilon is not None
         median = _ranges.select_median_scale(
-            users.sum(partial(_descent.norm_counts, w=white))[: len(_ranges.SCALES)],
+            gradients.rows.sum(gradients.means(start).norm_counts),
             epsilon=self.split.clip_epsilon,
             release=release,
             monotone=self.terms.monotone,
         )
-        return UserGradients(rows=users, matrix=matrix, radius=self._widest(CLIPS) * median)
+        return replace(gradients, radius=self._widest(CLIPS) * median)
 
     def _clip(self, deviation: float) -> float:
         """Return the clip of residuals."""
@@ -375,25 +367,32 @@ class RowGradients:
 
 @dataclass(frozen=True, kw_only=True)
 class UserGradients:
-    """Mean gradients of users, clipped to norm ``radius`` in the coordinates Wᵀz, W = ``matrix``."""
+    """Mean gradients of users, clipped to norm ``radius`` in a metric; slopes of rows are at most ``most``."""
 
     rows: Partitions
-    matrix: FloatArray
-    radius: float
+    metric: Metric
+    loss: Any
+    most: float
+    radius: float = 0.0
 
-    @cached_property
+    @property
     def back(self) -> FloatArray:
         """Map from the coordinates of contributions to those of coefficients."""
-        return np.asarray(np.linalg.inv(self.matrix).T, dtype=np.float64)
+        return self.metric.back
+
+    def means(self, coef: FloatArray) -> _scaled_rows.UserMeans:
+        """Form the sums over users at these coefficients."""
+        return _scaled_rows.UserMeans(coef=coef, loss=self.loss, most=self.most, matrix=self.metric.own)
 
     def release(self, coef: FloatArray, terms: Terms, multiplier: float, release: Release) -> FloatArray:
         """Release their sum over ``radius``, in coordinates of contributions."""
-        total = self.rows.sum(methodcaller("contribution_sum", self.back.T @ coef, self.radius))
+        total = self.rows.sum(partial(self.means(coef).contribution_sum, radius=self.radius))
         return np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64)
 
     def slope_sum(self, coef: FloatArray, most: float) -> npt.NDArray[Any]:
-        """Sum users' mean derivatives over ``most``, clipped to ±1."""
-        return self.rows.sum(methodcaller("slope_sum", self.back.T @ coef, most))
+        """Sum users' mean derivatives over ``most``, which no slope passes."""
+        assert most == self.most
+        return self.rows.sum(self.means(coef).slope_sum)
 
 
 @dataclass(kw_only=True)
@@ -445,12 +444,10 @@ class _Path:
         return np.outer(left, left) / clear if clear > doubt else np.zeros_like(hessian)
 
 
-def sample_size(terms: Terms, n_features: int, several: bool) -> int:
-    """Return the number of rows in which centres and scales are found; all where one row more moves the others, and of
-    users, whose order is not that of their rows.
-    """
+def sample_size(terms: Terms, n_features: int) -> int:
+    """Return the number of users in whom centres and scales are found; all where one more moves the others."""
     assert terms.n_users is not None
-    if terms.monotone or several:
+    if terms.monotone:
         return terms.n_users
     needed = max(LEAST_SAMPLE, math.ceil(math.sqrt(SIGNAL * n_features / terms.rho)))
     return min(needed, terms.n_users)

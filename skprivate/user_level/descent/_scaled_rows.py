@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
-from skprivate.privacy import CONTRIBUTION_BITS, exact_sum
-from skprivate.user_level._problems import EXACT_BITS, UserData
+from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
+from skprivate.user_level import _ranges
+from skprivate.user_level._problems import EXACT_BITS, UserData, UserGroups, vector_norms
 from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,6 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 SCALED_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
 #: Most rows of a block in a product, and numbers of a block that fit into the cache.
 PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**17
+#: Bits of a matrix of coordinates.
+METRIC_BITS = 12
 #: Largest norm of a row, in roots of its length: without noise there is no other bound.
 MOST_NORM = 64.0
 #: Norms and quotients err by less than this.
@@ -34,7 +39,8 @@ MARGIN = 2.0**-40
 class ScaledRows:
     """Rows ``whole`` in units of ``unit``, with a last 1 if there is an intercept, and bounds of their norms.
 
-    ``shares`` are the parts of long rows that count in second moments; ``weights`` of a user's m rows are at most 1/√m.
+    They are sorted by the users of ``groups``. ``shares`` are the parts of long rows that count in second moments;
+    ``weights`` of a user's m rows are at most 1/√m.
     """
 
     whole: npt.NDArray[np.float32]
@@ -43,6 +49,7 @@ class ScaledRows:
     shares: FloatArray
     weights: FloatArray
     unit: float
+    groups: UserGroups
     limits: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -63,11 +70,79 @@ class ScaledRows:
 
     def scores(self, coef: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Yield slices of rows, their integers, and their exact scores."""
+        whole, unit = self.whole_coef(coef)
+        for rows, block in self.blocks():
+            yield rows, block, (block @ whole) * unit
+
+    def whole_coef(self, coef: FloatArray) -> tuple[FloatArray, float]:
+        """Round coefficients to integers whose products with rows are exact; returns the unit of these, too."""
         bits = EXACT_BITS - 1 - SCALED_BITS - len(coef).bit_length()
         step = math.ldexp(1.0, math.frexp(float(np.abs(coef).max(initial=0.0)))[1] - bits)
-        whole = np.rint(coef / step)
-        for rows, block in self.blocks():
-            yield rows, block, (block @ whole) * (step * self.unit)
+        return np.rint(coef / step), step * self.unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserMeans:
+    """Mean gradients of users in the coordinates Wᵀz, W = ``matrix`` of integers or a diagonal.
+
+    Slopes are integers, 2²¹ for ``most``, and so are means, so that products with W are exact. Sums over a user's rows
+    are, too; those of very many are in the user's own order.
+    """
+
+    coef: FloatArray
+    loss: Any
+    most: float
+    matrix: FloatArray
+
+    @property
+    def _shift(self) -> int:
+        """Bits that means have less than products of slopes and rows."""
+        return len(self.coef).bit_length()
+
+    def unit(self, rows: ScaledRows) -> float:
+        """Return the unit of the integers."""
+        return math.ldexp(rows.unit * self.most, self._shift - MOST_FACTOR_BITS)
+
+    @np.errstate(all="ignore")
+    def means(self, rows: ScaledRows) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield users and the means of their gradients, coordinates first."""
+        groups, count = rows.groups, min(PRODUCT_ROWS, max(1, BLOCK_NUMBERS // len(self.coef)))
+        whole, unit = rows.whole_coef(self.coef)
+        most, numbers = 2.0**MOST_FACTOR_BITS, np.arange(count, dtype=np.int32)
+        for users, own in groups.blocks(count):
+            starts, sums = groups.starts[users.start : users.stop + 1], np.zeros((users.stop - users.start, len(whole)))
+            for first in range(own.start, own.stop, count):  # more than once for one user alone
+                part = slice(first, min(first + count, own.stop))
+                z = rows.whole[part].astype(np.float64)
+                slopes = self.loss.derivative((z @ whole)[None] * unit, rows.y[None, part])[0] * (most / self.most)
+                slopes = np.rint(np.fmax(np.fmin(slopes, most), -most))
+                ends = np.clip(starts - first, 0, len(z)).astype(np.int32)
+                sums += csr_array((slopes, numbers[: len(z)], ends), shape=(len(sums), len(z))) @ z
+            means = np.multiply(sums.T, 2.0**-self._shift / groups.sizes[users], order="C")
+            yield users, np.rint(means, out=means)
+
+    def vectors(self, rows: ScaledRows) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield users and their vectors."""
+        for users, means in self.means(rows):
+            yield users, self.matrix[:, None] * means if self.matrix.ndim == 1 else self.matrix.T @ means
+
+    def contribution_sum(self, rows: ScaledRows, radius: float) -> npt.NDArray[Any]:
+        """Sum users' vectors over max(norm, ``radius``), in steps of 2⁻³⁰."""
+        blocks = (ball_contributions(v, radius / self.unit(rows), out=v) for _, v in self.vectors(rows))
+        return exact_sum(chain([np.zeros((len(self.coef), 0))], blocks), bound=2**CONTRIBUTION_BITS)
+
+    def norm_counts(self, rows: ScaledRows) -> npt.NDArray[np.int64]:
+        """Count users by the norm of their vector."""
+        norms = np.empty(rows.groups.n_users)
+        for users, vectors in self.vectors(rows):
+            norms[users] = vector_norms(vectors) * self.unit(rows)
+        return _ranges.scale_counts(norms)
+
+    def slope_sum(self, rows: ScaledRows) -> npt.NDArray[Any]:
+        """Sum users' mean slopes over ``most``, in steps of 2⁻³⁰: the mean gradients of the last 1."""
+        most, step = 2.0**CONTRIBUTION_BITS, math.ldexp(rows.unit, CONTRIBUTION_BITS - MOST_FACTOR_BITS + self._shift)
+        blocks = (np.trunc(np.clip(means[-1:] * step, -most, most)) for _, means in self.means(rows))
+        return exact_sum(chain([np.zeros((1, 0))], blocks), bound=2**CONTRIBUTION_BITS)
 
 
 def row_unit(frame: Frame) -> float:
@@ -81,7 +156,10 @@ def _bound(frame: Frame) -> float:
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, target: bool) -> ScaledRows:
-    """Fill, centre, scale, clip and round rows as predictions do; those beyond ``radius`` count in part in moments."""
+    """Fill, centre, scale, clip and round rows as predictions do, sorted by user.
+
+    Those beyond ``radius`` count in part in moments.
+    """
     n, d = data.X.shape
     unit, bound = row_unit(frame), _bound(frame)
     one, limit, most = 1.0 / unit, math.floor(bound / unit), math.floor(radius / unit)
@@ -97,7 +175,7 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     for first in range(0, n, count):
         m = min(count, n - first)
         rows, b = slice(first, first + m), block[:m]
-        np.subtract(data.X[rows], centres[:m], out=b)
+        np.subtract(data.groups.sorted_rows(data.X, rows), centres[:m], out=b)
         b *= factors[:m]
         np.maximum(np.minimum(b, highest[:m], out=b), lowest[:m], out=b)
         np.rint(b, out=b)
@@ -119,10 +197,11 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     if constant:
         whole[:, d] = one
     norms *= 1.0 + MARGIN
-    sizes = data.groups.sizes[data.groups.codes]
-    weights = np.where(sizes > 1, (1.0 - MARGIN) / np.sqrt(sizes), 1.0)
-    y = (data.y - frame.target_centre) / frame.target_scale if target else data.y.astype(np.float64)
-    return ScaledRows(whole, y, norms, shares, weights, unit)
+    groups = data.groups.sorted()
+    weights = np.where(groups.sizes > 1, (1.0 - MARGIN) / np.sqrt(groups.sizes), 1.0)
+    y = data.groups.sorted_rows(data.y, slice(n)).astype(np.float64, copy=False)
+    y = (y - frame.target_centre) / frame.target_scale if target else y
+    return ScaledRows(whole, y, norms, shares, np.repeat(weights, groups.sizes), unit, groups)
 
 
 @np.errstate(all="ignore")
@@ -137,10 +216,12 @@ def moment_sum(rows: ScaledRows, most_target: float) -> npt.NDArray[Any]:
     def products() -> Iterator[npt.NDArray[Any]]:
         for own in rows.slices():
             shares, weights, y = rows.shares[own], rows.weights[own], rows.y[own]
-            far = np.flatnonzero((shares < 1.0) | (weights < 1.0))
             v = np.empty((len(y), rows.whole.shape[1] + 1))
             v[:, :-1] = rows.whole[own]
             v[:, -1] = np.fmax(np.fmin(np.rint(y * shares / rows.unit), limit), -limit)
+            far: Any = np.flatnonzero((shares < 1.0) | (weights < 1.0))
+            if 2 * len(far) > len(v):
+                far = slice(None)  # the others are as they were, by products with 1
             v[far, :-1] *= shares[far, None]
             v[far] = np.trunc(v[far] * weights[far, None])
             yield (v.T @ v)[..., None]

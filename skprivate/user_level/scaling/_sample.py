@@ -1,4 +1,4 @@
-"""A secret sample of rows: enough to find centres and scales, whatever the number of rows."""
+"""A secret sample of users: enough to find centres and scales, however many there are."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import InMemory, Partitions
-from skprivate.privacy import public_generator
-from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.privacy import identifier_tags, mix_tags, public_generator
+from skprivate.user_level._problems import UserData
 
 IntArray = npt.NDArray[np.int64]
 
 
 class Sample(Partitions):
-    """A simple random sample of ``n_sample`` rows of the source, however it is cut into blocks.
+    """The users at some places of the source, in order, however it is cut into blocks."""
 
-    The seed is drawn without the data and published nowhere. Two tables that differ in one row, in any order, have
-    samples that differ in one row at most, if each place of the one is matched with the place of its row in the other.
-    Each row is its own user.
-    """
-
-    def __init__(self, rows: Partitions, n_rows: int, n_sample: int, seed: int) -> None:
-        self.rows, self._places = rows, places(n_rows, n_sample, seed)
+    def __init__(self, rows: Partitions, places: IntArray) -> None:
+        self.rows, self._places = rows, places
         sizes = rows.gather(_size, np.concatenate)
         self._firsts = (np.cumsum(sizes) - sizes).tolist()
 
@@ -41,40 +36,53 @@ class Sample(Partitions):
 
 
 class _Part:
-    """A part of the rows of a block at some of the places."""
+    """A part of the users of a block at some of the places."""
 
     def __init__(self, places: IntArray, functions: tuple[Callable[[Any], Any], ...], part: Callable[..., Any]) -> None:
         self.places, self.functions, self.part = places, functions, part
 
     def __call__(self, data: UserData, first: int) -> Any:
-        block: Any = rows_at(data, self.places, first)
+        block: Any = users_at(data, self.places, first)
         for function in self.functions:
             block = function(block)
         return self.part(block)
 
 
-def sample_rows(rows: Partitions, n_rows: int, n_sample: int, seed: int) -> Partitions:
-    """Take a simple random sample of the rows, or all."""
-    if n_sample >= n_rows:
-        return rows
-    if isinstance(rows, InMemory):
-        return InMemory(rows_at(rows.block, places(n_rows, n_sample, seed), 0))
-    return Sample(rows, n_rows, n_sample, seed)
+def sampled(rows: Partitions, places: IntArray) -> Partitions:
+    """Take the users at these places."""
+    return InMemory(users_at(rows.block, places, 0)) if isinstance(rows, InMemory) else Sample(rows, places)
 
 
-def places(n_rows: int, n_sample: int, seed: int) -> IntArray:
-    """Draw places of rows without replacement, in order; all sets of them are equally likely."""
+def row_places(n_rows: int, n_sample: int, seed: int) -> IntArray:
+    """Draw places of rows, each its own user, without replacement; all sets of them are equally likely.
+
+    Two tables that differ in one row, in any order, have samples that differ in one row at most, if each place of the
+    one is matched with the place of its row in the other.
+    """
     drawn = public_generator(seed).choice(n_rows, n_sample, replace=False, shuffle=False)
     return np.sort(drawn.astype(np.int64))
 
 
-def rows_at(data: UserData, places: IntArray, first: int) -> UserData:
-    """Take the rows of a block that are at places of the source, where its first row has number ``first``."""
-    low, high = np.searchsorted(places, [first, first + len(data)])
-    index = places[low:high] - first
-    own = np.arange(len(index))
-    return UserData(np.asfortranarray(data.X[index]), data.y[index], UserGroups(own), own)
+def user_places(rows: Partitions, n_sample: int, seed: int) -> IntArray:
+    """Find the users whose keyed hashes are least, wherever their rows are.
+
+    Whatever the key, an exchange of one user exchanges one of the least at most: ties are broken by identifiers.
+    """
+    tags = rows.gather(_tags, np.concatenate)
+    hashes = mix_tags(tags, seed)
+    users = np.flatnonzero(hashes <= np.partition(hashes, n_sample - 1)[n_sample - 1])
+    return np.sort(users[np.lexsort((*tags[users].T, hashes[users]))[:n_sample]])
+
+
+def users_at(data: UserData, places: IntArray, first: int) -> UserData:
+    """Take the users at places of the source, where the first of the block has number ``first``."""
+    low, high = np.searchsorted(places, [first, first + data.groups.n_users])
+    return data.subset(places[low:high] - first)
 
 
 def _size(data: UserData) -> IntArray:
-    return np.array([len(data)], dtype=np.int64)
+    return np.array([data.groups.n_users], dtype=np.int64)
+
+
+def _tags(data: UserData) -> npt.NDArray[np.uint64]:
+    return identifier_tags(data.names) if data.names.ndim == 1 else data.names
