@@ -289,8 +289,11 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
         n_classes = len(classes)
         signed = n_classes == 2 or self.loss == "smoothed_hinge"
         if self.class_weight is None:
-            # A given radius bounds the intercept, too.
+            # A given radius bounds the intercept, too. Without rates a rare class tells where to start.
             if not self.fit_intercept or self.loss != "log_loss" or self.radius is not None:
+                return terms, None
+            rates = ClassCounts(terms, n_classes, signed, balanced=False).rates
+            if not rates and (n_classes > 2 or self._as_given()):
                 return terms, None
         elif not isinstance(self.loss, str):
             raise ValueError("class_weight needs a loss that is named.")

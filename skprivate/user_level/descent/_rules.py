@@ -26,6 +26,10 @@ from skprivate.user_level.scaling import _frame, _standardise
 
 FloatArray = npt.NDArray[np.float64]
 
+#: Noise that leaves nothing of a rate.
+MOST_RATE_NOISE = 0.06
+#: Largest share of a class that is rare.
+RARE = 0.2
 #: Largest ratio of class weights.
 _MOST = 100.0
 #: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
@@ -73,6 +77,11 @@ class ClassCounts:
     balanced: bool
 
     @property
+    def rates(self) -> bool:
+        """True if noise leaves rates, which the mean chances are moved to."""
+        return not self.balanced and self.noise <= MOST_RATE_NOISE * (self.terms.n_users or math.inf)
+
+    @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
         return self.terms.multiplier / math.sqrt(_plan.SMALL_SHARE)
@@ -102,11 +111,14 @@ class ClassCounts:
         return balanced_weights(counts, _plan.CLEAR_DEVIATIONS * self.noise)
 
     def intercept(self, counts: FloatArray, n_users: float) -> float:
-        """Compute the intercept of a model of two classes without features from released counts."""
+        """Compute the intercept of a model of two classes without features from released counts; 0 if neither is rare.
+
+        Where users are clipped, those of the larger class have more to say than they should have, from 0 on as well.
+        """
         share = 0.5 + 0.5 * float(counts[1] - counts[0]) / n_users
         least = min(self.noise / n_users, 0.5)
         share = min(max(share, least), 1.0 - least)
-        return math.log(share / (1.0 - share))
+        return math.log(share / (1.0 - share)) if min(share, 1.0 - share) < RARE else 0.0
 
     def shifts(self, counts: FloatArray, chances: FloatArray, noise: float) -> FloatArray:
         """Compute what moves mean chances to the rates of the classes, from released sums: a number an output.
@@ -427,7 +439,7 @@ class DescentRules(Mechanism):
     def rates(self) -> ClassCounts | None:
         """Counts whose rates the mean chances are moved to."""
         counts = self.class_weights
-        return counts if isinstance(counts, ClassCounts) and not counts.balanced else None
+        return counts if isinstance(counts, ClassCounts) and counts.rates else None
 
     @property
     def chances_share(self) -> float:

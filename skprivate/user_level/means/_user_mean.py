@@ -47,8 +47,8 @@ MOST_SIDE = 0.4
 SIDE_NOISE = 0.1
 #: Change of the part beyond the distance with its logarithm: .54 for normal numbers, more for vectors.
 SLOPE = 0.7
-#: Variance that a step during and after the travel adds to the logarithm of the distance, which has 1 at first.
-TRAVEL_DRIFT, DRIFT = 0.01, 0.001
+#: Variance that a step adds to the logarithm of the distance, which has 1 at first.
+DRIFT = 0.003
 #: Power of a distance in the exponent of a tail below which the tail may be heavy.
 LIGHT = 1.2
 #: Rows and their users.
@@ -176,8 +176,7 @@ class TrackedCentre:
         side = self.side or 0.0
         if self.near is not None and side > 0.0:
             unit = (1.0 - BEYOND) / side
-            drift = TRAVEL_DRIFT if self.n_steps < TRAVEL else DRIFT
-            self.near.observe(noisy[-1] * unit, self.noise * unit, drift)
+            self.near.observe(noisy[-1] * unit, self.noise * unit, DRIFT)
         return noisy[: len(self.w)] / math.sqrt(1.0 - side * side)
 
     def step(self, users: Partitions, clip: float, release: Release) -> None:
