@@ -55,6 +55,11 @@ def test_paths_of_little_noise_look_at_nothing_but_what_was_released(estimator, 
     assert reached == paths.get(type(estimator), set())
 
 
+def mean_result(mean, n_users, noise_scale, **other):
+    numbers = {"clip_radius": 1.0, "offset": 0.0, "noise_level": 0.01, "count_noise": 0.0, **other}
+    return MeanResult(mean=mean, n_users=n_users, noise_scale=noise_scale, **numbers)
+
+
 @pytest.mark.parametrize("beta", [0.01, 0.5])
 @pytest.mark.parametrize("count_noise", [0.0, 20.0])
 @pytest.mark.parametrize("spread", [1e-9, 1.0, 50.0])
@@ -64,16 +69,15 @@ def test_a_confidence_radius_holds_noise_sampling_and_a_count(beta, count_noise,
     left = 1.0 - count_noise * norm.isf(beta / 4.0) / n
     noise = (1.0 - CENTRE_PART) * sigma**2 * chi2.isf(part, d)
     sampling = spread**2 * chi2.isf(part, 1) / (n * left)
-    result = MeanResult(np.zeros(d), n, 1.0, sigma, 0.7, True, 0.01, count_noise, spread, 0.3)
+    result = mean_result(np.zeros(d), n, sigma, offset=0.7, count_noise=count_noise, spread=spread, lost=0.3)
     wanted = math.sqrt(noise + sampling) + 0.3 + 0.7 * (1.0 - left) / left
     assert result.confidence_radius(beta) == pytest.approx(wanted)
 
 
 def test_no_confidence_where_nothing_is_known():
-    few = MeanResult(np.zeros(2), 50.0, 1.0, math.nan, 0.0, False, 0.5, 0.0, 1.0)
-    uncounted = MeanResult(np.zeros(2), 30.0, 1.0, 1.0, 0.0, True, 0.5, 20.0, 1.0)
-    tailless = MeanResult(np.zeros(2), 5000.0, 1.0, 0.1, 0.0, True, 0.5, 0.0)
-    for result in (few, uncounted, tailless):
+    uncounted = mean_result(np.zeros(2), 30.0, 1.0, count_noise=20.0, spread=1.0)
+    tailless = mean_result(np.zeros(2), 5000.0, 0.1)
+    for result in (uncounted, tailless):
         assert math.isnan(result.confidence_radius(0.05))
 
 

@@ -53,9 +53,10 @@ OWN_PRIOR = 0.03
 #: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
 #: column's histograms can be taken at their word.
 ENOUGH_SIGNAL, LEAST_SIGNAL, PLENTY_OF_SIGNAL = 200.0, 5.0, 2000.0
-#: Rates of other values than 0 in columns without a scale.
-RATES = (0.5, 0.25, 0.08, 0.02)
-#: Log-likelihood ratio that is evidence. Units of such columns need as much twice, unless they are 1.
+#: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
+#: they are 1.
+RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
+#: Log-likelihood ratio that is evidence.
 LEAST_EVIDENCE = 6.0
 #: Deviations within this factor of 1, and centres of at most half its size, pass for 1 and 0.
 STANDARD_FACTOR = 3.0
@@ -139,12 +140,12 @@ class Zoom:
 
     def __init__(self, first: Histogram, boxes: tuple[Box, ...] = ()) -> None:
         d, shapes = len(first.edges), _magnitudes()
-        prior = np.where(shapes.units == 1.0, 1.0, math.exp(-2.0 * LEAST_EVIDENCE))
+        prior = np.where(shapes.units == 1.0, 1.0, UNIT_PRIOR)
         support = first.support(shapes.shares)
         best = _posterior(support, prior).argmax(axis=1)
         # Columns that hardly differ from 0 must not borrow a unit from each other.
         support -= support[:, shapes.shares[:, 0] == 1.0]
-        self.unclear = support[np.arange(d), best] < 2.0 * LEAST_EVIDENCE
+        self.unclear = support[np.arange(d), best] < -math.log(UNIT_PRIOR)
         self.units: FloatArray = np.where(self.unclear, 1.0, shapes.units[best])
         self.halves: FloatArray = shapes.distances[best].copy()
         self.scaled = self.halves > 0.0
