@@ -39,8 +39,6 @@ MOST_MOMENTS_NOISE, MOST_WIDE = 0.1, 128.0
 #: Range of the clip: in deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals
 #: exaggerate. It ends farther out where noise is much less.
 CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
-#: Number of steps: enough for collinear features, and for rows that are much longer than those of the moments.
-STEPS = 10
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.
@@ -180,8 +178,8 @@ class PreconditionedDescent(Mechanism):
 
     @property
     def n_steps(self) -> int:
-        """Number of steps."""
-        return STEPS if self.given_steps is None else self.given_steps
+        """Number of steps: enough for collinear features, and for rows much longer than those of the moments."""
+        return _rules.FEWEST_STEPS if self.given_steps is None else self.given_steps
 
     @property
     def _wide(self) -> float:

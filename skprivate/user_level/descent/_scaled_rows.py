@@ -19,12 +19,12 @@ from scipy.sparse import csr_array
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
 from skprivate.user_level import _ranges
 from skprivate.user_level._problems import EXACT_BITS, UserData, UserGroups, vector_norms
-from skprivate.user_level.scaling._frame import Frame
+from skprivate.user_level.scaling._frame import ROW_BITS, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Bits of the entries of a row, of the factor of a clipped one of typical norm, and of the largest factor.
-SCALED_BITS, FACTOR_BITS, MOST_FACTOR_BITS = 18, 16, 21
+#: Bits of the factor of a clipped row of typical norm, and of the largest factor.
+FACTOR_BITS, MOST_FACTOR_BITS = 16, 21
 #: Most rows of a block in a product, and numbers of a block that fit into the cache.
 PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**17
 #: Bits of a matrix of coordinates.
@@ -76,7 +76,7 @@ class ScaledRows:
 
     def whole_coef(self, coef: FloatArray) -> tuple[FloatArray, float]:
         """Round coefficients to integers whose products with rows are exact; returns the unit of these, too."""
-        bits = EXACT_BITS - 1 - SCALED_BITS - len(coef).bit_length()
+        bits = EXACT_BITS - 1 - ROW_BITS - len(coef).bit_length()
         step = math.ldexp(1.0, math.frexp(float(np.abs(coef).max(initial=0.0)))[1] - bits)
         return np.rint(coef / step), step * self.unit
 
@@ -147,7 +147,7 @@ class UserMeans:
 
 def row_unit(frame: Frame) -> float:
     """Return the unit of integer rows: a power of two from released numbers."""
-    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - SCALED_BITS)
+    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - ROW_BITS)
 
 
 def _bound(frame: Frame) -> float:
@@ -201,7 +201,9 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
     weights = np.where(groups.sizes > 1, (1.0 - MARGIN) / np.sqrt(groups.sizes), 1.0)
     y = data.groups.sorted_rows(data.y, slice(n)).astype(np.float64, copy=False)
     y = (y - frame.target_centre) / frame.target_scale if target else y
-    return ScaledRows(whole, y, norms, shares, np.repeat(weights, groups.sizes), unit, groups)
+    return ScaledRows(
+        whole=whole, y=y, norms=norms, shares=shares, weights=np.repeat(weights, groups.sizes), unit=unit, groups=groups
+    )
 
 
 @np.errstate(all="ignore")
