@@ -24,7 +24,7 @@ from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _problems, _ranges
 from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
-from skprivate.user_level._plan import SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
+from skprivate.user_level._plan import CLEAR_DEVIATIONS, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._ranges import NOISE_PART
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
 from skprivate.user_level.descent._second_moments import Gram, Moments
@@ -417,15 +417,15 @@ class _Path:
         unit = self.gradients.radius / float(terms.n_users or 1)
         iterates: list[FloatArray] = []
         steeper: FloatArray = np.zeros((len(coef), len(coef)))
-        before: tuple[FloatArray, FloatArray] | None = None
+        before: tuple[FloatArray, FloatArray, float] | None = None
         for multiplier in steps.multipliers:
+            noise = terms.sum_sensitivity * multiplier * unit
             slope = back @ self.gradients.release(coef, terms, multiplier, release) * unit + self.ridge * coef
             hessian = self.hessian(coef)[0] + np.diag(self.ridge) + steeper
             if before is not None:
-                noise = terms.sum_sensitivity * multiplier * unit
-                more = self._secant(hessian, coef - before[0], slope - before[1], noise)
+                more = self._secant(hessian, coef - before[0], slope - before[1], math.hypot(noise, before[2]))
                 hessian, steeper = hessian + more, steeper + more
-            before = coef, slope
+            before = coef, slope, noise
             move = np.linalg.solve(hessian, slope)
             length = math.sqrt(max(float(move @ self.gram.metric @ move), 0.0))
             coef = coef - move / max(length, 1.0)  # scores move by a deviation at most
@@ -437,7 +437,7 @@ class _Path:
         steeper.
         """
         left = change - hessian @ move
-        doubt = 2.0 * noise * float(np.linalg.norm(self.gradients.back.T @ move))
+        doubt = CLEAR_DEVIATIONS * noise * float(np.linalg.norm(self.gradients.back.T @ move))
         clear = float(move @ left)
         return np.outer(left, left) / clear if clear > doubt else np.zeros_like(hessian)
 
