@@ -50,7 +50,7 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
     classes : array-like of shape (n_classes,), optional
         Public set of labels. By default the labels of ``y``, which is then stated as an assumption of the guarantee.
     solver : {"auto", "sgd"}, default="auto"
-        As in `UserLevelSGDRegressor`, for two classes and the logistic loss.
+        As in `UserLevelSGDRegressor`, with the logistic loss; for several classes only where each row is a user.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
         the inverse of a private count, for 5 % of the budget: for rare classes whose members should be found. By

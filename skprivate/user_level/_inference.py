@@ -34,7 +34,7 @@ from skprivate.user_level._ranges import FINE_SCALES, NOISE_PART, scale_counts, 
 from skprivate.user_level.descent._descent import LinearResult
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling import _standardise
-from skprivate.user_level.scaling._frame import ROW_BITS, ROW_BOUND, Frame, relative_noise, whiten, whitening
+from skprivate.user_level.scaling._frame import ROW_BOUND, WHOLE_BITS, Frame, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -125,8 +125,8 @@ def score_sums(data: UserData, at: Point) -> npt.NDArray[Any]:
         outside = lengths > at.clip
         kept = np.where(outside, (1.0 - 1.0 / d) * at.clip / np.where(outside, lengths, 1.0), 1.0)
         parts = np.repeat(kept * weights / sizes, sizes) * _curvature(slopes, at.loss)
-        z = privacy.ball_contributions(z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=ROW_BITS, out=z)
-        v = privacy.ball_contributions(vectors, at.clip, weights=weights, bits=ROW_BITS)
+        z = privacy.ball_contributions(z, math.sqrt(at.near * at.far), weights=np.sqrt(parts), bits=WHOLE_BITS, out=z)
+        v = privacy.ball_contributions(vectors, at.clip, weights=weights, bits=WHOLE_BITS)
         score = privacy.exact_sum(
             privacy.ball_contributions(vectors, at.clip, weights=weights), bound=2**privacy.CONTRIBUTION_BITS
         )
@@ -309,7 +309,7 @@ class Inference:
         """Release the three sums, in units of a score."""
         d = self.size
         score, *matrices = np.split(total, [d, d + d * d])
-        step = 2.0 ** (-2 * ROW_BITS)
+        step = 2.0 ** (-2 * WHOLE_BITS)
         noisy = [at.clip * np.asarray(self.terms.release_sum(score, self._score_multiplier, release), dtype=np.float64)]
         deviations = [at.clip * self.terms.sum_sensitivity * self._score_multiplier]
         largest = at.near * at.far * (0.25 if self.logistic else 1.0)

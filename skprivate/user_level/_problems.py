@@ -451,7 +451,7 @@ class _RowProblem(_LinearProblem):
             slopes, block = self._slopes(w, rows)
             # A factor is rounded, which moves the contribution by half the row for each output at most.
             norms = self.norms[rows]
-            length = np.maximum(_length(slopes) * norms, radius / self.units[rows])
+            length = np.maximum(slope_norms(slopes) * norms, radius / self.units[rows])
             whole = math.ldexp(1.0 - 2.0**-40 - len(slopes) * 2.0**-52, CONTRIBUTION_BITS)
             most = np.maximum(whole - 0.5 * math.sqrt(len(slopes)) * norms, 0.0) / self.groups.weight_cap
             factors = np.rint(slopes * np.divide(most, length, out=np.zeros_like(length), where=length > 0.0))
@@ -469,11 +469,11 @@ class _RowProblem(_LinearProblem):
         norms = np.empty(self.groups.n_users)
         for rows in row_blocks(self.groups.n_rows):
             slopes, _ = self._slopes(w, rows)
-            norms[rows] = _length(slopes) * self.norms[rows] * self.units[rows]
+            norms[rows] = slope_norms(slopes) * self.norms[rows] * self.units[rows]
         return norms
 
 
-def _length(slopes: FloatArray) -> FloatArray:
+def slope_norms(slopes: FloatArray) -> FloatArray:
     """Compute the norm over outputs, in their order."""
     if len(slopes) == 1:
         return np.asarray(np.abs(slopes[0]))

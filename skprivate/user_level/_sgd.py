@@ -203,7 +203,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
         usual = self.solver == "auto" and self.aggregation == "auto" and self.weight_cap == 1
         if (
             not usual
-            or not _preconditioned.covers(objective, terms)
+            or not _preconditioned.covers(objective, terms, several)
             or self._as_given()
             or any(self._prepared_features)
         ):

@@ -23,7 +23,7 @@ from scipy.special import ndtr
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
 from skprivate.user_level import _problems, _ranges
-from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
+from skprivate.user_level._losses import HuberLoss, LogisticLoss, MultinomialLoss, SquaredLoss
 from skprivate.user_level._plan import CLEAR_DEVIATIONS, SMALL_SHARE, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._ranges import NOISE_PART
 from skprivate.user_level.descent import _descent, _rules, _scaled_rows
@@ -147,14 +147,19 @@ class PreconditionedDescent(Mechanism):
         return self.objective.n_coef
 
     @property
+    def _width(self) -> int:
+        """Numbers of a row."""
+        return self.size // self.objective.n_outputs
+
+    @property
     def standardisation(self) -> _standardise.Standardisation:
         """Search of the map."""
         return self.scaling.search
 
     @property
     def classes(self) -> bool:
-        """True if targets are two classes."""
-        return isinstance(self.objective.loss, LogisticLoss)
+        """True if targets are classes."""
+        return isinstance(self.objective.loss, (LogisticLoss, MultinomialLoss))
 
     @property
     def _n(self) -> float:
@@ -163,12 +168,19 @@ class PreconditionedDescent(Mechanism):
 
     @cached_property
     def split(self) -> BudgetSplit:
-        return split_budget(self.terms, n_numbers=(self.size + 1) ** 2 + self.n_steps * self.size, clip=self.several)
+        numbers = (self._width + self.objective.n_outputs) ** 2 + self.n_steps * self.size
+        return split_budget(self.terms, n_numbers=numbers, clip=self.several)
 
     @cached_property
     def moments(self) -> Moments:
         """Plan of the second moments."""
-        return Moments(split=self.split, n_users=self._n, n_coef=self.size, constant=self.objective.fit_intercept)
+        return Moments(
+            split=self.split,
+            n_users=self._n,
+            n_coef=self._width,
+            constant=self.objective.fit_intercept,
+            n_targets=self.objective.n_outputs,
+        )
 
     @property
     def quiet(self) -> bool:
@@ -178,8 +190,12 @@ class PreconditionedDescent(Mechanism):
 
     @property
     def n_steps(self) -> int:
-        """Number of steps: enough for collinear features, and for rows much longer than those of the moments."""
-        return _rules.FEWEST_STEPS if self.given_steps is None else self.given_steps
+        """Number of steps: enough for collinear features, and for rows much longer than those of the moments.
+
+        The Hessian of several classes is less known.
+        """
+        usual = _rules.FEWEST_STEPS * (1 if self.objective.n_outputs == 1 else 2)
+        return usual if self.given_steps is None else self.given_steps
 
     @property
     def _wide(self) -> float:
@@ -209,7 +225,8 @@ class PreconditionedDescent(Mechanism):
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         steps = [(GaussianEvent(each, self.size), 1) for each in self.steps.multipliers]
-        slope = [(GaussianEvent(self._slope_multiplier, 1), 1)] if self._slope_share else []
+        mean = GaussianEvent(self._slope_multiplier, self.objective.n_outputs)
+        slope = [(mean, 1)] if self._slope_share else []
         return [*self.split.other, (self.moments.event, 1), *steps, *slope]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
@@ -219,6 +236,8 @@ class PreconditionedDescent(Mechanism):
         frame = self.scaling.run(rows, release)
         rows = self._scaled(rows, frame)
         gram = self.moments.run(rows, frame, release)
+        if self.objective.n_outputs > 1:
+            return self._several_classes(rows, gram, frame, release)
         start, deviation = gram.logistic() if self.classes else gram.least_squares()
         metric, loss = Metric(gram), self._loss(frame)
         gradients: RowGradients | UserGradients
@@ -226,20 +245,9 @@ class PreconditionedDescent(Mechanism):
             most = 1.0 if self.classes else MOST_SLOPE * deviation
             gradients = self._clipped(UserGradients(rows=rows, metric=metric, loss=loss, most=most), start, release)
         else:
-            unit = _scaled_rows.row_unit(frame)
-            steps = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(metric.typical / unit)[1])
-            limited = partial(_scaled_rows.with_limits, matrix=metric.own, steps=steps)
-            gradients = RowGradients(
-                rows=rows.map(limited).persisted(),
-                metric=metric,
-                loss=loss,
-                radius=self._clip(deviation) * metric.typical,
-                unit=unit,
-                steps=steps,
-            )
+            gradients = self._row_gradients(rows, metric, self._clip(deviation), frame)
         clip = gradients.radius / metric.typical
-        level = self.split.level(self._n, self.size)
-        alpha = self.penalty.strength(self._n, level, clip, self.size)
+        alpha = self._strength(clip)
         path = _Path(
             gram=gram,
             gradients=gradients,
@@ -250,16 +258,48 @@ class PreconditionedDescent(Mechanism):
         coef = np.mean(iterates[-self.steps.averaged :], axis=0)
         if self._slope_share:
             most = 1.0 if self.classes else max(TARGET_RANGE * deviation, clip)
-            coef[-1] -= self._mean_slope(gradients, coef, most, release) / path.hessian(coef)[1]
+            coef[-1] -= self._mean_slope(gradients, coef, most, release)[0] / path.hessian(coef)[1]
+        return self._result(coef[None], frame, clip, alpha)
+
+    def _strength(self, clip: float) -> float:
+        """Return the strength of the penalty."""
+        level = self.split.level(self._n, self.size)
+        return self.penalty.strength(self._n, level, clip, self.size, self.objective.n_outputs)
+
+    def _result(self, coef: FloatArray, frame: Frame, clip: float, alpha: float) -> _descent.LinearResult:
+        """Return coefficients, with a row for each output, in the units of the features."""
         return _descent.LinearResult(
-            coef=frame.coefficients(coef[None], self.objective.fit_intercept).ravel(),
+            coef=frame.coefficients(coef, self.objective.fit_intercept).ravel(),
             n_users=self._n,
             radius=math.inf,
             clip_radius=clip,
-            noise_level=level,
+            noise_level=self.split.level(self._n, self.size),
             alpha=alpha,
             frame=frame,
         )
+
+    def _several_classes(self, rows: Partitions, gram: Gram, frame: Frame, release: Release) -> _descent.LinearResult:
+        """Release the steps of several classes, whose Hessian is mean curvature ⊗ metric, and the mean slopes."""
+        coef, curvature = gram.softmax()
+        # Slopes of two classes in their two scores are √2 times as long as that in one.
+        clip = math.sqrt(2.0) * self._clip(1.0)
+        gradients = self._row_gradients(rows, Metric(gram), clip, frame)
+        alpha = self._strength(clip)
+        ridge = alpha * self._weights(frame)
+        values, vectors = np.linalg.eigh(curvature)
+        hessians = values[:, None, None] * gram.metric + np.diag(ridge)
+        iterates = []
+        for multiplier in self.steps.multipliers:
+            mean = gradients.release(coef, self.terms, multiplier, release) * (gradients.radius / self._n)
+            slope = (gradients.back @ mean).T + ridge * coef
+            move = vectors @ np.linalg.solve(hessians, (vectors.T @ slope)[..., None])[..., 0]
+            coef = coef - move / max(math.sqrt(float(np.sum(move @ gram.metric * move))), 1.0)
+            iterates.append(coef)
+        coef = np.mean(iterates[-self.steps.averaged :], axis=0)
+        if self._slope_share:
+            slope = self._mean_slope(gradients, coef, math.sqrt(2.0), release)
+            coef[:, -1] -= np.linalg.solve(curvature, slope)
+        return self._result(coef, frame, clip, alpha)
 
     def _scaled(self, rows: Partitions, frame: Frame) -> Partitions:
         """Form integer rows."""
@@ -272,6 +312,20 @@ class PreconditionedDescent(Mechanism):
                 target=not self.classes,
             )
         ).persisted()
+
+    def _row_gradients(self, rows: Partitions, metric: Metric, clip: float, frame: Frame) -> RowGradients:
+        """Find the limits of rows in the metric."""
+        unit = _scaled_rows.row_unit(frame)
+        steps = 2.0 ** (_scaled_rows.FACTOR_BITS + math.frexp(metric.typical / unit)[1])
+        limited = partial(_scaled_rows.with_limits, matrix=metric.own, steps=steps)
+        return RowGradients(
+            rows=rows.map(limited).persisted(),
+            metric=metric,
+            loss=self._loss(frame),
+            radius=clip * metric.typical,
+            unit=unit,
+            steps=steps,
+        )
 
     def _clipped(self, gradients: UserGradients, start: FloatArray, release: Release) -> UserGradients:
         """Select the norm to which users' gradients are clipped."""
@@ -310,7 +364,7 @@ class PreconditionedDescent(Mechanism):
 
     def _weights(self, frame: Frame) -> FloatArray:
         """Return the penalty of each coefficient over its strength; a given one is on the original features."""
-        weights = np.ones(self.size)
+        weights = np.ones(self._width)
         if self.penalty.given:
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         if self.objective.fit_intercept:
@@ -319,15 +373,15 @@ class PreconditionedDescent(Mechanism):
 
     def _mean_slope(
         self, gradients: RowGradients | UserGradients, coef: FloatArray, most: float, release: Release
-    ) -> float:
-        """Release the mean of the clipped derivatives."""
+    ) -> FloatArray:
+        """Release the mean of the clipped derivatives, in each score."""
         noisy = release.gaussian(
             gradients.slope_sum(coef, most),
             sensitivity=self.terms.sum_sensitivity / CONTRIBUTION_STEP,
             noise_multiplier=self._slope_multiplier,
             step=CONTRIBUTION_STEP,
         )
-        return float(noisy[0]) * most / self._n
+        return np.asarray(noisy, dtype=np.float64) * (most / self._n)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,19 +401,25 @@ class RowGradients:
         return self.metric.back
 
     def release(self, coef: FloatArray, terms: Terms, multiplier: float, release: Release) -> FloatArray:
-        """Release their sum over ``radius``, in coordinates of contributions."""
+        """Release their sum over ``radius``, in coordinates of contributions, a column for each of several classes."""
         steps = self.steps * self.unit / self.radius
-        form = partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, steps=steps)
+        if coef.ndim == 1:
+            form = partial(_scaled_rows.gradient_sum, coef=coef, loss=self.loss, steps=steps)
+        else:
+            form = partial(_scaled_rows.class_gradient_sum, coef=coef, steps=steps)
+        mapped = self.metric.mapped(self.rows.sum(form).T)
         noisy = release.gaussian(
-            self.metric.mapped(self.rows.sum(form)),
+            mapped.ravel(),
             sensitivity=terms.sum_sensitivity * self.steps,
             noise_multiplier=multiplier,
             step=1.0 / self.steps,
         )
-        return np.asarray(noisy, dtype=np.float64)
+        return np.asarray(noisy, dtype=np.float64).reshape(mapped.shape)
 
     def slope_sum(self, coef: FloatArray, most: float) -> npt.NDArray[Any]:
-        """Sum derivatives over ``most``, clipped to ±1."""
+        """Sum derivatives over ``most``, clipped to ±1; over √2 for several classes."""
+        if coef.ndim == 2:
+            return self.rows.sum(partial(_scaled_rows.class_slope_sum, coef=coef))
         return self.rows.sum(partial(_scaled_rows.slope_sum, coef=coef, loss=self.loss, most=most))
 
 
@@ -451,8 +511,9 @@ def sample_size(terms: Terms, n_features: int) -> int:
     return min(needed, terms.n_users)
 
 
-def covers(objective: _problems.Objective, terms: Terms) -> bool:
-    """Return True if steps of this objective can be preconditioned."""
-    known = isinstance(objective.loss, (SquaredLoss, HuberLoss, LogisticLoss)) and objective.n_outputs == 1
-    fits = objective.fit_intercept or not isinstance(objective.loss, LogisticLoss)
-    return known and fits and terms.n_users is not None
+def covers(objective: _problems.Objective, terms: Terms, several: bool) -> bool:
+    """Return True if steps of this objective can be preconditioned; those of several classes only for rows."""
+    classes = isinstance(objective.loss, LogisticLoss if objective.n_outputs == 1 else MultinomialLoss)
+    numbers = isinstance(objective.loss, (SquaredLoss, HuberLoss))
+    fits = objective.fit_intercept and (objective.n_outputs == 1 or not several)
+    return (numbers or (classes and fits)) and terms.n_users is not None

@@ -18,8 +18,9 @@ from scipy.sparse import csr_array
 
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
 from skprivate.user_level import _ranges
-from skprivate.user_level._problems import EXACT_BITS, UserData, UserGroups, vector_norms
-from skprivate.user_level.scaling._frame import ROW_BITS, Frame
+from skprivate.user_level._losses import MultinomialLoss
+from skprivate.user_level._problems import EXACT_BITS, UserData, UserGroups, slope_norms, vector_norms
+from skprivate.user_level.scaling._frame import WHOLE_BITS, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,14 +70,14 @@ class ScaledRows:
             yield slice(first, min(first + count, len(self)))
 
     def scores(self, coef: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-        """Yield slices of rows, their integers, and their exact scores."""
+        """Yield slices of rows, their integers, and their exact scores: for each row of ``coef``, if it has any."""
         whole, unit = self.whole_coef(coef)
         for rows, block in self.blocks():
-            yield rows, block, (block @ whole) * unit
+            yield rows, block, (whole @ block.T) * unit
 
     def whole_coef(self, coef: FloatArray) -> tuple[FloatArray, float]:
         """Round coefficients to integers whose products with rows are exact; returns the unit of these, too."""
-        bits = EXACT_BITS - 1 - ROW_BITS - len(coef).bit_length()
+        bits = EXACT_BITS - 1 - WHOLE_BITS - coef.shape[-1].bit_length()
         step = math.ldexp(1.0, math.frexp(float(np.abs(coef).max(initial=0.0)))[1] - bits)
         return np.rint(coef / step), step * self.unit
 
@@ -147,7 +148,7 @@ class UserMeans:
 
 def row_unit(frame: Frame) -> float:
     """Return the unit of integer rows: a power of two from released numbers."""
-    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - ROW_BITS)
+    return math.ldexp(1.0, math.frexp(_bound(frame))[1] - WHOLE_BITS)
 
 
 def _bound(frame: Frame) -> float:
@@ -210,21 +211,22 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
 def moment_sum(rows: ScaledRows, most_target: float) -> npt.NDArray[Any]:
     """Sum vvᵀ of v = (z, y) over rows, in squared units; y is clipped, and long rows count in part.
 
-    v has at most the norm (z's radius², most_target²)^½, and no two matrices are at an obtuse angle. A user's m rows
-    are shorter by √m, so that their matrices add up to no more.
+    v has at most the norm (z's radius², most_target²)^½, since one class of several has a 1, and no two matrices are at
+    an obtuse angle. A user's m rows are shorter by √m, so that their matrices add up to no more.
     """
     limit = math.floor(most_target / rows.unit)
 
     def products() -> Iterator[npt.NDArray[Any]]:
         for own in rows.slices():
             shares, weights, y = rows.shares[own], rows.weights[own], rows.y[own]
-            v = np.empty((len(y), rows.whole.shape[1] + 1))
-            v[:, :-1] = rows.whole[own]
-            v[:, -1] = np.fmax(np.fmin(np.rint(y * shares / rows.unit), limit), -limit)
+            d, n_targets = rows.whole.shape[1], 1 if y.ndim == 1 else y.shape[1]
+            v = np.empty((len(y), d + n_targets))
+            v[:, :d] = rows.whole[own]
+            v[:, d:].T[:] = np.fmax(np.fmin(np.rint(y.T * shares / rows.unit), limit), -limit)
             far: Any = np.flatnonzero((shares < 1.0) | (weights < 1.0))
             if 2 * len(far) > len(v):
                 far = slice(None)  # the others are as they were, by products with 1
-            v[far, :-1] *= shares[far, None]
+            v[far, :d] *= shares[far, None]
             v[far] = np.trunc(v[far] * weights[far, None])
             yield (v.T @ v)[..., None]
 
@@ -280,5 +282,41 @@ def slope_sum(rows: ScaledRows, coef: FloatArray, loss: Any, most: float) -> npt
         for own, _, scores in rows.scores(coef):
             slopes = loss.derivative(scores[None], rows.y[None, own]) / most
             yield np.trunc(np.fmax(np.fmin(slopes, 1.0), -1.0) * 2.0**CONTRIBUTION_BITS)
+
+    return exact_sum(sums(), bound=2**CONTRIBUTION_BITS)
+
+
+def _class_slopes(rows: ScaledRows, coef: FloatArray) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Yield slices of rows, their integers, and their slopes in the scores of several classes."""
+    loss = MultinomialLoss()
+    for own, z, scores in rows.scores(coef):
+        slopes = loss.derivative(scores, np.ascontiguousarray(rows.y[own].T))
+        slopes[~np.isfinite(slopes)] = 0.0
+        yield own, z, slopes
+
+
+@np.errstate(all="ignore")
+def class_gradient_sum(rows: ScaledRows, coef: FloatArray, steps: float) -> npt.NDArray[Any]:
+    """Sum kzᵀ as `gradient_sum` does; k has an integer for each class, and its norm is within `with_limits`."""
+    assert rows.limits is not None
+    # Rounding lengthens k by √K/2.
+    limits = np.maximum(rows.limits - 0.5 * math.sqrt(len(coef)), 0.0)
+
+    def sums() -> Iterator[npt.NDArray[Any]]:
+        for own, z, slopes in _class_slopes(rows, coef):
+            slopes *= np.fmin(steps, limits[own] / slope_norms(slopes))
+            yield (np.rint(slopes, out=slopes) @ z)[..., None]
+
+    return exact_sum(sums(), bound=2**52)
+
+
+@np.errstate(all="ignore")
+def class_slope_sum(rows: ScaledRows, coef: FloatArray) -> npt.NDArray[Any]:
+    """Sum slopes in the scores of all classes over √2, which have norm 1 at most, in steps of 2⁻³⁰."""
+    scale = math.sqrt(0.5) * (1.0 - MARGIN) * 2.0**CONTRIBUTION_BITS
+
+    def sums() -> Iterator[npt.NDArray[Any]]:
+        for _, _, slopes in _class_slopes(rows, coef):
+            yield np.trunc(slopes * scale)
 
     return exact_sum(sums(), bound=2**CONTRIBUTION_BITS)

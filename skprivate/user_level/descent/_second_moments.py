@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +42,22 @@ class Moments:
     n_users: float
     n_coef: int
     constant: bool
+    n_targets: int = 1
 
     @property
     def width(self) -> int:
         """Numbers of a row with its target."""
-        return self.n_coef + 1
+        return self.n_coef + self.n_targets
+
+    @property
+    def _most_target(self) -> float:
+        """Norm of the largest target: several are 1 for one class."""
+        return MOST_TARGET if self.n_targets == 1 else 1.0
+
+    @property
+    def _most_share(self) -> float:
+        """Largest share: steps of several classes have more noise."""
+        return MOST_SHARE if self.n_targets == 1 else SMALL_SHARE
 
     @property
     def _squared_radius(self) -> float:
@@ -57,13 +69,13 @@ class Moments:
 
         A symmetric matrix of numbers of noise s on either half has norm √(2·width)·s.
         """
-        square = self._squared_radius + MOST_TARGET**2
+        square = self._squared_radius + self._most_target**2
         deviation = self.split.terms.acute_sensitivity * self.split.multiplier / math.sqrt(share)
         return deviation * square / self.n_users * math.sqrt(2.0 * self.width)
 
     @property
     def _room(self) -> float:
-        return WANTED_NOISE / self._noise(MOST_SHARE)
+        return WANTED_NOISE / self._noise(self._most_share)
 
     @property
     def _growth(self) -> float:
@@ -73,12 +85,15 @@ class Moments:
     @cached_property
     def share(self) -> float:
         """Share of the Gaussian budget."""
-        return min(MOST_SHARE, max(SMALL_SHARE, MOST_SHARE * (self._growth / self._room) ** 2))
+        return min(self._most_share, max(SMALL_SHARE, self._most_share * (self._growth / self._room) ** 2))
 
     @property
     def noise(self) -> float:
-        """Spectral norm of the noise in average eigenvalues: the public number that decides."""
-        return self._noise(self.share) * self._growth
+        """Least spectral norm of the noise in average eigenvalues: the public number that decides.
+
+        Steps of K classes have the noise of K − 1 times as many coefficients.
+        """
+        return self._noise(MOST_SHARE) * math.sqrt(max(self.n_targets - 1, 1))
 
     @property
     def radius(self) -> float:
@@ -97,7 +112,7 @@ class Moments:
 
     def run(self, rows: Partitions, frame: Frame, release: Release) -> Gram:
         """Release the moments; entries off the diagonal, which tend to be alike, are shrunk by their noise."""
-        k, unit, most_target = self.width, row_unit(frame), MOST_TARGET * math.sqrt(self._growth)
+        k, unit, most_target = self.width, row_unit(frame), self._most_target * math.sqrt(self._growth)
         bound = largest_moment(frame, self.radius, most_target)
         noisy = release.gaussian(
             rows.sum(partial(moment_sum, most_target=most_target)).ravel(),
@@ -110,7 +125,8 @@ class Moments:
         second = 0.5 * (second + second.T)
         # The mean of two entries with the noise of one each.
         entry = self.split.terms.acute_sensitivity * self.multiplier * bound * scale / math.sqrt(2.0)
-        moments, d, inner = second[:-1, :-1].copy(), self.n_coef, self.n_coef - self.constant
+        d, inner = self.n_coef, self.n_coef - self.constant
+        moments = second[:d, :d].copy()
         upper, kept = np.triu_indices(inner, 1), 1.0
         if len(upper[0]):
             own = max(0.0, float(np.mean(np.square(moments[upper]))) - entry**2)
@@ -118,16 +134,21 @@ class Moments:
             block = moments[:inner, :inner]
             block[~np.eye(inner, dtype=bool)] *= kept
         noise = 2.0 * entry * max(1.0, math.sqrt(kept * d))
+        if self.n_targets > 1:
+            return Gram(moments, second[:d, d:], second[d:, d:], noise)
         return Gram(moments, second[:-1, -1].copy(), float(second[-1, -1]), noise)
 
 
 class Gram:
-    """Released moments: zzᵀ in ``metric``, with eigenvalues raised by the noise, zy in ``cross``, y² in ``target``."""
+    """Released moments: zzᵀ in ``metric``, with eigenvalues raised by the noise, zy in ``cross``, y² in ``target``.
 
-    def __init__(self, moments: FloatArray, cross: FloatArray, target: float, noise: float) -> None:
+    Several classes have a column of ``cross`` each, and a matrix ``target``.
+    """
+
+    def __init__(self, moments: FloatArray, cross: FloatArray, target: Any, noise: float) -> None:
         self.moments, self.cross, self.target = moments, cross, target
         values, vectors = np.linalg.eigh(moments)
-        least = max(noise, LEAST_EIGENVALUE * float(np.trace(moments)) / len(moments), LEAST_EIGENVALUE)
+        self.least = least = max(noise, LEAST_EIGENVALUE * float(np.trace(moments)) / len(moments), LEAST_EIGENVALUE)
         self.values, self.vectors = np.maximum(values, 0.0) + least, vectors
         self.metric: FloatArray = (vectors * self.values) @ vectors.T
 
@@ -177,3 +198,21 @@ class Gram:
         mixed = one * np.outer(constant, along)
         result += mixed + mixed.T + two * np.outer(along, along) + LEAST_RATE**2 * self.metric
         return np.asarray(result), zero
+
+    def softmax(self) -> tuple[FloatArray, FloatArray]:
+        """Find the model of several classes of normal features, with a row each; returns the mean curvature, too.
+
+        That is the covariance of what least squares leaves of the classes, and 1 for a common change of scores. With it
+        slopes are those of linear discriminant analysis.
+        """
+        linear = np.linalg.solve(self.metric, self.cross)
+        counts, fit = np.diag(self.target), linear.T @ self.cross
+        left = np.diag(counts) - fit - fit.T + linear.T @ self.moments @ linear
+        same = np.full(left.shape, 1.0 / len(left))
+        other = np.eye(len(left)) - same
+        values, vectors = np.linalg.eigh(other @ left @ other + same)
+        values = np.maximum(values, max(LEAST_RATE, self.least))
+        curvature = (vectors * values) @ vectors.T
+        slopes = np.linalg.solve(curvature, linear[:-1].T)
+        middle = np.log(np.maximum(counts, LEAST_RATE)) - slopes @ self.moments[:-1, -1]
+        return np.column_stack([slopes, middle]), curvature

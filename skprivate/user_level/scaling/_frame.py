@@ -36,7 +36,7 @@ ROW_BOUND = 2.0
 #: Range of predictions in scales of the target about its centre.
 TARGET_RANGE = 6.0
 #: Bits of the integers of a row where rows or their squares are added up: sums stay below 2⁵³.
-ROW_BITS = 18
+WHOLE_BITS = 18
 
 
 def public_bound(n_features: int) -> float:
@@ -225,7 +225,7 @@ def whitening(
     """
     clip = d * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
     total = rows.sum(partial(sum_of_squares, constant=constant, radius=math.sqrt(clip)))
-    step = 2.0 ** (-2 * ROW_BITS)
+    step = 2.0 ** (-2 * WHOLE_BITS)
     noisy = release.gaussian(
         total.ravel(), sensitivity=terms.acute_sensitivity / step, noise_multiplier=multiplier, step=step
     )
@@ -252,7 +252,7 @@ def sum_of_squares(data: UserData, constant: bool, radius: float) -> npt.NDArray
         for rows in row_blocks(groups.n_rows):
             z = np.ones((n_columns + constant, rows.stop - rows.start))
             z[:n_columns] = columns[:, rows]
-            whole = ball_contributions(z, radius, weights=weights[rows], bits=ROW_BITS, out=z)
+            whole = ball_contributions(z, radius, weights=weights[rows], bits=WHOLE_BITS, out=z)
             yield (whole @ whole.T).astype(np.int64)[..., None]
 
     return exact_sum(products())
