@@ -27,6 +27,10 @@ from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
+TARGET_NOISE = 0.3
+#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
+QUANTILE_ERROR = 1.1
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
 #: light tail: longer rows add more noise than signal.
 ROW_SHORT = 3.0
@@ -292,14 +296,14 @@ class Standardisation:
     def _target_range(self, excess: float, n_users: float) -> float:
         """Return the bound of predictions in scales: farther where the tail is heavier than that of normal targets.
 
-        The scale of the tail over that of most targets is a power of how rare it is. That power is extrapolated to the
-        last user, as far as noise is `NOISE_PART` of the scale of the target.
+        The scale of the tail over that of most targets, beyond its error, is a power of how rare it is. That power is
+        extrapolated to the last user.
         """
-        if self.tail_epsilon is None or excess <= 1.0:
+        if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
             return _frame.TARGET_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
-        power = math.log(excess) / math.log(MOST_BEYOND / share)
-        most = _ranges.NOISE_PART / self._level(n_users)
+        power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
+        most = TARGET_NOISE / self._level(n_users)
         # In logarithms, because the power may overflow.
         heavy = math.log(_frame.TARGET_RANGE * excess) + power * math.log(max(share * (self.all_users or n_users), 1.0))
         return max(_frame.TARGET_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
