@@ -45,7 +45,8 @@ def test_rows_of_zeros_and_short_ones_have_multiples_whose_sums_are_exact(matrix
 
 def test_a_slope_that_is_no_number_is_within_the_limits():
     rows = scaled([[1.0, -1.0]], [np.nan])
-    assert (np.abs(gradient_sum(with_limits(rows, np.ones(D), 2.0**20), np.ones(D), SquaredLoss(), 1.0)) < 2**20).all()
+    total = gradient_sum(with_limits(rows, np.ones(D), 2.0**20), np.ones(D), SquaredLoss(), 1.0)
+    assert sum(int(v) ** 2 for v in total) <= 2**40
 
 
 def test_no_multiple_passes_its_limit_where_norms_are_rounded_down():
@@ -74,11 +75,12 @@ def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
     d = 200
     rng = np.random.default_rng(1)
     frame = Frame(np.zeros(d), np.ones(d), 0.0, 1.0, True, 2.0**4 - 2.0**-8, np.full(d, np.inf), 6.0)
-    X, y = 1e3 * np.sign(rng.normal(size=(40, d))), 1e3 * np.sign(rng.normal(size=40))
+    X, y = 1e3 * rng.normal(size=(40, d)), 1e3 * np.sign(rng.normal(size=40))
+    y[20:] = 0.0  # slopes within their bound
     rows = scale_rows(UserData(X, y, UserGroups(np.arange(40) // 2), np.arange(20)), frame, 3.0, False, True)
     coordinates = 2.0**12 * np.sign(X[:1].T * rng.choice([1.0, 1.0, 1.0, -1.0], size=(d, d)))
     means = UserMeans(
-        coef=np.ones(d), loss=SquaredLoss(), most=1.0, matrix=coordinates if matrix == "full" else coordinates[0]
+        coef=np.full(d, 0.03), loss=SquaredLoss(), most=1.0, matrix=coordinates if matrix == "full" else coordinates[0]
     )
     whole = np.concatenate([block for _, block in means.means(rows)], axis=1)
     assert (whole == np.rint(whole)).all()
@@ -86,7 +88,6 @@ def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
     exact = exact.T @ whole.astype(int) if matrix == "full" else exact[:, None] * whole.astype(int)
     found = np.concatenate([block for _, block in means.vectors(rows)], axis=1)
     assert (np.vectorize(int)(found) == exact).all()
-    assert max(sum(abs(a * b) for a, b in zip(row, column)) for row, column in [(coordinates[:, 0], whole[:, 0])]) < 2**53
 
 
 def test_nobody_hears_of_a_row_of_zeros_or_of_an_overflow_outside_of_a_fit():
