@@ -1,6 +1,7 @@
 """The private mean: radii that follow the tail, and an error that more users never raise."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from skprivate.user_level.means._user_mean import (
     draw_multipliers,
     least_clip,
 )
+from skprivate.utils._replay import Recording
 
 
 @given(median=st.floats(1e-6, 1e6), ratio=st.floats(0.1, 1e4), growth=st.floats(1e-3, 1e6))
@@ -383,3 +385,13 @@ def test_a_share_of_zeros_and_ones_needs_a_public_radius(p):
         X = (public_generator(seed).random((1000, 1)) < p) * 1.0
         model = UserLevelMean(1.0, tau=0.5, random_state=seed).fit(X)
         assert abs(model.mean_[0] - X.mean()) < min(0.06, model.confidence_radius_)
+
+
+@pytest.mark.parametrize("tau", [None, 1.0])
+@pytest.mark.parametrize("n_users", [30, 3000])
+def test_a_fit_draws_all_that_it_pays_for(n_users, tau):
+    X = np.random.default_rng(0).normal(size=(n_users, 2))
+    recording = Recording(UserLevelMean(epsilon=1.0, tau=tau, random_state=0).fit, X)
+    drawn = Counter(event for draw in recording.draws for event in draw.events)
+    guarantee = UserLevelMean(epsilon=1.0, tau=tau, random_state=0).fit(X).privacy_guarantee_
+    assert drawn == Counter(dict(guarantee.events))

@@ -1,0 +1,101 @@
+"""Integer rows at the edges: gaps, rows of zeros, norms that round, and nobody hears of them."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from skprivate.user_level._losses import HuberLoss, SquaredLoss
+from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.descent._scaled_rows import UserMeans, gradient_sum, scale_rows, with_limits
+from skprivate.user_level.scaling._frame import Frame
+
+D = 2
+#: Without an intercept a row at the centre is all zeros. Gaps are filled far from it.
+FRAME = Frame(np.zeros(D), np.ones(D), 0.0, 1.0, True, 9.0, np.full(D, 5.0), 6.0, np.array([50.0, -3.0]))
+
+
+def scaled(X, y, constant=False):
+    own = np.arange(len(X))
+    data = UserData(np.asarray(X, dtype=float), np.asarray(y, dtype=float), UserGroups.of_sizes(own * 0 + 1), own)
+    return scale_rows(data, FRAME, 3.0, constant, True)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_gap_is_a_row_with_the_fill_in_its_place(constant):
+    gaps = scaled([[np.nan, 1.0], [np.nan, np.nan], [0.5, np.nan]], np.zeros(3), constant)
+    filled = scaled([[50.0, 1.0], [50.0, -3.0], [0.5, -3.0]], np.zeros(3), constant)
+    for name in ("whole", "norms", "shares"):
+        assert (getattr(gaps, name) == getattr(filled, name)).all()
+    squares = np.square(gaps.whole.astype(float)).sum(axis=1)
+    assert (gaps.norms**2 >= squares).all()
+
+
+@pytest.mark.parametrize("matrix", [np.ones(D), np.arange(1.0, D + 1), np.eye(D)[::-1] * 3.0])
+@pytest.mark.parametrize("steps", [2.0**20, 2.0**40])
+def test_rows_of_zeros_and_short_ones_have_multiples_whose_sums_are_exact(matrix, steps):
+    rows = scaled([[0.0, 0.0], [2.0**-14, 0.0], [1.0, -1.0]], [1.7e308, -1.7e308, 1.7e308])
+    with np.errstate(all="ignore"):
+        limited = with_limits(rows, matrix, steps)
+        assert limited.limits.max() <= 2.0**21
+        total = gradient_sum(limited, np.ones(D), SquaredLoss(), steps)
+    assert total.dtype == np.int64
+
+
+def test_a_slope_that_is_no_number_is_within_the_limits():
+    rows = scaled([[1.0, -1.0]], [np.nan])
+    total = gradient_sum(with_limits(rows, np.ones(D), 2.0**20), np.ones(D), SquaredLoss(), 1.0)
+    assert sum(int(v) ** 2 for v in total) <= 2**40
+
+
+def test_no_multiple_passes_its_limit_where_norms_are_rounded_down():
+    """Norm √(2⁵⁶ + 1) is 2²⁸ in float64: four of it are more than 2³⁰."""
+    rows = scaled([[1.0, 0.0]], [0.0])
+    rows = replace(rows, whole=np.array([[2.0**16, 1.0]], dtype=np.float32))
+    limits = with_limits(rows, np.array([[2.0**12, 0.0], [0.0, 1.0]]), 2.0**30).limits
+    assert int(limits[0]) ** 2 * (2**56 + 1) <= 2**60
+
+
+def test_means_of_a_user_do_not_depend_on_the_order_of_its_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5000, D)), rng.normal(size=5000)
+    found = []
+    for order in (np.arange(5000), rng.permutation(5000)):
+        data = UserData(X[order], y[order], UserGroups.of_sizes(np.array([5000])), np.arange(1))
+        rows = scale_rows(data, FRAME, 3.0, True, True)
+        # A power of two that leaves many digits of a mean.
+        means = UserMeans(coef=np.ones(D + 1), loss=SquaredLoss(), most=2.0**3, matrix=np.ones(D + 1))
+        found += [means.contribution_sum(rows, 0.0)]
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("matrix", ["full", "diagonal"])
+def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
+    d = 200
+    rng = np.random.default_rng(1)
+    frame = Frame(np.zeros(d), np.ones(d), 0.0, 1.0, True, 2.0**4 - 2.0**-8, np.full(d, np.inf), 6.0)
+    X, y = 1e3 * rng.normal(size=(40, d)), 1e3 * np.sign(rng.normal(size=40))
+    y[20:] = 0.0  # slopes within their bound
+    rows = scale_rows(UserData(X, y, UserGroups(np.arange(40) // 2), np.arange(20)), frame, 3.0, False, True)
+    coordinates = 2.0**12 * np.sign(X[:1].T * rng.choice([1.0, 1.0, 1.0, -1.0], size=(d, d)))
+    means = UserMeans(
+        coef=np.full(d, 0.03), loss=SquaredLoss(), most=1.0, matrix=coordinates if matrix == "full" else coordinates[0]
+    )
+    whole = np.concatenate([block for _, block in means.means(rows)], axis=1)
+    assert (whole == np.rint(whole)).all()
+    exact = means.matrix.astype(int).astype(object)
+    exact = exact.T @ whole.astype(int) if matrix == "full" else exact[:, None] * whole.astype(int)
+    found = np.concatenate([block for _, block in means.vectors(rows)], axis=1)
+    assert (np.vectorize(int)(found) == exact).all()
+
+
+def test_nobody_hears_of_a_row_of_zeros_or_of_an_overflow_outside_of_a_fit():
+    """Threads do not inherit what their caller ignores."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = scaled([[0.0, 0.0], [1.0, 2.0]], [1.7e308, 0.0])
+        gradient_sum(with_limits(rows, np.ones(D), 2.0**20), np.ones(D), HuberLoss(1e-3), 2.0**20)
+        means = UserMeans(coef=np.ones(D), loss=SquaredLoss(), most=1e-5, matrix=np.ones(D))
+        means.contribution_sum(rows, 1.0)
+        means.norm_counts(rows)
