@@ -8,6 +8,7 @@ import pytest
 
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.descent._preconditioned import Scaling
 from skprivate.user_level.descent._scaled_rows import UserMeans, gradient_sum, scale_rows, with_limits
 from skprivate.user_level.scaling._frame import Frame
 
@@ -99,3 +100,8 @@ def test_nobody_hears_of_a_row_of_zeros_or_of_an_overflow_outside_of_a_fit():
         means = UserMeans(coef=np.ones(D), loss=SquaredLoss(), most=1e-5, matrix=np.ones(D))
         means.contribution_sum(rows, 1.0)
         means.norm_counts(rows)
+
+
+def test_no_representation_tells_the_seed_of_a_sample():
+    scaling = Scaling(search=None, n_users=10, n_sample=5, seed=123_456_789, several=True)
+    assert "123456789" not in repr(scaling)

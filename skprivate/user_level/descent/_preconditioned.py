@@ -12,7 +12,7 @@ gradients in white coordinates, clipped to a multiple of their median norm, whic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -59,7 +59,7 @@ class Scaling:
     search: _standardise.Standardisation
     n_users: int
     n_sample: int
-    seed: int
+    seed: int = field(repr=False)
     several: bool
 
     def run(self, rows: Partitions, release: Release) -> Frame:

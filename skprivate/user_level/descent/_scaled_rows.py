@@ -104,7 +104,6 @@ class UserMeans:
         """Return the unit of the integers."""
         return math.ldexp(rows.unit * self.most, self._shift - MOST_FACTOR_BITS)
 
-    @np.errstate(all="ignore")
     def means(self, rows: ScaledRows) -> Iterator[tuple[slice, FloatArray]]:
         """Yield users and the means of their gradients, coordinates first."""
         groups, count = rows.groups, min(PRODUCT_ROWS, max(1, BLOCK_NUMBERS // len(self.coef)))
@@ -127,11 +126,13 @@ class UserMeans:
         for users, means in self.means(rows):
             yield users, self.matrix[:, None] * means if self.matrix.ndim == 1 else self.matrix.T @ means
 
+    @np.errstate(all="ignore")
     def contribution_sum(self, rows: ScaledRows, radius: float) -> npt.NDArray[Any]:
         """Sum users' vectors over max(norm, ``radius``), in steps of 2⁻³⁰."""
         blocks = (ball_contributions(v, radius / self.unit(rows), out=v) for _, v in self.vectors(rows))
         return exact_sum(chain([np.zeros((len(self.coef), 0))], blocks), bound=2**CONTRIBUTION_BITS)
 
+    @np.errstate(all="ignore")
     def norm_counts(self, rows: ScaledRows) -> npt.NDArray[np.int64]:
         """Count users by the norm of their vector."""
         norms = np.empty(rows.groups.n_users)
@@ -139,6 +140,7 @@ class UserMeans:
             norms[users] = vector_norms(vectors) * self.unit(rows)
         return _ranges.scale_counts(norms)
 
+    @np.errstate(all="ignore")
     def slope_sum(self, rows: ScaledRows) -> npt.NDArray[Any]:
         """Sum users' mean slopes over ``most``, in steps of 2⁻³⁰: the mean gradients of the last 1."""
         most, step = 2.0**CONTRIBUTION_BITS, math.ldexp(rows.unit, CONTRIBUTION_BITS - MOST_FACTOR_BITS + self._shift)
@@ -239,6 +241,7 @@ def largest_moment(frame: Frame, radius: float, most_target: float) -> float:
     return float(math.floor(radius / unit)) ** 2 + float(math.floor(most_target / unit)) ** 2
 
 
+@np.errstate(all="ignore")
 def with_limits(rows: ScaledRows, matrix: FloatArray, steps: float) -> ScaledRows:
     """Find the largest multiples k of rows with |k|·‖Wᵀz‖ ≤ ``steps``, for a matrix W of integers, or a diagonal below
     2⁷.
