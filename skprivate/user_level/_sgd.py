@@ -220,7 +220,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, TakesSparse, BaseEstimator):
                 search=replace(search, all_users=float(n_users)),
                 n_users=n_users,
                 n_sample=n_sample,
-                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)),
+                seed=int.from_bytes(privacy.public_generator(self.random_state).bytes(16)) if n_sample < n_users else 0,
                 several=several,
             ),
             penalty=penalty,

@@ -5,8 +5,9 @@ step, and the scale of residuals. Each step releases one more sum of clipped gra
 A last number, the mean slope, sets the intercept, because clipping moves it.
 
 Noise is drawn in the metric of the moments where that is cheaper: a contribution is an integer multiple k·z of a row
-with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released. Users with several rows contribute their mean
-gradients in white coordinates, clipped to a multiple of their median norm, which is selected at the start.
+with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released. Several classes have an integer each. Users
+with several rows contribute their mean gradients, clipped there to a multiple of their median norm, which is selected at
+the start.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.
 SLOPE_NOISE = 0.02
 #: Noise of predictions from sums in simpler coordinates, over that in the metric of the moments, that is as good; bits
-#: of a diagonal.
-AS_GOOD, DIAGONAL_BITS = 1.2, 7
+#: of a diagonal and a full matrix.
+AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 #: Largest slope of a user's row, in deviations of residuals.
 MOST_SLOPE = 2.0**10
 #: Least users who are looked at for centres and scales, and ρm² for each feature.
@@ -108,7 +109,7 @@ class Metric:
         d = len(gram.metric)
         diagonal = 1.0 / np.sqrt(np.diag(gram.metric))
         root = gram.vectors / np.sqrt(gram.values)
-        for own in (np.ones(d), _integers(diagonal, DIAGONAL_BITS), _integers(root, _scaled_rows.METRIC_BITS)):
+        for own in (np.ones(d), _integers(diagonal, DIAGONAL_BITS), _integers(root, METRIC_BITS)):
             self.own: FloatArray = own
             self.matrix = np.diag(own) if own.ndim == 1 else own
             inner = self.matrix.T @ gram.metric @ self.matrix

@@ -46,6 +46,8 @@ FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 10, 50, 0.1**0.5
 RADIUS_FACTOR, FIRST_STEP, FIRST_STEP_CLASSES = 2.0, 0.15, 0.1
 #: Relative noise of second moments above which nothing is whitened.
 MOST_NOISE = 0.2
+#: Largest size of second moments: beyond it those of a private number of users are noise.
+MOST_WHITENED = 200
 
 
 class WeightedLoss:
@@ -402,7 +404,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None:
+        if self.standardisation is None or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return _plan.SMALL_SHARE

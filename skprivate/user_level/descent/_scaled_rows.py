@@ -28,8 +28,6 @@ FloatArray = npt.NDArray[np.float64]
 FACTOR_BITS, MOST_FACTOR_BITS = 16, 21
 #: Most rows of a block in a product, and numbers of a block that fit into the cache.
 PRODUCT_ROWS, BLOCK_NUMBERS = 2**13, 2**17
-#: Bits of a matrix of coordinates.
-METRIC_BITS = 12
 #: Largest norm of a row, in roots of its length: without noise there is no other bound.
 MOST_NORM = 64.0
 #: Norms and quotients err by less than this.
