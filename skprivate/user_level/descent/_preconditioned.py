@@ -6,8 +6,8 @@ A last number, the mean slope, sets the intercept, because clipping moves it.
 
 Noise is drawn in the metric of the moments where that is cheaper: a contribution is an integer multiple k·z of a row
 with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released. Several classes have an integer each. Users
-with several rows contribute their mean gradients, clipped there to a multiple of their median norm, which is selected at
-the start.
+with several rows contribute their mean gradients, clipped there to a multiple of their median norm, which is selected
+at the start.
 """
 
 from __future__ import annotations
