@@ -95,9 +95,10 @@ def test_one_row_more_of_one_user_changes_no_other_users_training_set(splitter, 
                 for seed in range(3)
             ]
         )
-    # Under D all users of the training set say −1, and the private mean finds that up to far less than 0.2.
-    assert np.allclose(means[0], -1.0, atol=0.2)
-    assert bool(np.abs(np.subtract(*means)).max() > 0.25) is leaks
+    # Under D all users of the training set say −1, and the private mean finds that up to far less than 0.05. How many
+    # say 1 under the other depends on how the machine sorts: scikit-learn 1.6 does not ask for a stable order.
+    assert np.allclose(means[0], -1.0, atol=0.05)
+    assert bool(np.abs(np.subtract(*means)).max() > 0.1) is leaks
 
 
 @pytest.mark.parametrize("make", [int, str, lambda i: uuid.UUID(int=i), lambda i: b"%d" % i])
