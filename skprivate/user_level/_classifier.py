@@ -376,6 +376,6 @@ def _with_targets(data: _problems.UserData, n_outputs: int, signed: bool) -> _pr
     """Turn several classes into one column each, of ±1, or of 0 and 1 if not ``signed``."""
     if n_outputs == 1:
         return data
-    one_hot = np.zeros((len(data), n_outputs), order="F")
-    one_hot[np.arange(len(data)), data.y.astype(np.int64)] = 1.0
-    return replace(data, y=2.0 * one_hot - 1.0 if signed else one_hot)
+    one_hot = np.zeros((len(data), n_outputs), dtype=np.int8, order="F")
+    one_hot[np.arange(len(data)), data.y.astype(np.int64)] = 1
+    return replace(data, y=2 * one_hot - 1 if signed else one_hot)

@@ -63,13 +63,25 @@ class UserGroups:
         groups.in_order, groups._codes = True, None
         return groups
 
+    @classmethod
+    def of_rows(cls, n_rows: int, weight_cap: int = 1) -> Self:
+        """Make a user of each row; equal numbers of all take no memory."""
+        return cls.of_sizes(np.broadcast_to(np.ones(1, dtype=np.int64), n_rows), weight_cap)
+
     def _set_sizes(self, sizes: IntArray, weight_cap: int) -> None:
         self.weight_cap = weight_cap
         self.sizes: IntArray = sizes
         self.n_users = len(sizes)
-        self.weights: FloatArray = np.minimum(sizes, weight_cap) / weight_cap
-        self.starts: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        self.starts: IntArray = np.zeros(len(sizes) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=self.starts[1:])
         self.n_rows = int(self.starts[-1])
+        shares = np.ones(1) / weight_cap if self.alone else np.minimum(sizes, weight_cap) / weight_cap
+        self.weights: FloatArray = np.broadcast_to(shares, len(sizes))
+
+    @property
+    def alone(self) -> bool:
+        """True if each user has one row."""
+        return self.n_rows == self.n_users
 
     @property
     def codes(self) -> IntArray:
@@ -98,9 +110,8 @@ class UserGroups:
         """Return the rows of some users, sorted by user, and these users alone."""
         sizes = self.sizes[users]
         ends = np.cumsum(sizes)
-        within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
-        rows = self.order[np.repeat(self.starts[users], sizes) + within]
-        return rows, UserGroups.of_sizes(sizes, self.weight_cap)
+        places = np.arange(int(sizes.sum())) + np.repeat(self.starts[users] - ends + sizes, sizes)
+        return places if self.in_order else self.order[places], UserGroups.of_sizes(sizes, self.weight_cap)
 
     def sorted(self) -> UserGroups:
         """Return the same users with rows sorted by user."""

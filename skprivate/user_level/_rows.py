@@ -123,10 +123,11 @@ def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Part
 
 
 def _one_block(rows: CheckedRows, named: bool, weight_cap: int) -> UserData:
-    codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
-    alone = np.ones(0 if named else len(rows.X), dtype=np.int64)
-    groups = UserGroups(codes, weight_cap) if named else UserGroups.of_sizes(alone, weight_cap)
-    return UserData(rows.X, rows.y, groups, names)
+    if not named:
+        groups = UserGroups.of_rows(len(rows.X), weight_cap)
+        return UserData(rows.X, rows.y, groups, groups.starts[:-1])
+    codes, names = encode_users(rows.user_ids, len(rows.X))
+    return UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
 
 
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:

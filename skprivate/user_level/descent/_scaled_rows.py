@@ -199,12 +199,12 @@ def scale_rows(data: UserData, frame: Frame, radius: float, constant: bool, targ
         whole[:, d] = one
     norms *= 1.0 + MARGIN
     groups = data.groups.sorted()
-    weights = np.where(groups.sizes > 1, (1.0 - MARGIN) / np.sqrt(groups.sizes), 1.0)
-    y = data.groups.sorted_rows(data.y, slice(n)).astype(np.float64, copy=False)
-    y = (y - frame.target_centre) / frame.target_scale if target else y
-    return ScaledRows(
-        whole=whole, y=y, norms=norms, shares=shares, weights=np.repeat(weights, groups.sizes), unit=unit, groups=groups
-    )
+    weights = np.broadcast_to(1.0, n)
+    if not groups.alone:
+        weights = np.repeat(np.where(groups.sizes > 1, (1.0 - MARGIN) / np.sqrt(groups.sizes), 1.0), groups.sizes)
+    y = data.groups.sorted_rows(data.y, slice(n))
+    y = (y.astype(np.float64, copy=False) - frame.target_centre) / frame.target_scale if target else y
+    return ScaledRows(whole=whole, y=y, norms=norms, shares=shares, weights=weights, unit=unit, groups=groups)
 
 
 @np.errstate(all="ignore")
@@ -300,12 +300,11 @@ def _class_slopes(rows: ScaledRows, coef: FloatArray) -> Iterator[tuple[slice, F
 def class_gradient_sum(rows: ScaledRows, coef: FloatArray, steps: float) -> npt.NDArray[Any]:
     """Sum kzᵀ as `gradient_sum` does; k has an integer for each class, and its norm is within `with_limits`."""
     assert rows.limits is not None
-    # Rounding lengthens k by √K/2.
-    limits = np.maximum(rows.limits - 0.5 * math.sqrt(len(coef)), 0.0)
+    limits, rounding = rows.limits, 0.5 * math.sqrt(len(coef))  # what it lengthens k by
 
     def sums() -> Iterator[npt.NDArray[Any]]:
         for own, z, slopes in _class_slopes(rows, coef):
-            slopes *= np.fmin(steps, limits[own] / slope_norms(slopes))
+            slopes *= np.fmin(steps, np.maximum(limits[own] - rounding, 0.0) / slope_norms(slopes))
             yield (np.rint(slopes, out=slopes) @ z)[..., None]
 
     return exact_sum(sums(), bound=2**52)
