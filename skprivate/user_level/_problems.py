@@ -516,7 +516,7 @@ class _SeveralRowsProblem(_LinearProblem):
                 whole[~np.isfinite(whole)] = 0.0
                 sums = csr_array((whole, np.arange(len(whole)), starts), shape=(len(sizes), len(whole))) @ block
                 scale = np.where(usable, step * self.units[rows.start + starts[:-1]] / sizes, np.nan)
-                vectors[k * block.shape[1] : (k + 1) * block.shape[1]] = (sums * scale[:, None]).T
+                np.multiply(sums.T, scale, out=vectors[k * block.shape[1] : (k + 1) * block.shape[1]])
             yield users, vectors
 
 
