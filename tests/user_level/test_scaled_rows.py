@@ -9,7 +9,16 @@ import pytest
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._problems import UserData, UserGroups
 from skprivate.user_level.descent._preconditioned import Scaling
-from skprivate.user_level.descent._scaled_rows import UserMeans, gradient_sum, scale_rows, with_limits
+from skprivate.user_level.descent._scaled_rows import (
+    UserMeans,
+    class_gradient_sum,
+    class_slope_sum,
+    gradient_sum,
+    moment_sum,
+    scale_rows,
+    slope_sum,
+    with_limits,
+)
 from skprivate.user_level.scaling._frame import Frame
 
 D = 2
@@ -17,10 +26,10 @@ D = 2
 FRAME = Frame(np.zeros(D), np.ones(D), 0.0, 1.0, True, 9.0, np.full(D, 5.0), 6.0, np.array([50.0, -3.0]))
 
 
-def scaled(X, y, constant=False):
+def scaled(X, y, constant=False, frame=FRAME):
     own = np.arange(len(X))
     data = UserData(np.asarray(X, dtype=float), np.asarray(y, dtype=float), UserGroups.of_sizes(own * 0 + 1), own)
-    return scale_rows(data, FRAME, 3.0, constant, True)
+    return scale_rows(data, frame, 3.0, constant, True)
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -93,13 +102,32 @@ def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
 
 def test_nobody_hears_of_a_row_of_zeros_or_of_an_overflow_outside_of_a_fit():
     """Threads do not inherit what their caller ignores."""
-    with warnings.catch_warnings():
+    frame = FRAME._replace(scales=np.full(D, 0.1), target_scale=0.1)
+    with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
-        rows = scaled([[0.0, 0.0], [1.0, 2.0]], [1.7e308, 0.0])
-        gradient_sum(with_limits(rows, np.ones(D), 2.0**20), np.ones(D), HuberLoss(1e-3), 2.0**20)
-        means = UserMeans(coef=np.ones(D), loss=SquaredLoss(), most=1e-5, matrix=np.ones(D))
+        X = [[0.0, 0.0], [1.7e308, -1.7e308], [5e-324, np.nan]]
+        rows = scaled(X, [1.7e308, -1.7e308, 5e-324], frame=frame)
+        limited = with_limits(rows, np.ones(D), 2.0**20)
+        gradient_sum(limited, np.full(D, 1e308), SquaredLoss(), 2.0**20)
+        slope_sum(rows, np.full(D, 1e308), HuberLoss(np.inf), 1e-300)
+        moment_sum(rows, 2.0)
+        means = UserMeans(coef=np.ones(D), loss=SquaredLoss(), most=1e-301, matrix=np.ones(D))
         means.contribution_sum(rows, 1.0)
         means.norm_counts(rows)
+        means.slope_sum(rows)
+        limited = replace(limited, y=np.eye(3))
+        for coef in (np.zeros((3, D)), np.full((3, D), 1e308)):
+            class_gradient_sum(limited, coef, 2.0**1000)
+            class_slope_sum(limited, coef)
+
+
+def test_a_row_without_slopes_and_without_a_multiple_spoils_no_sum_of_classes():
+    """A limit of 0 over a norm of 0 is no number."""
+    rows = replace(scaled([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), y=np.eye(2), limits=np.array([0.0, 2.0**16]))
+    coef = 1e3 * np.array([[1.0, -1.0], [-1.0, 1.0]])  # both rows are predicted for certain
+    assert not class_gradient_sum(rows, coef, 2.0**16).any()
+    wrong = class_gradient_sum(replace(rows, y=np.eye(2)[::-1]), coef, 2.0**16)
+    assert wrong[:, 1].all() and not wrong[:, 0].any()
 
 
 def test_no_representation_tells_the_seed_of_a_sample():
