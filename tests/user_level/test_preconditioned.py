@@ -703,6 +703,20 @@ def test_huber_is_near_scikit_learn():
     assert model.coef_ == pytest.approx(there.coef_, abs=0.1)
 
 
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("threshold", [0.3, 1e-3, 5e-324])
+def test_noise_is_that_of_slopes_however_small_their_bound(threshold, several):
+    """Clipped to deviations of residuals, slopes of a thousandth of that left coefficients of 1 an error of 5."""
+    rng = public_generator(7)
+    X = rng.normal(size=(20_000, 3))
+    y = X.sum(axis=1) + rng.normal(size=20_000)
+    model = UserLevelSGDRegressor(2.0, loss="huber", huber_threshold=threshold, random_state=0)
+    users = np.arange(20_000) // 2 if several else None
+    assert isinstance(mechanism(model, 20_000 // (1 + several), several=several), PreconditionedDescent)
+    missed = np.linalg.norm(model.fit(X, y, user_ids=users).coef_ - 1.0)
+    assert missed < (0.05 if threshold > 1e-9 else 2.0)  # next to such slopes a penalty is all
+
+
 def test_long_rows_and_collinear_features_are_fitted_as_by_many_steps():
     """Two steps with the curvature of clipped rows missed .05 of R² on delays of flights, and ranges clipped them."""
     lost = []

@@ -8,8 +8,10 @@ import pytest
 
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._problems import UserData, UserGroups
-from skprivate.user_level.descent._preconditioned import Scaling
+from skprivate.user_level.descent._preconditioned import DIAGONAL_BITS, METRIC_BITS, Scaling
 from skprivate.user_level.descent._scaled_rows import (
+    MOST_FACTOR_BITS,
+    PRODUCT_ROWS,
     UserMeans,
     class_gradient_sum,
     class_slope_sum,
@@ -19,7 +21,7 @@ from skprivate.user_level.descent._scaled_rows import (
     slope_sum,
     with_limits,
 )
-from skprivate.user_level.scaling._frame import Frame
+from skprivate.user_level.scaling._frame import WHOLE_BITS, Frame
 
 D = 2
 #: Without an intercept a row at the centre is all zeros. Gaps are filled far from it.
@@ -85,12 +87,14 @@ def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
     d = 200
     rng = np.random.default_rng(1)
     frame = Frame(np.zeros(d), np.ones(d), 0.0, 1.0, True, 2.0**4 - 2.0**-8, np.full(d, np.inf), 6.0)
-    X, y = 1e3 * rng.normal(size=(40, d)), 1e3 * np.sign(rng.normal(size=40))
-    y[20:] = 0.0  # slopes within their bound
+    # Rows of a user are alike and have entries of one size, and coordinates have their signs: sums are the largest.
+    X, y = np.repeat(1e3 * np.sign(rng.normal(size=(20, d))), 2, axis=0), 1e3 * np.sign(rng.normal(size=40))
+    X *= rng.uniform(0.9, 1.1, size=X.shape)
+    y[20:] = rng.uniform(0.6, 0.9, size=20)  # slopes within their bound
     rows = scale_rows(UserData(X, y, UserGroups(np.arange(40) // 2), np.arange(20)), frame, 3.0, False, True)
-    coordinates = 2.0**12 * np.sign(X[:1].T * rng.choice([1.0, 1.0, 1.0, -1.0], size=(d, d)))
+    coordinates = (2.0**METRIC_BITS - 1.0) * np.sign(X[2 * (np.arange(d) % 20)].T)
     means = UserMeans(
-        coef=np.full(d, 0.03), loss=SquaredLoss(), most=1.0, matrix=coordinates if matrix == "full" else coordinates[0]
+        coef=np.full(d, 1e-3), loss=SquaredLoss(), most=1.0, matrix=coordinates if matrix == "full" else coordinates[0]
     )
     whole = np.concatenate([block for _, block in means.means(rows)], axis=1)
     assert (whole == np.rint(whole)).all()
@@ -98,6 +102,29 @@ def test_means_are_integers_whose_products_with_coordinates_are_exact(matrix):
     exact = exact.T @ whole.astype(int) if matrix == "full" else exact[:, None] * whole.astype(int)
     found = np.concatenate([block for _, block in means.vectors(rows)], axis=1)
     assert (np.vectorize(int)(found) == exact).all()
+
+
+@pytest.mark.parametrize("d", [1, 3, 200])
+def test_scores_are_exact_sums_of_integers(d):
+    rng = np.random.default_rng(2)
+    frame = Frame(np.zeros(d), np.ones(d), 0.0, 1.0, True, 2.0**4 - 2.0**-8, np.full(d, np.inf), 6.0)
+    X, coef = 1e3 * rng.normal(size=(40, d)), np.sign(rng.normal(size=(3, d))) * (1.0 - rng.random((3, d)) / 7.0)
+    alone = np.ones(40, dtype=int)
+    rows = scale_rows(UserData(X, np.zeros(40), UserGroups.of_sizes(alone), np.arange(40)), frame, 3.0, False, True)
+    whole, unit = rows.whole_coef(coef)
+    for _, z, scores in rows.scores(coef):
+        exact = whole.astype(int).astype(object) @ z.astype(int).astype(object).T
+        assert (np.vectorize(int, otypes=[object])(scores / unit) == exact).all()
+    np.testing.assert_allclose(whole * unit / rows.unit, coef, rtol=2.0**-20)
+
+
+def test_products_of_blocks_stay_below_what_floats_hold():
+    """The table of bits in docs/design.md: one more of any of these, and a sum may depend on its order."""
+    of_rows = PRODUCT_ROWS.bit_length() - 1
+    assert of_rows + WHOLE_BITS + MOST_FACTOR_BITS <= 52  # gradients
+    assert of_rows + 2 * WHOLE_BITS + 2 <= 52  # moments, whose targets have one bit more
+    assert 2 * (WHOLE_BITS + DIAGONAL_BITS) + 2 <= 52  # squared lengths
+    assert WHOLE_BITS + MOST_FACTOR_BITS + METRIC_BITS <= 52  # users' means, whose bits fall with the columns
 
 
 def test_nobody_hears_of_a_row_of_zeros_or_of_an_overflow_outside_of_a_fit():
