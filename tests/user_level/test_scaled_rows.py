@@ -8,6 +8,7 @@ import pytest
 
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.descent import _scaled_rows
 from skprivate.user_level.descent._preconditioned import DIAGONAL_BITS, METRIC_BITS, Scaling
 from skprivate.user_level.descent._scaled_rows import (
     MOST_FACTOR_BITS,
@@ -67,6 +68,25 @@ def test_no_multiple_passes_its_limit_where_norms_are_rounded_down():
     rows = replace(rows, whole=np.array([[2.0**16, 1.0]], dtype=np.float32))
     limits = with_limits(rows, np.array([[2.0**12, 0.0], [0.0, 1.0]]), 2.0**30).limits
     assert int(limits[0]) ** 2 * (2**56 + 1) <= 2**60
+
+
+@pytest.mark.parametrize("matrix", ["full", "diagonal"])
+def test_limits_of_a_row_are_the_same_to_the_last_bit_whatever_other_rows_are(matrix, monkeypatch):
+    monkeypatch.setattr(_scaled_rows, "MOST_FACTOR_BITS", 200)  # shows all bits of a limit
+    d = 60
+    rng = np.random.default_rng(3)
+    frame = Frame(np.zeros(d), np.ones(d), 0.0, 1.0, True, 15.0, np.full(d, np.inf), 6.0)
+    X, own = rng.standard_t(2, size=(50, d)), np.rint(2.0**METRIC_BITS * rng.uniform(-1.0, 1.0, (d, d)))
+    own = own if matrix == "full" else np.rint(2.0**DIAGONAL_BITS * rng.uniform(0.1, 1.0, d))
+
+    def limits(rows):
+        alone = np.ones(len(rows), dtype=int)
+        data = UserData(rows, np.zeros(len(rows)), UserGroups.of_sizes(alone), np.arange(len(rows)))
+        return with_limits(scale_rows(data, frame, 3.0, False, True), own, 2.0**150).limits
+
+    together = limits(X)
+    assert (limits(X[::-1])[::-1] == together).all()
+    assert all(limits(row[None]) == limit for row, limit in zip(X, together, strict=True))
 
 
 def test_means_of_a_user_do_not_depend_on_the_order_of_its_rows():
