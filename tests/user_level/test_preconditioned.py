@@ -1,6 +1,7 @@
 """Preconditioned steps: what one row contributes, where they are taken, and what comes out."""
 
 import math
+import pickle
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -674,6 +675,33 @@ def test_bits_do_not_depend_on_where_rows_are(kind, monkeypatch):
     assert (model.fit(np.asfortranarray(X), target).coef_ == bits).all()
     da = pytest.importorskip("dask.array")
     assert (model.fit(da.from_array(table, chunks=(700, -1)), 3).coef_ == bits).all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("kind", ["squared", "classes"])
+def test_a_fit_with_a_sample_draws_what_was_reserved_and_keeps_no_seed(kind, several, monkeypatch):
+    monkeypatch.setattr(_preconditioned, "LEAST_SAMPLE", 100)
+    monkeypatch.setattr(_preconditioned, "SIGNAL", 1.0)
+    mechanisms, run = [], PreconditionedDescent.run
+
+    def watched(self, rows, release):
+        mechanisms.append(self)
+        return run(self, rows, release)
+
+    monkeypatch.setattr(PreconditionedDescent, "run", watched)
+    X, y, labels = rows(4, 4000)
+    options = {"epsilon": 20.0, "inference": True}
+    classes = UserLevelSGDClassifier(**options, classes=[0, 1])
+    model, target = (classes, labels) if kind == "classes" else (UserLevelSGDRegressor(**options), y)
+    with run_tape(tape := Tape()):
+        model.fit(X, target, user_ids=np.arange(4000) // 2 if several else None)
+    (made,) = mechanisms
+    assert made.scaling.n_sample == 100
+    planned = [event for event, count in made.events for _ in range(count)]
+    assert Counter(map(str, tape.events)) == Counter(map(str, planned))
+    seed = made.scaling.seed
+    stored = pickle.dumps(model)
+    assert seed > 2**64 and seed.to_bytes(17, "little")[:15] not in stored and str(seed).encode() not in stored
 
 
 def test_bounds_are_those_of_all_rows_not_of_the_sample():
