@@ -147,6 +147,24 @@ def test_sums_are_those_of_the_model(loss):
     np.testing.assert_allclose(square.reshape(D, D) * clip**2, wanted[2], atol=2e-3)
 
 
+@pytest.mark.parametrize("loss", LOSSES[1:], ids=["squared", "logistic"])
+def test_clipped_users_curve_in_part_and_light_ones_count_by_their_weight(loss):
+    rng = public_generator(4)
+    X, coef = rng.normal(size=(500, D)), np.array([0.5, -0.2, 0.1])
+    y, at = np.sign(X @ coef + rng.logistic(size=500)), Point(coef, loss, 1.2, 2.5, 0.5)
+    score, derivative, square = parts(score_sums(data(X, np.arange(500), y, cap=3), at))
+    alone = [by_hand(X[[u]], y[[u]], coef, loss, at) for u in range(500)]
+    lengths = np.array([np.linalg.norm(each[0]) for each in alone])
+    assert 100 < (lengths > at.clip).sum() < 400
+    v = [each[0] / max(length, at.clip) for each, length in zip(alone, lengths, strict=True)]
+    kept = np.where(lengths > at.clip, (1.0 - 1.0 / D) * at.clip / lengths, 1.0)
+    largest = at.near * at.far * (0.25 if isinstance(loss, LogisticLoss) else 1.0)
+    curved = sum(part * each[1] for part, each in zip(kept, alone, strict=True)) / largest
+    np.testing.assert_allclose(score, np.sum(v, axis=0) / 3, rtol=1e-6)
+    np.testing.assert_allclose(derivative.reshape(D, D), curved / 3, atol=2e-3)
+    np.testing.assert_allclose(square.reshape(D, D), np.transpose(v) @ v / 9, atol=2e-3)
+
+
 def test_a_step_without_noise_is_newtons_with_the_sandwich():
     rng = public_generator(5)
     H = np.cov(rng.normal(size=(4, 30)))

@@ -7,10 +7,12 @@ import pytest
 from scipy.stats import chi, chi2, norm
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import public_generator
 from skprivate.user_level.descent import _descent
 from skprivate.user_level.descent._descent import QuasiNewton
 from skprivate.user_level.means import _user_mean
 from skprivate.user_level.means._user_mean import BEYOND, CENTRE_PART, LIGHT, MeanResult, Tail, TrackedCentre
+from skprivate.utils._replay import Recording
 from skprivate.utils.estimator_checks import isolation_failures, replay_estimator
 
 QUIET = {"epsilon": 1e7, "classes": [0, 1], "max_iter": 6}
@@ -53,6 +55,33 @@ def test_paths_of_little_noise_look_at_nothing_but_what_was_released(estimator, 
     assert not isolation_failures(estimator, n_rows=12, n_units=1, at_most=1)
     paths = {UserLevelMean: {"way", "sum"}, UserLevelSGDClassifier: {"straight", "curved"}}
     assert reached == paths.get(type(estimator), set())
+
+
+SELECTING = [
+    UserLevelMean(1e3),
+    UserLevelSGDRegressor(1e3, inference=True),
+    UserLevelSGDRegressor(1e3, inference=True, solver="sgd"),
+    UserLevelSGDClassifier(1e3, inference=True, classes=[0, 1]),
+    UserLevelSGDRegressor(1e3, standardize=False),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("users", [None, np.arange(400) // 2])
+@pytest.mark.parametrize("estimator", SELECTING)
+def test_no_selection_is_monotone_where_users_are_exchanged(estimator, users):
+    """One who comes raises costs and one who leaves lowers others: half the noise would be too little."""
+    X = public_generator(0).normal(size=(400, 2))
+    y = (X[:, 0] > 0).astype(int)
+    found = {}
+    for adjacency in ("replace-one", "add-remove"):
+        model = estimator.set_params(adjacency=adjacency, random_state=0)
+        draws = Recording(lambda rows, model=model: model.fit(*rows, user_ids=users), (X, y)).draws
+        found[adjacency] = [bool(draw.options["monotone"]) for draw in draws if draw.kind == "select"]
+    assert not any(found["replace-one"])
+    # Slopes of single rows of classes are bounded already.
+    selects = users is not None or not isinstance(estimator, UserLevelSGDClassifier)
+    assert any(found["add-remove"]) == bool(found["replace-one"]) == selects
 
 
 def mean_result(mean, n_users, noise_scale, **other):

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import CONTRIBUTION_STEP, GaussianEvent, Mechanism, PrivacyEvent, Release
@@ -37,7 +36,7 @@ FloatArray = npt.NDArray[np.float64]
 #: Noise of second moments up to which steps are preconditioned. A clip by the rule below beyond which there is hardly
 #: any noise: then more steps of the plain descent go on to the minimum.
 MOST_MOMENTS_NOISE, MOST_WIDE = 0.1, 128.0
-#: Range of the clip: in deviations of residuals, and in norms of a row for two classes, whose effects clipped residuals
+#: Range of the clip: in deviations of slopes, and in norms of a row for two classes, whose effects clipped residuals
 #: exaggerate. It ends farther out where noise is much less.
 CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
 #: Share of the steps' budget for those that are not averaged, over their part.
@@ -49,6 +48,8 @@ SLOPE_NOISE = 0.02
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 #: Largest slope of a user's row, in deviations of residuals.
 MOST_SLOPE = 2.0**10
+#: Least slope that is told from 0, in scales of the target.
+LEAST_SLOPE = 2.0**-40
 #: Least users who are looked at for centres and scales, and ρm² for each feature.
 LEAST_SAMPLE, SIGNAL = 20_000, 5e4
 
@@ -241,12 +242,14 @@ class PreconditionedDescent(Mechanism):
             return self._several_classes(rows, gram, frame, release)
         start, deviation = gram.logistic() if self.classes else gram.least_squares()
         metric, loss = Metric(gram), self._loss(frame)
+        # Slopes of Huber's loss are no larger than its threshold, and noise is that of what they are clipped to.
+        usual = min(deviation, max(loss.threshold, LEAST_SLOPE)) if isinstance(loss, HuberLoss) else deviation
         gradients: RowGradients | UserGradients
         if self.several:
-            most = 1.0 if self.classes else MOST_SLOPE * deviation
+            most = 1.0 if self.classes else MOST_SLOPE * usual
             gradients = self._clipped(UserGradients(rows=rows, metric=metric, loss=loss, most=most), start, release)
         else:
-            gradients = self._row_gradients(rows, metric, self._clip(deviation), frame)
+            gradients = self._row_gradients(rows, metric, self._clip(usual), frame)
         clip = gradients.radius / metric.typical
         alpha = self._strength(clip)
         path = _Path(
@@ -357,11 +360,13 @@ class PreconditionedDescent(Mechanism):
         """Return the mean curvature of clipped slopes, for normal residuals; 0 for classes, whose scores decide."""
         if self.classes:
             return 0.0
-        if self.several:
-            return min(1.0, self._widest(CLIPS))
         loss = self._loss(frame)
-        bound = min(clip, loss.threshold) if isinstance(loss, HuberLoss) else clip
-        return 2.0 * float(ndtr(bound / deviation)) - 1.0
+        bound = loss.threshold if isinstance(loss, HuberLoss) else math.inf
+        if self.several:
+            kept = min(1.0, self._widest(CLIPS))
+        else:
+            kept, bound = 1.0, min(clip, bound)
+        return kept * math.erf(max(bound, LEAST_SLOPE) / deviation * math.sqrt(0.5))
 
     def _weights(self, frame: Frame) -> FloatArray:
         """Return the penalty of each coefficient over its strength; a given one is on the original features."""
