@@ -255,7 +255,7 @@ def render():
         axis.set(xscale="log", yscale="log", xlabel="users", title=kind)
         sizes = sorted({row[1] for row in cells})
         axis.set_xticks(sizes, [str(size) for size in sizes])
-        axis.set_yticks([0.6, 0.8, 1.0, 1.3, 2.0], ["0.6", "0.8", "1", "1.3", "2"])
+        axis.set_yticks([0.6, 0.8, 1.0, 1.3, 2.0, 5.0, 20.0], ["0.6", "0.8", "1", "1.3", "2", "5", "20"])
         axis.minorticks_off()
     axes[0].set_ylabel("risk / oracle's risk")
     axes[1].legend(fontsize=7, ncol=1, loc="center left", bbox_to_anchor=(1.0, 0.5))

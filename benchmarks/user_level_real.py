@@ -86,7 +86,7 @@ def main():
             few = train[at_most(users[train], GROUP, np.random.default_rng(seed))]
             for epsilon in EPSILONS:
                 results.setdefault(("non-private", epsilon), []).append(open_score)
-                for label, options in (("ours, robust", {}), ("ours, mean", {"aggregation": "mean"})):
+                for label, options in (("ours, default", {}), ("ours, mean", {"aggregation": "mean"})):
                     model = Model(epsilon, random_state=seed, **options)
                     model.fit(X[train], y[train], user_ids=users[train])
                     results.setdefault((label, epsilon), []).append(score(model, X[test], y[test]))

@@ -66,8 +66,8 @@ def main():
     few = range(max(3, args.seeds // 5))
     for name, error, runs, ns, ms, m, n in (
         ("mean", mean_error, seeds, NS, MS, 16, 8000),
-        ("mean, bounded users", partial(mean_error, bounded=True), seeds, NS, MS, 16, 8000),
-        ("sgd", regression_error, few, NS[:4], MS[:3], 4, 4000),
+        ("mean, users in a cube", partial(mean_error, bounded=True), seeds, NS, MS, 16, 8000),
+        ("regression", regression_error, few, NS[:4], MS[:3], 4, 4000),
     ):
         by_n = [float(np.median([error(k, m, s) for s in runs])) for k in ns]
         by_m = [float(np.median([error(n, k, s) for s in runs])) for k in ms]
@@ -95,24 +95,31 @@ def main():
         table.append([f"T = {t}", "paper: ε really spent of 1; noise against ours at the same τ", spent[-1], ratio[-1]])
     write_table("user_level_slopes", ["what", "measured", "value", "expected"], table)
 
+    draw(curves, ks, choices, steps, ratio, spent)
+
+
+def draw(curves, ks, choices, steps, ratio, spent):
+    """Draw errors against users and rows, the loss of selection, and the paper's accounting."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 4, figsize=(14, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
     for name, (ns, by_n, ms, by_m) in curves.items():
-        axes[0].loglog(ns, by_n, "o-", label=f"{name}: {slope(ns, by_n):.2f}")
-        axes[1].loglog(ms, by_m, "o-", label=f"{name}: {slope(ms, by_m):.2f}")
-    axes[0].set(title="privacy error against users n", xlabel="n")
-    axes[1].set(title="privacy error against rows per user m", xlabel="m")
+        axes[0].loglog(ns, by_n, "o-", markersize=4, label=f"{name}: {slope(ns, by_n):.2f}")
+        axes[1].loglog(ms, by_m, "o-", markersize=4, label=f"{name}: {slope(ms, by_m):.2f}")
     for rule, values in choices.items():
-        axes[2].semilogx(ks, values, "o-", label=rule)
-    axes[2].set(title="selection: excess loss against K", xlabel="K")
-    axes[3].loglog(steps, ratio, "o-", label="paper's noise / ours, same τ")
-    axes[3].loglog(steps, spent, "s--", label="ε really spent of ε = 1")
-    axes[3].set(title="the paper's accounting", xlabel="steps T")
-    for axis in axes:
-        axis.title.set_fontsize(10)
-        axis.xaxis.set_minor_formatter("")
-        axis.legend(fontsize=7)
+        axes[2].semilogx(ks, values, "o-", markersize=4, label=rule)
+    axes[3].loglog(steps, ratio, "o-", markersize=4, label="its noise / ours at the same τ")
+    axes[3].loglog(steps, spent, "o--", markersize=4, label="ε really spent of ε = 1")
+    axes[0].set(title="users", xlabel="users, 16 (regression: 4) rows each", ylabel="distance to the plain answer")
+    axes[1].set(title="rows of a user", xlabel="rows each of 8000 (4000) users")
+    axes[2].set(title="selection", xlabel="candidates", ylabel="loss above the best", ylim=(None, 0.035))
+    axes[3].set(title="the paper's accounting", xlabel="steps", ylim=(None, 1e5))
+    for axis, ticks in zip(axes, (NS, MS, ks, steps), strict=True):
+        axis.minorticks_off()
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.legend(fontsize="small")
+    for axis in axes[:2]:  # slopes above the lines
+        axis.set_ylim(None, 7.0 * axis.get_ylim()[1])
     save_figure(figure, "user_level_slopes")
 
 
