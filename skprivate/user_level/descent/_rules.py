@@ -108,10 +108,6 @@ class ClassCounts:
         )
         return np.asarray(noisy, dtype=np.float64)
 
-    def hidden(self, counts: FloatArray) -> tuple[int, ...]:
-        """Find classes of which noise may be all, from released counts."""
-        return tuple(np.flatnonzero(counts <= _plan.CLEAR_DEVIATIONS * self.noise).tolist())
-
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""
         return balanced_weights(counts, _plan.CLEAR_DEVIATIONS * self.noise)
