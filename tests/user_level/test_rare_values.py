@@ -78,3 +78,13 @@ def test_rare_values_in_large_units_are_scaled_beside_prepared_columns():
     model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
     assert 100.0 < model.feature_scale_[3] < 2000.0
     assert model.score(X, y) > 0.3
+
+
+def test_users_with_several_rows_keep_a_column_of_mostly_one_value():
+    rng = np.random.default_rng(0)
+    n_rows = 30_000
+    X = np.column_stack([rng.normal(size=n_rows), rng.uniform(size=n_rows) < 0.2])
+    y = X @ [0.5, 2.0] + 0.3 * rng.normal(size=n_rows)
+    model = UserLevelSGDRegressor(epsilon=1.0, random_state=0).fit(X, y, user_ids=np.arange(n_rows) // 3)
+    assert model.score(X, y) > 0.9
+    assert model.coef_ == pytest.approx([0.5, 2.0], abs=0.1)

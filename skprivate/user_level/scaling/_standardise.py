@@ -282,7 +282,9 @@ class Standardisation:
             select_distance(cells, centre, share * n_users, self.scale_epsilon, release)
             for cells, centre in zip(counts, found.centres.tolist(), strict=True)
         ]
-        return found._replace(scales=np.array(distances) / -float(ndtri(0.5 * share)))
+        scales = np.array(distances) / -float(ndtri(0.5 * share))
+        # Where most rows are the centre, all distances up to the exceptions cost the same: the least of them would win.
+        return found._replace(scales=np.where(found.scales == 0.0, 0.0, scales))
 
     def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Release) -> float:
         """Select the scale of the target's tail: that of normal numbers as far away; 0 if it is not looked for."""
