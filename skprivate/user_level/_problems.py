@@ -65,7 +65,7 @@ class UserGroups:
 
     @classmethod
     def of_rows(cls, n_rows: int, weight_cap: int = 1) -> Self:
-        """Make a user of each row; equal numbers of all take no memory."""
+        """Make a user of each row; their sizes and weights are one number each in memory."""
         return cls.of_sizes(np.broadcast_to(np.ones(1, dtype=np.int64), n_rows), weight_cap)
 
     def _set_sizes(self, sizes: IntArray, weight_cap: int) -> None:
@@ -75,13 +75,9 @@ class UserGroups:
         self.starts: IntArray = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=self.starts[1:])
         self.n_rows = int(self.starts[-1])
+        self.alone = bool((sizes == 1).all())  # each user has one row
         shares = np.ones(1) / weight_cap if self.alone else np.minimum(sizes, weight_cap) / weight_cap
         self.weights: FloatArray = np.broadcast_to(shares, len(sizes))
-
-    @property
-    def alone(self) -> bool:
-        """True if each user has one row."""
-        return self.n_rows == self.n_users
 
     @property
     def codes(self) -> IntArray:
@@ -360,9 +356,9 @@ class Objective:
         """Make the users' mean gradients; the way a user's is computed depends on the user's own rows alone."""
         if hasattr(self.loss, "gradient"):
             return _CustomProblem(self, data)
-        several = data.groups.sizes > 1
-        if not several.any():
+        if data.groups.alone:
             return _RowProblem(self, data)
+        several = data.groups.sizes > 1
         if several.all():
             return _SeveralRowsProblem(self, data)
         parts: list[tuple[IntArray, UserProblem]] = []

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -88,3 +89,12 @@ def test_users_with_several_rows_keep_a_column_of_mostly_one_value():
     model = UserLevelSGDRegressor(epsilon=1.0, random_state=0).fit(X, y, user_ids=np.arange(n_rows) // 3)
     assert model.score(X, y) > 0.9
     assert model.coef_ == pytest.approx([0.5, 2.0], abs=0.1)
+
+
+@pytest.mark.parametrize(("n_users", "m"), [(10_000, 3), (800, 10)], ids=["with a tail", "without"])
+def test_users_with_several_rows_keep_a_target_of_mostly_zeros(n_users, m):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_users * m, 3))
+    y = np.where(rng.random(len(X)) < 0.35, 1000.0 * (3.0 + X @ [1.0, -0.5, 0.2]), 0.0)
+    model = UserLevelSGDRegressor(epsilon=1.0, random_state=0).fit(X, y, user_ids=np.arange(len(X)) // m)
+    assert model.score(X, y) > 0.8 * LinearRegression().fit(X, y).score(X, y)

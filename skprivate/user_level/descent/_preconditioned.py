@@ -48,7 +48,7 @@ SLOPE_NOISE = 0.02
 AS_GOOD, DIAGONAL_BITS, METRIC_BITS = 1.2, 7, 12
 #: Largest slope of a user's row, in deviations of residuals.
 MOST_SLOPE = 2.0**10
-#: Least slope that is told from 0, in scales of the target.
+#: Least bound of slopes, in scales of the target: a threshold may be smaller, and divides.
 LEAST_SLOPE = 2.0**-40
 #: Least users who are looked at for centres and scales, and ρm² for each feature.
 LEAST_SAMPLE, SIGNAL = 20_000, 5e4

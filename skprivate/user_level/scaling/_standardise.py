@@ -164,7 +164,8 @@ class Standardisation:
         useful, frame = self.decides(n_users), _frame.identity(self.width)
         if self.target is not None:
             column = rows.map(target_as_column)
-            found = self._scaled(column, self.target.run(column, n_users, release), n_users, release)
+            measured = self.tail_epsilon is not None
+            found = self._scaled(column, self.target.run(column, n_users, release), measured, n_users, release)
             tail = self._tail(column, found, n_users, release)
             if useful:
                 frame = self._with_target(frame, found, tail, n_users)
@@ -172,7 +173,7 @@ class Standardisation:
         if self.features is not None:
             searched = self._searched
             sought = rows if searched.all() else rows.map(partial(kept_columns, kept=searched))
-            found = self._scaled(sought, self.features.run(sought, n_users, release), n_users, release)
+            found = self._scaled(sought, self.features.run(sought, n_users, release), True, n_users, release)
             if useful:
                 frame, rare[searched] = self._with_features(frame, found, n_users)
         mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target is not None))
@@ -272,8 +273,11 @@ class Standardisation:
         light = max(0.0, 1.0 - (target_range - _frame.TARGET_RANGE) / ROW_SHORT)
         return _frame.row_bound_factor(target_range - ROW_SHORT * light, level)
 
-    def _scaled(self, rows: Partitions, found: Columns, n_users: float, release: Release) -> Columns:
-        """Select scales among the users' root mean square distances to the centres: tails within users count."""
+    def _scaled(self, rows: Partitions, found: Columns, measured: bool, n_users: float, release: Release) -> Columns:
+        """Select scales among the users' root mean square distances to the centres: tails within users count.
+
+        Columns of mostly one value have none yet where their exceptions are ``measured`` by another draw.
+        """
         if self.scale_epsilon is None:
             return found
         share = share_beyond(self.scale_epsilon, n_users)
@@ -283,8 +287,8 @@ class Standardisation:
             for cells, centre in zip(counts, found.centres.tolist(), strict=True)
         ]
         scales = np.array(distances) / -float(ndtri(0.5 * share))
-        # Where most rows are the centre, all distances up to the exceptions cost the same: the least of them would win.
-        return found._replace(scales=np.where(found.scales == 0.0, 0.0, scales))
+        # All distances up to the exceptions cost the same, and the least of them wins.
+        return found._replace(scales=np.where(measured & (found.scales == 0.0), 0.0, scales))
 
     def _tail(self, rows: Partitions, target: Columns, n_users: float, release: Release) -> float:
         """Select the scale of the target's tail: that of normal numbers as far away; 0 if it is not looked for."""
