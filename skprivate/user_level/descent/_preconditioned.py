@@ -6,8 +6,8 @@ A last number, the mean slope, sets the intercept, because clipping moves it.
 
 Noise is drawn in the metric of the moments where that is cheaper: a contribution is an integer multiple k·z of a row
 with |k|·‖Wᵀz‖ bounded, for a matrix W of integers, and WᵀΣkz is released. Several classes have an integer each. Users
-with several rows contribute their mean gradients, clipped there to a multiple of their median norm, which is selected
-at the start.
+with several rows contribute their mean gradients, clipped there: for numbers to a multiple of their median norm, which
+is selected at the start.
 """
 
 from __future__ import annotations
@@ -168,10 +168,15 @@ class PreconditionedDescent(Mechanism):
         assert self.terms.n_users is not None
         return float(self.terms.n_users)
 
+    @property
+    def _selects(self) -> bool:
+        """True if the clip is a selected median norm: where a class is rare, that would be the other's."""
+        return self.several and not self.classes
+
     @cached_property
     def split(self) -> BudgetSplit:
         numbers = (self._width + self.objective.n_outputs) ** 2 + self.n_steps * self.size
-        return split_budget(self.terms, n_numbers=numbers, clip=self.several)
+        return split_budget(self.terms, n_numbers=numbers, clip=self._selects)
 
     @cached_property
     def moments(self) -> Moments:
@@ -187,7 +192,7 @@ class PreconditionedDescent(Mechanism):
     @property
     def quiet(self) -> bool:
         """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
-        clipped = not self.several or self.split.clip_epsilon is not None
+        clipped = not self._selects or self.split.clip_epsilon is not None
         return clipped and self.moments.noise <= MOST_MOMENTS_NOISE and self._wide <= MOST_WIDE
 
     @property
@@ -332,7 +337,9 @@ class PreconditionedDescent(Mechanism):
         )
 
     def _clipped(self, gradients: UserGradients, start: FloatArray, release: Release) -> UserGradients:
-        """Select the norm to which users' gradients are clipped."""
+        """Set the norm to which users' gradients are clipped: that of rows, or a multiple of a selected median."""
+        if not self._selects:
+            return replace(gradients, radius=self._clip(1.0) * gradients.metric.typical)
         assert self.split.clip_epsilon is not None
         median = _ranges.select_median_scale(
             gradients.rows.sum(gradients.means(start).norm_counts),
