@@ -12,7 +12,6 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
-from skprivate.privacy.draws._quantiles import EIGHTHS, UNIT_WEIGHT
 from skprivate.user_level._losses import (
     EXAGGERATION,
     LEAST_CLIP,
@@ -26,8 +25,10 @@ from skprivate.user_level._losses import (
     noise_ridge,
 )
 from skprivate.user_level._plan import Terms
+from skprivate.user_level._ranges import FAR, FINEST_SCALES, scale_counts
+from skprivate.user_level.scaling._column_search import MOST_BEYOND
 from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
-from skprivate.user_level.scaling._standardise import plan_standardisation, select_distance
+from skprivate.user_level.scaling._standardise import distance_cost, plan_standardisation, select_distance
 
 
 def fitted(model, *data, **options):
@@ -81,7 +82,7 @@ def test_predictions_look_at_rows_as_the_fit_did():
 
 @pytest.mark.parametrize("target", [True, False])
 def test_the_fewer_the_users_the_less_is_standardised(target):
-    """The tail of the target is left out first, then features, and nothing is drawn of too few users at all."""
+    """The tail of the target is left out first, and nothing is drawn of too few users at all."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
     for n in (20_000, 800, 300, 150, 30):
@@ -96,9 +97,9 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
         assert plan.decides(n) and not plan.decides(n / 100)
         assert compose_epsilon(plan.events, 1e-6) < 1.0
     if target:
-        assert seen == [(True, True, True), (True, True, False), (True, True, False), (False, True, False), None]
+        assert seen == [(True, True, True), (True, True, False), (True, True, False), (True, True, False), None]
     else:
-        assert seen == [(True, False, False)] * 3 + [None] * 2
+        assert seen == [(True, False, False)] * 4 + [None]
 
 
 @pytest.mark.parametrize("epsilon, least", [(0.5, -0.2), (1.0, 0.2)])
@@ -390,6 +391,24 @@ def test_what_selections_leave_is_found_out_where_delta_is_large():
     assert compose_epsilon(mechanism.events, 0.1) <= 0.01
 
 
+@pytest.mark.parametrize("octave, times", [(-20.0, 16.0), (-3.0, 2.0), (0.0, 1.0), (3.0, 1.0), (20.0, 16.0)])
+def test_a_distance_far_from_all_users_is_selected_as_seldom_as_said(octave, times):
+    """One user-level fit of 200 scaled a normal column by 300 deviations."""
+    n_users, chances = 1_600, []
+    epsilon = distance_cost(MOST_BEYOND, n_users)
+
+    class Chances:
+        def select(self, utilities, *, epsilon, sensitivity):
+            weights = np.exp(0.5 * epsilon / sensitivity * (utilities - utilities.max()))
+            chances.append(weights / weights.sum())
+            return 0
+
+    distances = np.abs(np.random.default_rng(0).normal(size=n_users))
+    select_distance(scale_counts(distances, FINEST_SCALES), 0.0, MOST_BEYOND * n_users, epsilon, Chances(), 2.0**octave)
+    far = np.abs(np.log2(FINEST_SCALES)) > 2.0
+    assert chances[0][far].sum() < times * math.exp(-9.0)
+
+
 @pytest.mark.parametrize("n_users", [1e9, 1e13, 1e18, 1e300])
 def test_costs_of_reaches_do_not_overflow(n_users):
     """A cost that wraps around moves by 2⁶⁴ when one user comes."""
@@ -401,12 +420,14 @@ def test_costs_of_reaches_do_not_overflow(n_users):
             return 0
 
     for n_far in (3, 4):
-        cells = np.zeros(EIGHTHS.last + 1, dtype=np.int64)
-        cells[[0, -1]] = 10, n_far
-        select_distance(cells, 0.0, 0.35 * n_users, 31.0 / n_users, Costs())
+        counts = np.zeros(len(FINEST_SCALES), dtype=np.int64)
+        counts[[0, -1]] = 10, n_far
+        select_distance(counts, 0.0, 0.35 * n_users, 31.0 / n_users, Costs(), 1.0)
     assert all((costs >= 0).all() for costs in seen)
-    assert (np.diff(seen[0][1:-1]) > 0).all(), "every step costs more"
-    assert np.abs(seen[1] - seen[0]).max() <= UNIT_WEIGHT
+    steps = np.diff(seen[0][1:-1])
+    octaves = np.log2(FINEST_SCALES[2:-1])
+    assert (steps[(octaves > 0.0) & (octaves <= FAR)] > 0).all(), "every step costs more"
+    assert np.abs(seen[1] - seen[0]).max() <= 1
 
 
 @pytest.mark.parametrize("n_users", [200, 210, 220])

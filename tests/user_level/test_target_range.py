@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
-from skprivate.privacy.draws._quantiles import EIGHTHS
 from skprivate.user_level._plan import Terms
+from skprivate.user_level._ranges import FINEST_SCALES, scale_counts
 from skprivate.user_level.scaling._frame import TARGET_RANGE
 from skprivate.user_level.scaling._standardise import TARGET_NOISE, plan_standardisation, select_distance
 
@@ -35,7 +35,7 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     plan = plan_standardisation(
         Terms(3.0, 1e-6, Adjacency.REPLACE_ONE, n_users), n_features=4, centred=True, target=True
     )
-    share = 2.0 * (np.log(24.0) + 9.0) / (plan.tail_epsilon * n_users)
+    share = 2.0 * (np.log(14.0) + 9.0) / (plan.tail_epsilon * n_users)
     power = np.log(max(excess / 1.1, 1.0)) / np.log(0.35 / share)
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
     assert plan._target_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
@@ -109,22 +109,19 @@ def test_a_constant_target_is_predicted():
         assert model.predict(np.zeros((1, 3))) == pytest.approx(y[:1], rel=0.2, abs=1e-4)
 
 
-def test_a_reach_is_found_to_an_eighth():
+def test_a_reach_is_found_to_an_eighth_of_an_octave():
     """Exact where noise decides nothing, from 2⁻²⁰ to 2²⁰."""
 
     for octave in np.linspace(-20.0, 20.0, 81):
         distances = 2.0**octave * np.linspace(0.0, 1.0, 2_001)
-        cells = np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1)
-        reach = select_distance(cells, 0.0, 700.0, 1.0, Likeliest())
-        assert reach == pytest.approx(0.65 * 2.0**octave, rel=0.075)
+        counts = scale_counts(distances, FINEST_SCALES)
+        reach = select_distance(counts, 0.0, 700.0, 1.0, Likeliest(), near=2.0**-20)
+        assert reach == pytest.approx(0.65 * 2.0**octave, rel=0.06)
 
 
-def test_rows_end_at_two_norms_where_no_feature_has_a_scale():
+def test_rows_end_at_two_norms_where_no_feature_is_scaled():
     """The target's range says nothing of features that are left as they are."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, 30))
-    model = UserLevelSGDRegressor(1.0, random_state=0)
-    plan = model._mechanism(30, model._terms(150), True).standardisation
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 150)
+    plan = plan_standardisation(terms, n_features=3, centred=True, target=True, prepared=(True,) * 3)
     assert plan.target is not None and plan.features is None
-    model.fit(X, 100.0 + 10.0 * X[:, 0] + 10.0 * rng.normal(size=150))
-    assert model.row_bound_ == pytest.approx(2.0 * np.sqrt(31.0))
+    assert plan._row_bound(100.0, 150) == 2.0

@@ -50,9 +50,9 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ZOOM = 1.25
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
-#: ρ n² for each column: above the first nothing is missed, below the second all columns together are. Above the last a
-#: column's histograms can be taken at their word.
-ENOUGH_SIGNAL, LEAST_SIGNAL, PLENTY_OF_SIGNAL = 200.0, 5.0, 2000.0
+#: ρ n²: below the first all columns together are missed. For each column: above the second nothing is missed, above the
+#: third its histograms can be taken at their word.
+LEAST_SIGNAL, ENOUGH_SIGNAL, PLENTY_OF_SIGNAL = 100.0, 200.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
 RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
@@ -94,6 +94,11 @@ class Columns(NamedTuple):
     one_value: npt.NDArray[np.bool_]
     empty: npt.NDArray[np.bool_]
     middles: FloatArray
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Scales, or units where there is none."""
+        return np.where(self.scales == 0.0, self.units, self.scales)
 
 
 class Histogram(NamedTuple):
@@ -290,9 +295,7 @@ class ColumnSearch:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
-        # The target has no others to be like.
-        least = 0.5 * ENOUGH_SIGNAL if self.assume_standard else LEAST_SIGNAL
-        return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
+        return self.share * signal(self.terms, n_users, 1) * (1.0 + 1e-12) >= LEAST_SIGNAL
 
     def decides_all(self, n_users: float) -> bool:
         """Return True if ``n_users`` are more than enough to tell every column from noise."""
@@ -429,7 +432,7 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     """Compute chances of the hypotheses for each column; columns tend to be alike.
 
     Most of a column's prior is what the others are: at first the one hypothesis that explains all of them best. What a
-    column's own cells suggest is no evidence for itself.
+    column's own cells suggest is no evidence for itself, and what a single other one's do would let chance spread.
     """
     likelihood = np.exp(support - support.max(axis=1, keepdims=True))
     own = prior / prior.sum()
@@ -440,8 +443,9 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     for _ in range(8):
         chances = likelihood * (OWN_PRIOR * own + (1.0 - OWN_PRIOR) * shared)
         chances /= chances.sum(axis=1, keepdims=True)
-        if len(chances) > 1:
-            shared = (chances.sum(axis=0) - chances) / (len(chances) - 1)
+        if len(chances) > 2:
+            second, first = np.sort(chances, axis=0)[-2:]
+            shared = (chances.sum(axis=0) - chances - np.where(chances == first, second, first)) / (len(chances) - 2)
     return chances
 
 

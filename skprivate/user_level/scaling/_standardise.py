@@ -18,7 +18,6 @@ from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Release
-from skprivate.privacy.draws import EIGHTHS, OCTAVES, UNIT_WEIGHT, WeightedCells, extent_costs
 from skprivate.user_level import _plan, _ranges
 from skprivate.user_level._problems import UserData, row_blocks, user_magnitudes
 from skprivate.user_level.scaling import _column_search, _frame
@@ -34,10 +33,10 @@ QUANTILE_ERROR = 1.1
 #: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
 #: light tail: longer rows add more noise than signal.
 ROW_SHORT = 3.0
+#: Candidates of a distance beyond a released scale, eight an octave, weighed by how likely they are a priori.
+FREE = 14.0
 #: Distances up to this part of the centre count as 0.
 LEAST_RELATIVE = 2.0**-17
-#: A priori a distance one octave larger is e^−DECAY times as likely.
-DECAY = 1.0 / 24.0
 
 
 def kept_columns(data: UserData, kept: npt.NDArray[np.bool_]) -> UserData:
@@ -210,7 +209,7 @@ class Standardisation:
         # As predictions are, so that a heavy-tailed or badly scaled feature cannot dominate.
         factor: FloatArray | float = _frame.row_bound_factor(frame.target_range, level)
         rare = scales == 0.0
-        sizes = np.where(rare, units, scales)
+        sizes = found.sizes
         if np.abs(centres).max() <= 0.5 * STANDARD_FACTOR and 1.0 / STANDARD_FACTOR <= sizes.max() <= STANDARD_FACTOR:
             # Prepared already, as it seems. What features share with the intercept is noise in both, but where users
             # are few, centres are off by about half a deviation, and a column may be another than it seems.
@@ -283,8 +282,8 @@ class Standardisation:
         share = share_beyond(self.scale_epsilon, n_users)
         counts = rows.sum(partial(distance_counts, centres=found.centres))
         distances = [
-            select_distance(cells, centre, share * n_users, self.scale_epsilon, release)
-            for cells, centre in zip(counts, found.centres.tolist(), strict=True)
+            select_distance(cells, centre, share * n_users, self.scale_epsilon, release, near)
+            for cells, centre, near in zip(counts, found.centres.tolist(), found.sizes.tolist(), strict=True)
         ]
         scales = np.array(distances) / -float(ndtri(0.5 * share))
         # All distances up to the exceptions cost the same, and the least of them wins.
@@ -296,7 +295,7 @@ class Standardisation:
             return 0.0
         share, centre = share_beyond(self.tail_epsilon, n_users), float(target.centres[0])
         (counts,) = rows.sum(partial(distance_counts, centres=target.centres))
-        distance = select_distance(counts, centre, share * n_users, self.tail_epsilon, release)
+        distance = select_distance(counts, centre, share * n_users, self.tail_epsilon, release, float(target.sizes[0]))
         return distance / -float(ndtri(0.5 * share))
 
     def _target_range(self, excess: float, n_users: float) -> float:
@@ -321,32 +320,31 @@ def distance_counts(data: UserData, centres: FloatArray) -> IntArray:
     for column, centre in zip(data.X.T, centres.tolist(), strict=True):
         # A gap is the centre. What overflows may have a sign, too, and is far away.
         distances = np.abs(user_magnitudes(np.where(np.isnan(column), centre, column), data.groups, centre))
-        counts.append(np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1))
-    return np.array(counts, dtype=np.int64)
+        counts.append(_ranges.scale_counts(distances, _ranges.FINEST_SCALES))
+    return np.array(counts)
 
 
-def select_distance(cells: IntArray, centre: float, n_beyond: float, epsilon: float, release: Release) -> float:
-    """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if hardly a user differs."""
-    least = int(EIGHTHS.cells(np.array([LEAST_RELATIVE * abs(centre)]))[0])
-    finer = 2.0 ** (EIGHTHS.bits - OCTAVES.bits)
-    counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
-    occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _ranges.MANY / EIGHTHS.last) * UNIT_WEIGHT
-    costs = extent_costs(
-        WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(min(n_beyond, _ranges.MANY) * UNIT_WEIGHT),
-        penalty=math.ceil(DECAY / finer * scale),
-        grid=EIGHTHS,
+def select_distance(
+    counts: IntArray, centre: float, n_beyond: float, epsilon: float, release: Release, near: float
+) -> float:
+    """Select the distance that ``n_beyond`` users exceed, from their `distance_counts`; 0 if hardly a user differs.
+
+    From ``near`` on, a released scale, farther ones are less likely a priori.
+    """
+    distance = _ranges.select_upper_scale(
+        counts,
+        math.ceil(min(n_beyond, _ranges.MANY)),
+        epsilon=epsilon,
+        release=release,
+        scales=_ranges.FINEST_SCALES,
+        near=near / 2.0**_ranges.FAR,
     )
-    # A positive distance is as likely as on the coarsest grid, however many there are to choose from.
-    costs[1:] += math.ceil(math.log(finer) * scale)
-    chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
-    return EIGHTHS.value(least + chosen) if chosen else 0.0
+    return distance if distance > max(LEAST_RELATIVE * abs(centre), _ranges.FINEST_SCALES[0]) else 0.0
 
 
 def distance_cost(beyond: float, n_users: float) -> float:
     """Return the cost of telling a part of the users from nobody, with a chance of e⁻⁹ to fail."""
-    return 2.0 * (9.0 - math.log(DECAY)) / (beyond * max(n_users, 1.0))
+    return _ranges.selection_epsilon(beyond * n_users, FREE, monotone=True)
 
 
 def share_beyond(cost: float, n_users: float) -> float:
