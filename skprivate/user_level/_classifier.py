@@ -18,7 +18,7 @@ from skprivate import _validation
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
-from skprivate.privacy import PrivacyLedger
+from skprivate.privacy import PrivacyLedger, warn_caller
 from skprivate.user_level import _losses, _plan, _problems, _sgd
 from skprivate.user_level._rows import GAPS, CheckedRows, by_user, labels, read_rows
 from skprivate.user_level.descent import _linear, _preconditioned, _rules
@@ -234,6 +234,13 @@ class UserLevelSGDClassifier(ClassifierMixin, _sgd.BaseUserLevelSGD):
             terms, inference = self._plan_inference(self._terms(n_users), user_ids)
             mechanism = self._mechanism(classes, n_outputs, terms, user_ids is None)
             result, estimate = self._run(mechanism, targets, n_users, user_ids, inference)
+        if 0 < len(result.hidden) < len(classes) and result.noise_level <= _plan.MAX_NOISE_LEVEL:
+            hidden = ", ".join(repr(_validation.plain(classes[j])) for j in result.hidden[:5])
+            warn_caller(
+                f"too few users have class {hidden} to tell their number from noise at epsilon = {self.epsilon:g}: "
+                "chances of it are uncertain, and a constant may have a smaller log loss.",
+                _sgd.TooFewUsersWarning,
+            )
         coef = (result.coef if estimate is None else estimate.coef).reshape(n_outputs, -1)
         if multinomial:
             # A common change of all classes changes no probability, so it is noise alone.

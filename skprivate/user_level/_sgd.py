@@ -37,7 +37,7 @@ EMPTY = "to a private search nearly all values are missing, so that predictions 
 
 
 class TooFewUsersWarning(UserWarning):
-    """n·ε is too small for anything to be learnt; depends on public numbers only.
+    """n·ε is too small for anything to be learnt, or for a rare class or an interval; by public and released numbers.
 
     See Also
     --------

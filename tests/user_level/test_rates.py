@@ -1,13 +1,16 @@
 """Rates of classes: mean chances released once, with the sensitivity of one user, and intercepts that follow them."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit, softmax
 
 from skprivate import UserLevelSGDClassifier
 from skprivate.privacy import Adjacency, GaussianEvent, public_generator
+from skprivate.user_level import TooFewUsersWarning
 from skprivate.user_level._losses import LogisticLoss, MultinomialLoss
-from skprivate.user_level._plan import Terms
+from skprivate.user_level._plan import CLEAR_DEVIATIONS, Terms
 from skprivate.user_level._problems import Objective, UserData, UserGroups
 from skprivate.user_level.descent._rules import ClassCounts
 from skprivate.utils.estimator_checks import replay
@@ -88,3 +91,28 @@ def test_replayed_fits_stay_within_sensitivities_that_are_nearly_met(n_classes):
     for first in ends:
         report = replay(fit, first, ends)
         assert not report.failures
+
+
+def _rare_warnings(n_rare, seed, **options):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(3000, 2)), np.where(np.arange(3000) < n_rare, "yes", "no")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        UserLevelSGDClassifier(epsilon=0.5, classes=["no", "yes"], random_state=seed, **options).fit(X, y)
+    return [str(each.message) for each in seen if issubclass(each.category, TooFewUsersWarning)]
+
+
+@pytest.mark.parametrize("options", [{}, {"class_weight": "balanced"}, {"adjacency": "add-remove"}], ids=str)
+def test_a_class_that_noise_hides_is_told(options):
+    """A count of 0 is above three deviations with chance .0013, one of 1500 below them with less."""
+    few, many = ([_rare_warnings(n_rare, seed, **options) for seed in range(10)] for n_rare in (0, 1500))
+    assert sum(bool(each) for each in few) >= 9
+    assert all("class 'yes' to tell" in message for each in few for message in each)
+    assert not any(many)
+
+
+def test_classes_are_hidden_by_released_counts_alone():
+    counts = ClassCounts(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 1000), 3, signed=False, balanced=True)
+    edge = CLEAR_DEVIATIONS * counts.noise
+    assert counts.hidden(np.array([edge, 1000.0, -5.0])) == (0, 2)
+    assert counts.hidden(np.full(3, np.nextafter(edge, np.inf))) == ()

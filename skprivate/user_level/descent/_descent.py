@@ -279,7 +279,8 @@ class LinearResult:
     """Released result of a linear model.
 
     ``scale_missed`` is True if users were too few for the scale of the target. ``failure`` says how the descent did not
-    converge, if it did not. ``class_weights`` are public, or from released counts.
+    converge, if it did not. ``class_weights`` are public, or from released counts, and ``hidden`` classes too rare for
+    these.
     """
 
     coef: FloatArray
@@ -292,3 +293,4 @@ class LinearResult:
     scale_missed: bool = False
     failure: str = ""
     class_weights: FloatArray | None = None
+    hidden: tuple[int, ...] = ()

@@ -42,13 +42,15 @@ class Descent(_rules.DescentRules):
         intercept = 0.0
         class_weights: FloatArray | None = None
         counts: FloatArray | None = None
+        hidden: tuple[int, ...] = ()
         if not isinstance(self.class_weights, _rules.ClassCounts):
             class_weights = self.class_weights
-        elif self.class_weights.balanced:
-            class_weights = self.class_weights.weights(self.class_weights.run(rows, release))
         else:
             counts = self.class_weights.run(rows, release)
-            if self.objective.n_outputs == 1:
+            hidden = self.class_weights.hidden(counts)
+            if self.class_weights.balanced:
+                class_weights = self.class_weights.weights(counts)
+            elif self.objective.n_outputs == 1:
                 intercept = self.class_weights.intercept(counts, n_users)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
@@ -128,6 +130,7 @@ class Descent(_rules.DescentRules):
             scale_missed=scale_missed,
             failure=self._failure(course, radius, scale_missed),
             class_weights=class_weights,
+            hidden=hidden,
         )
 
     def _failure(self, course: _descent.Course, radius: float, scale_missed: bool) -> str:

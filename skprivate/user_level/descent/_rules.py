@@ -108,6 +108,10 @@ class ClassCounts:
         )
         return np.asarray(noisy, dtype=np.float64)
 
+    def hidden(self, counts: FloatArray) -> tuple[int, ...]:
+        """List classes whose released counts noise alone explains."""
+        return tuple(np.flatnonzero(counts <= _plan.CLEAR_DEVIATIONS * self.noise).tolist())
+
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""
         return balanced_weights(counts, _plan.CLEAR_DEVIATIONS * self.noise)
