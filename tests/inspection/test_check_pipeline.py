@@ -211,7 +211,7 @@ def test_folds_that_move_others_are_spoken_of_wherever_a_search_is_seen(model):
     """No sum of prices bounds its fits: `check_pipeline`, `guarantee_of` and `privacy_report` say so."""
     said = str(check_pipeline(model))
     assert "no sum of their prices bounds" in said and "Use UserKFold" in said
-    n = 3000
+    n = 900
     rng = public_generator(0)
     X, y = rng.uniform(size=(n, 2)), np.arange(n) % 2
     try:

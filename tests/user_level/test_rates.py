@@ -114,5 +114,6 @@ def test_a_class_that_noise_hides_is_told(options):
 def test_classes_are_hidden_by_released_counts_alone():
     counts = ClassCounts(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 1000), 3, signed=False, balanced=True)
     edge = CLEAR_DEVIATIONS * counts.noise
-    assert counts.hidden(np.array([edge, 1000.0, -5.0])) == (0, 2)
-    assert counts.hidden(np.full(3, np.nextafter(edge, np.inf))) == ()
+    assert counts.hidden(np.array([edge, 1000.0, -5.0]), 7.0 * edge) == (0, 2)
+    assert counts.hidden(np.array([edge, 1000.0, -5.0]), 6.0 * edge) == (), "noise hides any class"
+    assert counts.hidden(np.full(3, np.nextafter(edge, np.inf)), 7.0 * edge) == ()

@@ -47,7 +47,7 @@ class Descent(_rules.DescentRules):
             class_weights = self.class_weights
         else:
             counts = self.class_weights.run(rows, release)
-            hidden = self.class_weights.hidden(counts)
+            hidden = self.class_weights.hidden(counts, n_users)
             if self.class_weights.balanced:
                 class_weights = self.class_weights.weights(counts)
             elif self.objective.n_outputs == 1:

@@ -33,12 +33,13 @@ from skprivate.user_level.scaling._frame import TARGET_RANGE, Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Noise of second moments up to which steps are preconditioned. A clip by the rule below beyond which there is hardly
-#: any noise: then more steps of the plain descent go on to the minimum.
-MOST_MOMENTS_NOISE, MOST_WIDE = 0.1, 128.0
+#: Noise of second moments up to which steps are preconditioned, for numbers and for classes: those of a rare one are
+#: steep. A clip by the rule below beyond which there is hardly any noise: then more steps of the plain descent go on to
+#: the minimum.
+MOST_MOMENTS_NOISE, MOST_NOISE_CLASSES, MOST_WIDE = 0.1, 0.05, 128.0
 #: Range of the clip: in deviations of slopes, and in norms of a row for two classes, whose effects clipped residuals
 #: exaggerate. It ends farther out where noise is much less.
-CLIPS, CLIPS_CLASSES = (0.8, 8.0), (0.7, 1.5)
+CLIPS, CLIPS_CLASSES = (0.8, 8.0), (1.0, 1.5)
 #: Share of the steps' budget for those that are not averaged, over their part.
 FIRST_PART = 0.4
 #: Noise of the mean slope up to which it is released.
@@ -193,7 +194,8 @@ class PreconditionedDescent(Mechanism):
     def quiet(self) -> bool:
         """True if second moments are good for a metric, and noise is worth few steps, from public numbers."""
         clipped = not self._selects or self.split.clip_epsilon is not None
-        return clipped and self.moments.noise <= MOST_MOMENTS_NOISE and self._wide <= MOST_WIDE
+        most = MOST_NOISE_CLASSES if self.classes else MOST_MOMENTS_NOISE
+        return clipped and self.moments.noise <= most and self._wide <= MOST_WIDE
 
     @property
     def n_steps(self) -> int:

@@ -108,9 +108,10 @@ class ClassCounts:
         )
         return np.asarray(noisy, dtype=np.float64)
 
-    def hidden(self, counts: FloatArray) -> tuple[int, ...]:
-        """List classes whose released counts noise alone explains."""
-        return tuple(np.flatnonzero(counts <= _plan.CLEAR_DEVIATIONS * self.noise).tolist())
+    def hidden(self, counts: FloatArray, n_users: float) -> tuple[int, ...]:
+        """List classes whose released counts noise alone explains, where half an equal share would be seen."""
+        least = _plan.CLEAR_DEVIATIONS * self.noise
+        return tuple(np.flatnonzero(counts <= least).tolist()) if n_users > 2.0 * len(counts) * least else ()
 
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""

@@ -31,7 +31,7 @@ MOST_TARGET, MOST_GROWTH = 3.0, 4.0
 #: Least eigenvalue over their average, and least variance of residuals over that of the target.
 LEAST_EIGENVALUE, LEAST_LEFT = 1e-9, 0.01
 #: Least rate of a class, about the least curvature of a score, too, and the largest deviation of scores.
-LEAST_RATE, MOST_DEVIATION = 0.005, 6.0
+LEAST_RATE, MOST_DEVIATION = 0.05, 6.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,9 +50,11 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ZOOM = 1.25
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
-#: ρ n²: below the first all columns together are missed. For each column: above the second nothing is missed, above the
-#: third its histograms can be taken at their word.
-LEAST_SIGNAL, ENOUGH_SIGNAL, PLENTY_OF_SIGNAL = 100.0, 200.0, 2000.0
+#: ρ n²: below the first all columns together are missed.
+LEAST_TOTAL = 100.0
+#: The same for each column: below the first a search costs more than it finds, above the second nothing is missed, above
+#: the last its histograms can be taken at their word.
+LEAST_SIGNAL, ENOUGH_SIGNAL, PLENTY_OF_SIGNAL = 5.0, 200.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
 RATES, UNIT_PRIOR = (0.5, 0.25, 0.08, 0.02), 1e-6
@@ -295,7 +297,8 @@ class ColumnSearch:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
-        return self.share * signal(self.terms, n_users, 1) * (1.0 + 1e-12) >= LEAST_SIGNAL
+        least = max(LEAST_SIGNAL, LEAST_TOTAL / self.n_columns)
+        return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
 
     def decides_all(self, n_users: float) -> bool:
         """Return True if ``n_users`` are more than enough to tell every column from noise."""
