@@ -52,8 +52,8 @@ ZOOM = 1.25
 OWN_PRIOR = 0.03
 #: ρ n²: below the first all columns together are missed.
 LEAST_TOTAL = 100.0
-#: The same for each column: below the first a search costs more than it finds, above the second nothing is missed, above
-#: the last its histograms can be taken at their word.
+#: The same for each column: below the first a search costs more than it finds, above the second nothing is missed,
+#: above the last its histograms can be taken at their word.
 LEAST_SIGNAL, ENOUGH_SIGNAL, PLENTY_OF_SIGNAL = 5.0, 200.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
