@@ -68,7 +68,7 @@ class Descent(_rules.DescentRules):
                     terms=self.terms,
                     release=release,
                 )
-                if found:
+                if found and self.whitens(least):
                     rows = rows.map(partial(_frame.whiten, matrix=matrix, constant=self.objective.fit_intercept))
                     row_norm = None if row_norm is None else norm
                 else:

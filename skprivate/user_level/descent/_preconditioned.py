@@ -203,7 +203,7 @@ class PreconditionedDescent(Mechanism):
 
         The Hessian of several classes is less known.
         """
-        usual = _rules.FEWEST_STEPS * (1 if self.objective.n_outputs == 1 else 2)
+        usual = _rules.FEWEST_STEPS // (2 if self.objective.n_outputs == 1 else 1)
         return usual if self.given_steps is None else self.given_steps
 
     @property

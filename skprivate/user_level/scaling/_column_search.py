@@ -50,10 +50,8 @@ DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ZOOM = 1.25
 #: Part of the prior that columns do not share.
 OWN_PRIOR = 0.03
-#: ρ n²: below the first all columns together are missed.
-LEAST_TOTAL = 100.0
-#: The same for each column: below the first a search costs more than it finds, above the second nothing is missed,
-#: above the last its histograms can be taken at their word.
+#: ρ n² for each column: below the first a search costs more than it finds, above the last its histograms can be taken
+#: at their word. Above the second nothing is missed, and of all columns together their common scale is not.
 LEAST_SIGNAL, ENOUGH_SIGNAL, PLENTY_OF_SIGNAL = 5.0, 200.0, 2000.0
 #: Rates of other values than 0 in columns without a scale, and how much less likely their units are a priori unless
 #: they are 1.
@@ -297,7 +295,8 @@ class ColumnSearch:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` are enough to tell columns from noise, at least all together."""
-        least = max(LEAST_SIGNAL, LEAST_TOTAL / self.n_columns)
+        # A target that may well be standardised is not taken for anything else.
+        least = max(LEAST_SIGNAL, ENOUGH_SIGNAL / self.n_columns * (0.5 if self.assume_standard else 1.0))
         return self.share * signal(self.terms, n_users, self.n_columns) * (1.0 + 1e-12) >= least
 
     def decides_all(self, n_users: float) -> bool:
