@@ -409,6 +409,16 @@ def test_a_distance_far_from_all_users_is_selected_as_seldom_as_said(octave, tim
     assert chances[0][far].sum() < times * math.exp(-9.0)
 
 
+@pytest.mark.parametrize("centre, found", [(0.0, 1.0), (2.0**17 - 1.0, 1.0), (2.0**17, 0.0), (-(2.0**30), 0.0)])
+def test_distances_that_rounding_of_the_centre_explains_are_none(centre, found):
+    class Best:
+        def select(self, utilities, *, epsilon, sensitivity):
+            return utilities.argmax()
+
+    counts = scale_counts(np.ones(100), FINEST_SCALES)
+    assert select_distance(counts, centre, 35.0, 1.0, Best(), 1.0) == found
+
+
 @pytest.mark.parametrize("n_users", [1e9, 1e13, 1e18, 1e300])
 def test_costs_of_reaches_do_not_overflow(n_users):
     """A cost that wraps around moves by 2⁶⁴ when one user comes."""
