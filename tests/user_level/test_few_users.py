@@ -409,6 +409,18 @@ def test_a_distance_far_from_all_users_is_selected_as_seldom_as_said(octave, tim
     assert chances[0][far].sum() < times * math.exp(-9.0)
 
 
+def test_a_distance_is_looked_for_from_its_own_column_s_scale(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "skprivate.user_level.scaling._standardise.select_distance", lambda *given: seen.append(given[-1]) or given[-1]
+    )
+    Z = np.random.default_rng(0).normal(size=(6_000, 3))
+    model = UserLevelSGDRegressor(5.0, random_state=0)
+    fitted(model, Z[:, :2] * [1e-6, 1e6], 1e3 * Z[:, 2], user_ids=np.repeat(np.arange(2_000), 3))
+    assert len(seen) == 4, "scale and tail of the target, and two features"
+    assert np.abs(np.log2(np.array(seen) / [1e3, 1e3, 1e-6, 1e6])).max() < 2.0
+
+
 @pytest.mark.parametrize("near", [np.nan, 0.0, 5e-324, np.inf])
 def test_a_released_scale_that_is_no_number_moves_no_cost(near):
     """Public limits a few subnormal numbers apart make one."""
@@ -453,6 +465,7 @@ def test_distances_that_rounding_of_the_centre_explains_are_none(centre, found):
 
     counts = scale_counts(np.ones(100), FINEST_SCALES)
     assert select_distance(counts, centre, 35.0, 1.0, Best(), 1.0) == found
+    assert select_distance(scale_counts(np.zeros(100), FINEST_SCALES), centre, 35.0, 1.0, Best(), 1.0) == 0.0
 
 
 @pytest.mark.parametrize("n_users", [1e9, 1e13, 1e18, 1e300])
