@@ -12,7 +12,7 @@ from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, public_generator
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
-from skprivate.user_level.scaling._column_search import MAGNITUDES, _counts, plan_search
+from skprivate.user_level.scaling._column_search import MAGNITUDES, _counts, _posterior, plan_search
 
 
 def data_of(X, codes):
@@ -128,3 +128,11 @@ def test_a_column_that_seems_like_no_other_takes_none_with_it(recording_release)
         found = search.run(InMemory(data_of(X, np.arange(n_users))), float(n_users), recording_release(seed))
         wrong += (np.abs(np.log2(found.sizes)) > 6.0).any()
     assert wrong <= 4
+
+
+def test_a_column_is_like_the_others_without_the_one_that_says_it_loudest():
+    """Of three columns, the prior of a silent one is the quieter of the other two."""
+    support = np.array([[0.0, 0.0], [0.0, -30.0], [-30.0, 0.0]])
+    first, second, third = _posterior(support, np.ones(2))
+    assert first == pytest.approx([0.5, 0.5], abs=0.01)
+    assert second[0] > 0.999 and third[1] > 0.999

@@ -409,6 +409,65 @@ def test_a_distance_far_from_all_users_is_selected_as_seldom_as_said(octave, tim
     assert chances[0][far].sum() < times * math.exp(-9.0)
 
 
+def test_a_distance_is_looked_for_from_its_own_column_s_scale(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "skprivate.user_level.scaling._standardise.select_distance", lambda *given: seen.append(given[-1]) or given[-1]
+    )
+    Z = np.random.default_rng(0).normal(size=(6_000, 3))
+    model = UserLevelSGDRegressor(5.0, random_state=0)
+    fitted(model, Z[:, :2] * [1e-6, 1e6], 1e3 * Z[:, 2], user_ids=np.repeat(np.arange(2_000), 3))
+    assert len(seen) == 4, "scale and tail of the target, and two features"
+    assert np.abs(np.log2(np.array(seen) / [1e3, 1e3, 1e-6, 1e6])).max() < 2.0
+
+
+@pytest.mark.parametrize("near", [np.nan, 0.0, 5e-324, np.inf])
+def test_a_released_scale_that_is_no_number_moves_no_cost(near):
+    """Public limits a few subnormal numbers apart make one."""
+    seen = []
+
+    class Costs:
+        def select(self, utilities, *, epsilon, sensitivity):
+            seen.append(-utilities)
+            return 0
+
+    for n_far in (700, 701):
+        counts = scale_counts(np.repeat([1.0, 4.0], [2_000 - n_far, n_far]), FINEST_SCALES)
+        select_distance(counts, 0.0, 700.0, 0.03, Costs(), near)
+    assert all((costs >= 0).all() for costs in seen)
+    assert np.abs(seen[1] - seen[0]).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1e-17, 1e17])
+def test_users_with_several_rows_may_have_any_unit(scale):
+    """Histograms find magnitudes from 2⁻⁶⁰ to 2⁶⁰; selected scales ended at 2⁻⁵⁰ and 2⁵⁰."""
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(9_000, 1))
+    y = X[:, 0] + 0.3 * scale * rng.normal(size=9_000)
+    model = fitted(UserLevelSGDRegressor(5.0, random_state=0), X, y, user_ids=np.repeat(np.arange(3_000), 3))
+    assert 0.7 < model.feature_scale_[0] / scale < 1.4
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("n_users", [1, 2, 3])
+def test_a_target_range_of_hardly_any_users(n_users):
+    plan = plan_standardisation(
+        Terms(1e4, 1e-6, Adjacency.REPLACE_ONE, n_users), n_features=2, centred=True, target=True, several=True
+    )
+    assert np.isfinite(plan._target_range(10.0, n_users))
+
+
+@pytest.mark.parametrize("centre, found", [(0.0, 1.0), (2.0**17 - 1.0, 1.0), (2.0**17, 0.0), (-(2.0**30), 0.0)])
+def test_distances_that_rounding_of_the_centre_explains_are_none(centre, found):
+    class Best:
+        def select(self, utilities, *, epsilon, sensitivity):
+            return utilities.argmax()
+
+    counts = scale_counts(np.ones(100), FINEST_SCALES)
+    assert select_distance(counts, centre, 35.0, 1.0, Best(), 1.0) == found
+    assert select_distance(scale_counts(np.zeros(100), FINEST_SCALES), centre, 35.0, 1.0, Best(), 1.0) == 0.0
+
+
 @pytest.mark.parametrize("n_users", [1e9, 1e13, 1e18, 1e300])
 def test_costs_of_reaches_do_not_overflow(n_users):
     """A cost that wraps around moves by 2⁶⁴ when one user comes."""

@@ -347,6 +347,24 @@ def test_replayed_fits_of_several_classes_stay_within_sensitivities_that_are_nea
     assert 0.6 < worst.max() <= 1.0 and (worst[-11:] > 0.25).all(), worst
 
 
+def test_no_class_is_taken_for_rarer_than_a_twentieth():
+    """A rarer one has a score as steep as that, and its intercept."""
+    grams = [Gram(np.eye(2), np.array([0.0, 2.0 * rate - 1.0]), 1.0, 0.0) for rate in (0.0, 0.01, 0.05, 0.1, 0.95, 1.0)]
+    starts, deviations = zip(*(gram.logistic() for gram in grams), strict=True)
+    odds = np.exp(np.array(starts)[:, 1])
+    np.testing.assert_allclose(odds / (1.0 + odds), [0.05, 0.05, 0.05, 0.1, 0.95, 0.95], rtol=0.05)
+    assert min(deviations) >= math.sqrt(0.05)
+
+
+def test_classes_need_moments_twice_as_quiet_as_numbers():
+    classifier, regressor = UserLevelSGDClassifier(1.0, classes=[0, 1]), UserLevelSGDRegressor(1.0)
+    assert isinstance(made := mechanism(regressor, 8_000), PreconditionedDescent)
+    assert 0.05 < made.moments.noise <= 0.1
+    assert not isinstance(mechanism(classifier, 8_000), PreconditionedDescent)
+    assert isinstance(made := mechanism(classifier, 12_000), PreconditionedDescent)
+    assert made.moments.noise <= 0.05
+
+
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_fit_of_several_classes_draws_exactly_its_plan(adjacency):
     X, y = rows_of_classes(1, 4000)

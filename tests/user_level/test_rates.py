@@ -111,6 +111,11 @@ def test_a_class_that_noise_hides_is_told(options):
     assert not any(many)
 
 
+def test_no_class_is_rare_where_all_count_little():
+    """Users of one row have a hundredth of their weight: noise hides every class."""
+    assert not any(_rare_warnings(1500, seed, weight_cap=100) for seed in range(3))
+
+
 def test_classes_are_hidden_by_released_counts_alone():
     counts = ClassCounts(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 1000), 3, signed=False, balanced=True)
     edge = CLEAR_DEVIATIONS * counts.noise
