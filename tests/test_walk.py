@@ -21,7 +21,7 @@ CODES, LABELS = RNG.integers(0, 4, size=(4000, 3)), np.where(Y > 0, 1, 0)
 #: Default fits, and the most files and functions that one may enter. Lower a limit where a fit needs less.
 FITS = {
     "regressor": (lambda: sp.UserLevelSGDRegressor(epsilon=1.0).fit(X, Y, user_ids=USERS), 35, 370),
-    "classifier": (lambda: sp.UserLevelSGDClassifier(epsilon=1.0, classes=[0, 1]).fit(X, LABELS), 34, 366),
+    "classifier": (lambda: sp.UserLevelSGDClassifier(epsilon=1.0, classes=[0, 1]).fit(X, LABELS), 34, 367),
     "additive": (lambda: sp.CuratedBagGAMClassifier(epsilon=1.0, classes=[0, 1]).fit(CODES, LABELS), 34, 340),
     "random bags": (lambda: sp.RandomBagRegressor(epsilon=1.0).fit(X, Y), 26, 245),
     "halfspaces": (lambda: sp.PPMHalfspaceClassifier(epsilon=1.0, private_label=1).fit(X[:500], LABELS[:500]), 30, 265),

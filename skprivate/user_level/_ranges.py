@@ -27,8 +27,8 @@ MOST_TAIL = 0.12
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
 #: Candidates of an upper quantile: every power of 2^¼.
 FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
-#: Candidates of a distance: every power of 2^⅛.
-FINEST_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.0625, 0.125)
+#: Candidates of a distance: every power of 2^⅛, beyond all scales of a histogram.
+FINEST_SCALES: FloatArray = 2.0 ** np.arange(-66.0, 66.0625, 0.125)
 #: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 #: Octaves above a released scale from which on a larger one is less likely, by e for each, as far as this factor goes

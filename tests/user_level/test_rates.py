@@ -119,6 +119,21 @@ def test_no_class_is_rare_where_all_count_little():
 def test_classes_are_hidden_by_released_counts_alone():
     counts = ClassCounts(Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 1000), 3, signed=False, balanced=True)
     edge = CLEAR_DEVIATIONS * counts.noise
-    assert counts.hidden(np.array([edge, 1000.0, -5.0]), 7.0 * edge) == (0, 2)
-    assert counts.hidden(np.array([edge, 1000.0, -5.0]), 6.0 * edge) == (), "noise hides any class"
-    assert counts.hidden(np.full(3, np.nextafter(edge, np.inf)), 7.0 * edge) == ()
+    assert counts.hidden(np.array([edge, 7.0 * edge, -0.5 * edge])) == (0, 2)
+    assert counts.hidden(np.array([edge, 5.0 * edge, -0.5 * edge])) == (), "noise hides any class"
+    assert counts.hidden(np.array([np.nextafter(edge, np.inf), 7.0 * edge, 2.0 * edge])) == ()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, 1, 2]])
+def test_a_class_that_moments_hide_is_named(labels):
+    """Preconditioned steps count no classes; their second moments tell the rates."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 3))
+    y = np.zeros(60_000, dtype=int)
+    for label in labels[:-1]:
+        y[label::2] = label
+    y[:2] = labels[-1]
+    model = UserLevelSGDClassifier(1.0, classes=labels, random_state=0)
+    with pytest.warns(TooFewUsersWarning, match=f"too few users have class {labels[-1]} to tell"):
+        model.fit(X, y)
+    assert model.n_iter_ <= 20, "preconditioned"

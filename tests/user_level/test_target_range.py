@@ -90,7 +90,7 @@ def test_without_noise_rows_and_predictions_go_as_far_as_they_like(epsilon):
         y = X @ [1.0, -1.0, 0.5, 0.2] + 0.5 * rng.normal(size=300)
         model = UserLevelSGDRegressor(epsilon, random_state=seed).fit(X, y)
         losses.append(LinearRegression().fit(X, y).score(X, y) - model.score(X, y))
-    assert np.mean(losses) < (0.005 if epsilon == 1e4 else 0.001), losses
+    assert np.mean(losses) < (0.006 if epsilon == 1e4 else 0.001), losses
 
 
 class Likeliest:

@@ -47,7 +47,7 @@ class Descent(_rules.DescentRules):
             class_weights = self.class_weights
         else:
             counts = self.class_weights.run(rows, release)
-            hidden = self.class_weights.hidden(counts, n_users)
+            hidden = self.class_weights.hidden(counts)
             if self.class_weights.balanced:
                 class_weights = self.class_weights.weights(counts)
             elif self.objective.n_outputs == 1:
@@ -68,7 +68,7 @@ class Descent(_rules.DescentRules):
                     terms=self.terms,
                     release=release,
                 )
-                if found and self.whitens(least):
+                if found and self.whitens(self.whitening_share, least):
                     rows = rows.map(partial(_frame.whiten, matrix=matrix, constant=self.objective.fit_intercept))
                     row_norm = None if row_norm is None else norm
                 else:

@@ -203,7 +203,7 @@ class PreconditionedDescent(Mechanism):
 
         The Hessian of several classes is less known.
         """
-        usual = _rules.FEWEST_STEPS // (2 if self.objective.n_outputs == 1 else 1)
+        usual = _rules.FEWEST_STEPS * (1 if self.objective.n_outputs == 1 else 2)
         return usual if self.given_steps is None else self.given_steps
 
     @property
@@ -270,14 +270,14 @@ class PreconditionedDescent(Mechanism):
         if self._slope_share:
             most = 1.0 if self.classes else max(TARGET_RANGE * deviation, clip)
             coef[-1] -= self._mean_slope(gradients, coef, most, release)[0] / path.hessian(coef)[1]
-        return self._result(coef[None], frame, clip, alpha)
+        return self._result(coef[None], gram, frame, clip, alpha)
 
     def _strength(self, clip: float) -> float:
         """Return the strength of the penalty."""
         level = self.split.level(self._n, self.size)
         return self.penalty.strength(self._n, level, clip, self.size, self.objective.n_outputs)
 
-    def _result(self, coef: FloatArray, frame: Frame, clip: float, alpha: float) -> _descent.LinearResult:
+    def _result(self, coef: FloatArray, gram: Gram, frame: Frame, clip: float, alpha: float) -> _descent.LinearResult:
         """Return coefficients, with a row for each output, in the units of the features."""
         return _descent.LinearResult(
             coef=frame.coefficients(coef, self.objective.fit_intercept).ravel(),
@@ -287,6 +287,7 @@ class PreconditionedDescent(Mechanism):
             noise_level=self.split.level(self._n, self.size),
             alpha=alpha,
             frame=frame,
+            hidden=gram.hidden() if self.classes else (),
         )
 
     def _several_classes(self, rows: Partitions, gram: Gram, frame: Frame, release: Release) -> _descent.LinearResult:
@@ -310,7 +311,7 @@ class PreconditionedDescent(Mechanism):
         if self._slope_share:
             slope = self._mean_slope(gradients, coef, math.sqrt(2.0), release)
             coef[:, -1] -= np.linalg.solve(curvature, slope)
-        return self._result(coef, frame, clip, alpha)
+        return self._result(coef, gram, frame, clip, alpha)
 
     def _scaled(self, rows: Partitions, frame: Frame) -> Partitions:
         """Form integer rows."""

@@ -40,7 +40,7 @@ PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
 ROUNDS = 50
 #: Fewest and most steps, and the noise of a single one against a unanimous vote. Many steps that only follow the noise
 #: end farther from the solution than few.
-FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 20, 50, 0.1**0.5
+FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 10, 50, 0.1**0.5
 #: Projection radius in scales of the target, and the first step in units of the radius. For two classes it is one over
 #: the curvature of the loss of rows that are clipped at half their norm: few steps cannot correct a longer one.
 RADIUS_FACTOR, FIRST_STEP, FIRST_STEP_CLASSES = 2.0, 0.15, 0.1
@@ -108,10 +108,10 @@ class ClassCounts:
         )
         return np.asarray(noisy, dtype=np.float64)
 
-    def hidden(self, counts: FloatArray, n_users: float) -> tuple[int, ...]:
+    def hidden(self, counts: FloatArray) -> tuple[int, ...]:
         """List classes whose released counts noise alone explains, where half an equal share would be seen."""
         least = _plan.CLEAR_DEVIATIONS * self.noise
-        return tuple(np.flatnonzero(counts <= least).tolist()) if n_users > 2.0 * len(counts) * least else ()
+        return tuple(np.flatnonzero(counts <= least).tolist()) if counts.mean() > 2.0 * least else ()
 
     def weights(self, counts: FloatArray) -> FloatArray:
         """Compute class weights from released counts."""
@@ -415,16 +415,15 @@ class DescentRules(Mechanism):
             return _plan.SMALL_SHARE
         if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
-        shares = (_plan.SMALL_SHARE, _plan.LARGE_SHARE)
-        return next((share for share in shares if self._whitens(share, self.terms.n_users)), 0.0)
+        for share in (_plan.SMALL_SHARE, _plan.LARGE_SHARE):
+            if self.whitens(share, self.terms.n_users):
+                return share
+        return 0.0
 
-    def _whitens(self, share: float, n_users: float) -> bool:
+    def whitens(self, share: float, n_users: float) -> bool:
+        """Return True if second moments for a share of the budget are more than noise."""
         multiplier = self.split.multiplier / math.sqrt(share)
         return _frame.relative_noise(self.terms, multiplier, self._n_whitened, n_users) <= MOST_NOISE
-
-    def whitens(self, n_users: float) -> bool:
-        """Return True if second moments of so many users are more than noise."""
-        return self._whitens(self.whitening_share, n_users)
 
     @property
     def whitening_multiplier(self) -> float:

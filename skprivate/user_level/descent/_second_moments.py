@@ -18,7 +18,7 @@ from scipy.special import expit
 from skprivate.partitions import Partitions
 from skprivate.privacy import GaussianEvent, Release
 from skprivate.user_level._losses import normal_quadrature
-from skprivate.user_level._plan import SMALL_SHARE, WIDER, BudgetSplit
+from skprivate.user_level._plan import CLEAR_DEVIATIONS, SMALL_SHARE, WIDER, BudgetSplit
 from skprivate.user_level.descent._scaled_rows import largest_moment, moment_sum, row_unit
 from skprivate.user_level.scaling._frame import Frame
 
@@ -30,7 +30,7 @@ WANTED_NOISE, MOST_SHARE = 0.05, 0.4
 MOST_TARGET, MOST_GROWTH = 3.0, 4.0
 #: Least eigenvalue over their average, and least variance of residuals over that of the target.
 LEAST_EIGENVALUE, LEAST_LEFT = 1e-9, 0.01
-#: Least rate of a class, about the least curvature of a score, too, and the largest deviation of scores.
+#: Least rate of one of two classes, about the least curvature of a score, too, and the largest deviation of scores.
 LEAST_RATE, MOST_DEVIATION = 0.05, 6.0
 
 
@@ -135,22 +135,30 @@ class Moments:
             block[~np.eye(inner, dtype=bool)] *= kept
         noise = 2.0 * entry * max(1.0, math.sqrt(kept * d))
         if self.n_targets > 1:
-            return Gram(moments, second[:d, d:], second[d:, d:], noise)
-        return Gram(moments, second[:-1, -1].copy(), float(second[-1, -1]), noise)
+            return Gram(moments, second[:d, d:], second[d:, d:], noise, entry)
+        return Gram(moments, second[:-1, -1].copy(), float(second[-1, -1]), noise, entry)
 
 
 class Gram:
     """Released moments: zzᵀ in ``metric``, with eigenvalues raised by the noise, zy in ``cross``, y² in ``target``.
 
-    Several classes have a column of ``cross`` each, and a matrix ``target``.
+    Several classes have a column of ``cross`` each, and a matrix ``target``. Entries of ``cross`` have this ``error``.
     """
 
-    def __init__(self, moments: FloatArray, cross: FloatArray, target: Any, noise: float) -> None:
-        self.moments, self.cross, self.target = moments, cross, target
+    def __init__(self, moments: FloatArray, cross: FloatArray, target: Any, noise: float, error: float = 0.0) -> None:
+        self.moments, self.cross, self.target, self.error = moments, cross, target, error
         values, vectors = np.linalg.eigh(moments)
         self.least = least = max(noise, LEAST_EIGENVALUE * float(np.trace(moments)) / len(moments), LEAST_EIGENVALUE)
         self.values, self.vectors = np.maximum(values, 0.0) + least, vectors
         self.metric: FloatArray = (vectors * self.values) @ vectors.T
+
+    def hidden(self) -> tuple[int, ...]:
+        """List classes whose released rates noise alone explains."""
+        if np.ndim(self.target):
+            rates, error = np.diag(self.target), math.sqrt(2.0) * self.error
+        else:
+            rates, error = 0.5 + 0.5 * self.cross[-1] * np.array([-1.0, 1.0]), 0.5 * self.error
+        return tuple(np.flatnonzero(rates <= CLEAR_DEVIATIONS * error).tolist())
 
     def least_squares(self) -> tuple[FloatArray, float]:
         """Solve for coefficients; returns the deviation of residuals, too."""
@@ -211,8 +219,9 @@ class Gram:
         same = np.full(left.shape, 1.0 / len(left))
         other = np.eye(len(left)) - same
         values, vectors = np.linalg.eigh(other @ left @ other + same)
-        values = np.maximum(values, max(LEAST_RATE, self.least))
+        least = 2.0 * LEAST_RATE / len(left)
+        values = np.maximum(values, max(least, self.least))
         curvature = (vectors * values) @ vectors.T
         slopes = np.linalg.solve(curvature, linear[:-1].T)
-        middle = np.log(np.maximum(counts, LEAST_RATE)) - slopes @ self.moments[:-1, -1]
+        middle = np.log(np.maximum(counts, least)) - slopes @ self.moments[:-1, -1]
         return np.column_stack([slopes, middle]), curvature

@@ -329,22 +329,23 @@ def select_distance(
 ) -> float:
     """Select the distance that ``n_beyond`` users exceed, from their `distance_counts`; 0 if hardly a user differs.
 
-    From ``near`` on, a released scale, farther ones are less likely a priori.
+    From ``near`` on, a released scale, farther ones are less likely a priori. It may be 0 or NaN, of extreme limits.
     """
+    least = float(_ranges.FINEST_SCALES[0])
     distance = _ranges.select_upper_scale(
         counts,
         math.ceil(min(n_beyond, _ranges.MANY)),
         epsilon=epsilon,
         release=release,
         scales=_ranges.FINEST_SCALES,
-        near=near / 2.0**_ranges.FAR,
+        near=near / 2.0**_ranges.FAR if near > least else least,
     )
-    return distance if distance > max(LEAST_RELATIVE * abs(centre), _ranges.FINEST_SCALES[0]) else 0.0
+    return distance if distance > max(LEAST_RELATIVE * abs(centre), least) else 0.0
 
 
 def distance_cost(beyond: float, n_users: float) -> float:
     """Return the cost of telling a part of the users from nobody, with a chance of e⁻⁹ to fail."""
-    return _ranges.selection_epsilon(beyond * n_users, FREE, monotone=True)
+    return _ranges.selection_epsilon(n_users, FREE, monotone=True) / beyond
 
 
 def share_beyond(cost: float, n_users: float) -> float:
