@@ -267,7 +267,8 @@ class Standardisation:
         level = self._level(n_users)
         if self.target is None or self.features is None:
             return _frame.row_bound_factor(_frame.ROW_BOUND, level)
-        if self.tail_epsilon is None:
+        # A tail of users says little of rows.
+        if self.tail_epsilon is None or self.scale_epsilon is not None:
             return _frame.row_bound_factor(target_range, level)
         light = max(0.0, 1.0 - (target_range - _frame.TARGET_RANGE) / ROW_SHORT)
         return _frame.row_bound_factor(target_range - ROW_SHORT * light, level)
