@@ -24,7 +24,7 @@ Member = TypeVar("Member", bound=StrEnum)
 #: From here on a budget can be divided among draws, without a distance to divide it by.
 LEAST_EPSILON = 1e-12
 #: Frames of these packages are not the caller's.
-_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
+_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent", "numpy")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.

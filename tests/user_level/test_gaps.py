@@ -239,3 +239,13 @@ def test_a_column_of_gaps_beside_prepared_ones_costs_no_accuracy(solver):
         model = UserLevelSGDRegressor(3.0, solver=solver, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9 and not np.isnan(model.feature_range_).any()
     assert model.predict(np.nan_to_num(X[:1], nan=5.0)) == model.predict(X[:1])
+
+
+def test_warnings_name_the_line_of_the_user(recwarn):
+    """Those of a pipeline named one of NumPy's, which Python shows once for all fits."""
+    frame = pd.DataFrame(public_generator(0).normal(size=(3_000, 2)), columns=["full", "empty"])
+    frame["empty"] = np.nan
+    make_private_pipeline(UserLevelSGDRegressor(1.0), schema={"full": (-9.0, 9.0), "empty": (0.0, 1.0)}).fit(
+        frame, frame["full"]
+    )
+    assert {warning.filename for warning in recwarn} == {__file__}
