@@ -14,7 +14,6 @@ from skprivate.privacy.draws._counts import count_events_of, count_lattice, coun
 from skprivate.privacy.draws._metric import channel_cost, quantise_channel
 from skprivate.privacy.draws._quantiles import (
     COARSE,
-    EIGHTHS,
     FINE,
     MOST_BINS,
     OCTAVES,
@@ -23,7 +22,6 @@ from skprivate.privacy.draws._quantiles import (
     USER_WEIGHT,
     Grid,
     WeightedCells,
-    extent_costs,
     merge_cells,
     private_centre,
     private_extent,

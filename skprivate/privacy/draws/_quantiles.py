@@ -90,8 +90,8 @@ class Grid:
 
 #: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
 FINE, UNIT_WEIGHT = Grid(16), 1 << 20
-#: Extents and scales are found up to a factor, or up to an eighth of themselves.
-OCTAVES, EIGHTHS = Grid(1), Grid(3)
+#: Extents and scales are found up to a factor.
+OCTAVES = Grid(1)
 #: Quantiles are found relative to their distance from a median.
 COARSE = Grid(8)
 
@@ -226,18 +226,18 @@ def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
     return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
-def extent_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
+def extent_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
     """Compute how far the weights beyond each cell 0, …, last, without it and with it, are from enclosing ``target``.
 
     One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number sought
     costs nothing, whatever its weight. ``penalty`` is a public cost of every step: a prior that keeps the many cells
     beyond all numbers from outweighing the right one.
     """
-    weights = np.zeros(grid.last + 1, dtype=np.int64)
+    weights = np.zeros(OCTAVES.last + 1, dtype=np.int64)
     weights[data.cells] = data.weights
     beyond = weights.sum() - np.cumsum(weights)
     costs: IntArray = np.maximum(np.maximum(beyond - target, target - (beyond + weights)), 0)
-    return costs + np.arange(grid.last + 1, dtype=np.int64) * penalty
+    return costs + np.arange(OCTAVES.last + 1, dtype=np.int64) * penalty
 
 
 def units_beyond(epsilon: float) -> int:
